@@ -1,4 +1,4 @@
-//! Benchmark messages of arbitrary bytes, at a subscriber that measures a track.
+//! Fuzzing of benchmark messages, at a subscriber that measures a track.
 
 use std::time::{Duration, Instant};
 
@@ -22,12 +22,12 @@ start_delay = 0
 total_transmit_time = 2000
 ";
 
-/// Cuts `input` into objects that a subscriber receives. The first byte of each says how long it is, the
-/// second how it is placed and how much time passes before it. Checks that what decodes encodes to the
-/// same bytes, and that the figures of the track agree with each other at any time.
+/// Splits `input` into objects that a subscriber receives. The first byte of each is its length; the second one
+/// determines its location and the time before it. Checks that what decodes encodes to the same bytes, and that the
+/// figures of the track are always consistent.
 ///
 /// # Panics
-/// If one of this does not hold.
+/// If a check fails.
 #[expect(clippy::disallowed_methods, reason = "any instant serves as an origin")]
 pub fn run(input: &[u8]) {
     let profile = Profile::parse("fuzz.ini", PROFILE.as_bytes()).expect("it is a profile");

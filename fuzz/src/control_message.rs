@@ -1,4 +1,4 @@
-//! Control messages of arbitrary bytes, in arbitrary pieces.
+//! Fuzzing of control messages, which arrive in arbitrary pieces.
 
 use bytes::{Bytes, BytesMut};
 use weir_moqt::draft::Draft;
@@ -8,11 +8,11 @@ use weir_moqt::reader::MessageReader;
 
 const DRAFT: Draft = Draft::Draft18;
 
-/// Reads `input` as a control stream, and checks that its messages do not depend on how it arrives, and that what was read
-/// and is written anew is read as the same. The first byte says how the rest is cut.
+/// Reads `input` as a control stream. Checks that its messages do not depend on how it is split, and that a decoded
+/// message survives another round of encoding. The first byte determines the split.
 ///
 /// # Panics
-/// If one of this does not hold.
+/// If a check fails.
 pub fn run(input: &[u8]) {
     let Some((cut, stream)) = input.split_first() else {
         return;
@@ -40,7 +40,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// The length of a message's reason, which can have grown in reading: text that is not UTF-8 is made so.
+/// Returns the length of a message's reason, which may have grown in decoding: invalid UTF-8 is replaced.
 fn reason_bytes(message: &Message) -> usize {
     if let Message::RequestError(error) = message {
         error.reason.len()
@@ -51,7 +51,7 @@ fn reason_bytes(message: &Message) -> usize {
     }
 }
 
-/// The messages of a stream that arrives in pieces of `size` bytes, and how it ended.
+/// Returns the messages of a stream that arrives in pieces of `size` bytes, and how it ended.
 fn read(stream: &Bytes, size: usize) -> (Vec<Message>, Result<(), DecodeError>) {
     let mut reader = MessageReader::new(DRAFT, MESSAGE_BYTES_MAX);
     let mut messages = Vec::new();

@@ -1,12 +1,12 @@
-//! The corpus of a fuzz target as it lies in the repository: a file with an input on each line, its name and its bytes in
-//! hexadecimal. `scripts/fuzz-corpus.sh` makes files of them and takes new ones in.
+//! The corpus of a fuzz target in the repository: a file with an input on each line, its name and its bytes in
+//! hexadecimal. `scripts/fuzz-corpus.sh` converts between this file and the fuzzer's folder.
 
 use std::{fs, panic, path::Path};
 
 /// Runs every input of the corpus of `target`.
 ///
 /// # Panics
-/// An input fails; the message names it.
+/// If an input fails; the message names it.
 pub fn replay(target: &str, run: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let path = folder.join(format!("{target}.hex"));
@@ -20,7 +20,7 @@ pub fn replay(target: &str, run: fn(&[u8])) {
     assert!(!text.is_empty(), "the corpus is not empty");
 }
 
-/// The bytes that hexadecimal digits stand for.
+/// Decodes hexadecimal digits.
 fn bytes(digits: &str) -> Vec<u8> {
     let pairs = digits.as_bytes().chunks(2);
     let byte = |pair: &[u8]| {

@@ -1,4 +1,4 @@
-//! Data streams and datagrams of arbitrary bytes, in arbitrary pieces.
+//! Fuzzing of data streams and datagrams, which arrive in arbitrary pieces.
 
 use bytes::{Bytes, BytesMut};
 use weir_moqt::data::{
@@ -14,12 +14,12 @@ use weir_moqt::reader::{FetchItem, FetchReader, SubgroupItem, SubgroupReader};
 const DRAFT: Draft = Draft::Draft18;
 const HEADER_BYTES_MAX: usize = 4096;
 
-/// Reads `input` as a datagram and as the kind of stream its type says, and checks that the items of a stream do not depend on
-/// how it arrives, and that what was read and is written anew is read as the same. The first byte says how the rest is cut
-/// and in which order the groups of a fetch come.
+/// Reads `input` as a datagram, and as the kind of stream that its type determines. Checks that the items of a stream
+/// do not depend on how it is split, and that decoded items survive another round of encoding. The first byte
+/// determines the split and the group order of a fetch.
 ///
 /// # Panics
-/// If one of this does not hold.
+/// If a check fails.
 pub fn run(input: &[u8]) {
     let Some((control, data)) = input.split_first() else {
         return;
@@ -62,7 +62,7 @@ fn check_object(properties: &Properties, location: Location) {
     }
 }
 
-/// What a stream said, with the payload of each object in one piece.
+/// The items of a stream, with the payload of each object in one piece.
 #[derive(Debug, PartialEq)]
 struct Stream<H, O> {
     header: Option<H>,

@@ -1,4 +1,4 @@
-//! A server of HTTP/3 whose client does anything.
+//! Fuzzing of the HTTP/3 server, whose client sends anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use weir_http3::{
 };
 use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
-/// Plays `input` as a script. The first byte says how the client's bytes are cut; each step is a byte that says what
-/// happens, one that says to which stream, and what it needs.
+/// Runs `input` as a script. The first byte determines how the client's bytes are split. Each step is a byte for the
+/// action, one for the stream, and the action's arguments.
 ///
 /// # Panics
-/// If an answer is finished twice, or written to after its end; or if a request is counted other than once.
+/// If a response is finished twice, or written to after its end; or if a request is not counted exactly once.
 pub fn run(input: &[u8]) {
     let Some((first, script)) = input.split_first() else {
         return;
@@ -39,7 +39,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// The server's side, and the connection below it.
+/// The server, and its transport.
 struct Stage {
     peer: Peer,
     service: Service,
@@ -86,7 +86,7 @@ impl Stage {
         }
     }
 
-    /// Something of the client arrives on one of its streams; false if the connection has to be closed.
+    /// Delivers data of the client on one of its streams; returns false if the connection has to be closed.
     fn arrive(&mut self, stream: StreamId, read: Read) -> bool {
         if !stream.0.is_multiple_of(2) || self.wire.ended.contains(&stream) {
             return true;

@@ -1,12 +1,12 @@
-//! Fragmented MP4 of arbitrary bytes.
+//! Fuzzing of the reader of fragmented MP4.
 
 use weir_live::{Ingest, Item};
 
-/// Takes `input` as a stream, and checks that the first thing that comes out is the init segment, that groups begin
-/// with a keyframe, and that an error names its place.
+/// Reads `input` as a stream. Checks that the init segment comes out first, that groups begin with a keyframe, and that
+/// an error names its position.
 ///
 /// # Panics
-/// If one of this does not hold.
+/// If a check fails.
 pub fn run(input: &[u8]) {
     let mut ingest = Ingest::new();
     let mut items = 0;

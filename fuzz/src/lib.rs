@@ -1,5 +1,4 @@
-//! What the fuzz targets do with their bytes, as functions that a test of the crate in question calls too, to replay the
-//! committed corpus without a fuzzer.
+//! The fuzz targets as functions. A test of each crate calls them too, to run the committed corpus without a fuzzer.
 
 pub mod bench_message;
 pub mod control_message;

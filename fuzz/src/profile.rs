@@ -1,14 +1,14 @@
-//! Benchmark profiles of arbitrary bytes.
+//! Fuzzing of benchmark profiles.
 
 use weir_bench::interpolate::Variables;
 use weir_bench::profile::Profile;
 use weir_bench::schedule::Schedule;
 
-/// Reads `input` as a profile, and checks that its canonical form is read as the same profile, that its
-/// names can be filled in, and that its schedules begin and end.
+/// Reads `input` as a profile. Checks that its canonical form is read as the same profile, that its names can be filled
+/// in, and that its schedules begin and end.
 ///
 /// # Panics
-/// If one of this does not hold.
+/// If a check fails.
 pub fn run(input: &[u8]) {
     let profile = match Profile::parse("fuzz.ini", input) {
         Ok(profile) => profile,

@@ -1,5 +1,5 @@
-//! One session against a peer that does anything: arbitrary bytes, proper messages at the wrong
-//! time, streams ended anyhow, and a role that answers as it may.
+//! Fuzzing of one session against a peer that does anything: arbitrary bytes, valid messages at the wrong time, streams
+//! ended at any point. The role answers at random within the rules.
 
 #[path = "session/checks.rs"]
 mod checks;
@@ -36,11 +36,11 @@ use self::script::*;
 
 const DRAFT: Draft = Draft::Draft18;
 
-/// Does what `input` says, operation by operation, and checks after each that the session keeps
-/// its bounds, uses its transport properly, and tells the role nothing it may not hear.
+/// Runs the operations in `input`. Checks after each that the session keeps its limits, uses its transport correctly,
+/// and sends the role only permitted events.
 ///
 /// # Panics
-/// If one of this does not hold.
+/// If a check fails.
 pub fn run(input: &[u8]) {
     let mut input = Input(input);
     let side = if input.byte() & 1 == 0 {
@@ -67,7 +67,7 @@ fn epoch() -> Instant {
     Instant::now()
 }
 
-/// Bounds small enough to be met often.
+/// Limits small enough to be reached often.
 fn limits() -> Limits {
     Limits {
         message_bytes_max: 512,
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// The peer asks for something, as it should.
+    /// Sends a valid request of the peer.
     fn request(&mut self, input: &mut Input<'_>) {
         let request_id = self.fresh_id();
         let kind = RequestKind::ALL[usize::from(input.byte()) % RequestKind::ALL.len()];
@@ -272,7 +272,7 @@ impl World {
         self.say(input, stream, &message);
     }
 
-    /// The peer says something on the stream of a request of the session, as it mostly may.
+    /// Sends a message of the peer on the request stream of the session, usually a permitted one.
     fn reply(&mut self, input: &mut Input<'_>) {
         let which = usize::from(input.byte());
         let asked: Vec<StreamId> = self.peer.asked.keys().copied().collect();
@@ -330,7 +330,7 @@ impl World {
         }
     }
 
-    /// The peer goes on with a request of its own, as it mostly may.
+    /// Sends a message of the peer on the stream of its own request, usually a permitted one.
     fn follow_up(&mut self, input: &mut Input<'_>) {
         let which = usize::from(input.byte());
         let requested = &self.peer.requested;
@@ -440,7 +440,7 @@ impl World {
         }
     }
 
-    /// A request in a state, if there is one.
+    /// Returns a request in a state, if there is one.
     fn pick(
         &self,
         input: &mut Input<'_>,
@@ -529,7 +529,7 @@ impl World {
             takes && known != Known::Ending
         });
         if let Some((id, _)) = pick {
-            // It may be refused, which is no news here.
+            // The update may be refused.
             self.session
                 .update(&mut self.peer, id, Parameters::default())
                 .ok();
@@ -580,7 +580,7 @@ impl World {
         }
     }
 
-    /// The role has ended a request.
+    /// Forgets a request that the role has ended.
     fn forget(&mut self, id: RequestId) {
         self.requests.remove(&id);
         self.updates_due.remove(&id);

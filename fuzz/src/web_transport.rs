@@ -1,4 +1,4 @@
-//! A WebTransport layer, either end, whose peer and role do anything.
+//! Fuzzing of a WebTransport layer, client or server, whose peer and role do anything.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use bytes::Bytes;
 use weir_quic::web_transport::{Event, Offer, Request, WebTransport};
 use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
-/// Plays `input` as a script. The first byte says which end it is and how the peer's bytes are cut; each step is a byte
-/// that says what happens, one that says to which stream or how often, and what it needs.
+/// Runs `input` as a script. The first byte selects the end and how the peer's bytes are split. Each step is a byte for
+/// the action, one for the stream or a count, and the action's arguments.
 ///
 /// # Panics
-/// If the session stands twice, ends twice, or says anything after its end; if a stream is told of twice; or if
+/// If the session is established twice, ends twice, or has events after its end; if a stream is reported twice; or if
 /// the connection is closed twice.
 #[expect(clippy::disallowed_methods, reason = "any instant serves as an origin")]
 pub fn run(input: &[u8]) {
@@ -36,7 +36,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// The layer, and what is above and below it.
+/// The layer, its role and its transport.
 struct Stage {
     layer: WebTransport,
     wire: Wire,
@@ -94,7 +94,7 @@ impl Stage {
         stream.0.is_multiple_of(2) == self.is_server
     }
 
-    /// Something of the peer arrives on one of its streams, or on a bidirectional one of ours.
+    /// Delivers data of the peer on one of its streams, or on a bidirectional stream of this end.
     fn arrive(&mut self, place: u8, read: Read) {
         let stream = stream(place);
         let is_bidi = stream.0 & 2 == 0;
@@ -168,7 +168,7 @@ impl Stage {
                 layer.stop(wire, stream, u64::from(place));
             }
             _ => {
-                // The role hears nothing of a session that it has ended.
+                // The role gets no events of a session that it has closed.
                 layer.close(self.now, wire, u64::from(place), b"over");
                 self.hear();
                 self.is_over = true;
@@ -198,7 +198,7 @@ impl Stage {
     }
 }
 
-/// A stream of either side, by a byte.
+/// Returns a stream of either side, selected by a byte.
 fn stream(place: u8) -> StreamId {
     StreamId(u64::from(place % 64))
 }

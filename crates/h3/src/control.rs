@@ -12,31 +12,31 @@ use super::{
 /// A frame of the control stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// What the peer can do and takes: the first frame, once.
+    /// SETTINGS: the first frame, once.
     Settings(Settings),
-    /// The peer takes no more: from a server, no request with this stream's number or a higher one; from a client,
-    /// no push with this number or a higher one.
+    /// GOAWAY. From a server: requests with this stream ID or a higher one are not processed. From a client: pushes
+    /// with this ID or a higher one are not accepted.
     GoAway(u64),
-    /// The client takes pushes up to this number.
+    /// `MAX_PUSH_ID`: the client accepts pushes up to this ID.
     MaxPushId(u64),
-    /// The peer cares no longer for this push.
+    /// `CANCEL_PUSH`: the peer does not want this push.
     CancelPush(u64),
 }
 
-/// Cuts the control stream, after its type, into frames. Unknown ones are left out.
+/// A reader of the control stream, after its type, that returns its frames. Unknown frames are skipped.
 #[derive(Debug)]
 pub struct ControlReader {
     frames: FrameReader,
     is_from_client: bool,
     has_settings: bool,
-    /// The type of the frame that is open.
+    /// The type of the current frame.
     open: u64,
-    /// Its payload, if it is looked at.
+    /// The payload of the current frame, if it is kept.
     payload: Vec<u8>,
 }
 
 impl ControlReader {
-    /// Reads the stream of a client, or of a server.
+    /// Creates a reader for the stream of a client, or of a server.
     pub fn new(is_from_client: bool) -> Self {
         Self {
             frames: FrameReader::default(),
@@ -47,12 +47,12 @@ impl ControlReader {
         }
     }
 
-    /// Adds the next bytes of the stream. What came before must have been polled to its end.
+    /// Adds the next bytes of the stream. The caller must have polled until `None` before.
     pub fn push(&mut self, data: Bytes) {
         self.frames.push(data);
     }
 
-    /// The next frame, or `None` when more bytes are needed.
+    /// Returns the next frame; `None` if more bytes are needed.
     pub fn poll(&mut self) -> Result<Option<Control>, Violation> {
         while let Some(part) = self.frames.poll() {
             match part {
@@ -120,7 +120,7 @@ impl ControlReader {
     }
 }
 
-/// Whether the payload of a frame is looked at.
+/// Returns whether the payload of a frame is kept.
 fn is_kept(frame_type: u64) -> bool {
     matches!(
         frame_type,

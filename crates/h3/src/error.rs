@@ -1,4 +1,4 @@
-//! Why a stream or connection of HTTP/3 ends, and what a peer did wrong.
+//! Error codes of HTTP/3, and violations by the peer.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ macro_rules! codes {
         impl Code {
             $($(#[$doc])* pub const $name: Self = Self($value);)*
 
-            /// The name in the specification, if it has one.
+            /// Returns the name in the specification; `None` if the code is unknown.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some($text),)*
@@ -27,39 +27,39 @@ codes! {
     DATAGRAM_ERROR = 0x33, "H3_DATAGRAM_ERROR";
     /// No error.
     NO_ERROR = 0x100, "H3_NO_ERROR";
-    /// The peer broke a rule that has no code of its own.
+    /// The peer violated the protocol in a way without a code of its own.
     GENERAL_PROTOCOL_ERROR = 0x101, "H3_GENERAL_PROTOCOL_ERROR";
-    /// Our own fault.
+    /// An error of this implementation.
     INTERNAL_ERROR = 0x102, "H3_INTERNAL_ERROR";
-    /// A stream that may not exist.
+    /// A stream that the peer may not create.
     STREAM_CREATION_ERROR = 0x103, "H3_STREAM_CREATION_ERROR";
     /// A stream that must stay open was closed.
     CLOSED_CRITICAL_STREAM = 0x104, "H3_CLOSED_CRITICAL_STREAM";
-    /// A frame on a stream, or at a time, where it may not be.
+    /// A frame that is not permitted on the stream or at this time.
     FRAME_UNEXPECTED = 0x105, "H3_FRAME_UNEXPECTED";
-    /// A frame that breaks its layout.
+    /// A frame with an invalid layout or size.
     FRAME_ERROR = 0x106, "H3_FRAME_ERROR";
-    /// The peer causes too much work.
+    /// The peer causes excessive load.
     EXCESSIVE_LOAD = 0x107, "H3_EXCESSIVE_LOAD";
-    /// A stream or push ID that cannot be.
+    /// An invalid stream ID or push ID.
     ID_ERROR = 0x108, "H3_ID_ERROR";
-    /// SETTINGS with a wrong content.
+    /// Invalid contents of SETTINGS.
     SETTINGS_ERROR = 0x109, "H3_SETTINGS_ERROR";
     /// The control stream does not begin with SETTINGS.
     MISSING_SETTINGS = 0x10a, "H3_MISSING_SETTINGS";
-    /// A request that was not looked at.
+    /// A request that was not processed.
     REQUEST_REJECTED = 0x10b, "H3_REQUEST_REJECTED";
-    /// A request or its answer is no longer wanted.
+    /// A request or its response was cancelled.
     REQUEST_CANCELLED = 0x10c, "H3_REQUEST_CANCELLED";
-    /// A request that ends too early.
+    /// A request that ended before it was complete.
     REQUEST_INCOMPLETE = 0x10d, "H3_REQUEST_INCOMPLETE";
-    /// A message that breaks the rules of HTTP.
+    /// A malformed HTTP message.
     MESSAGE_ERROR = 0x10e, "H3_MESSAGE_ERROR";
-    /// Compressed fields that cannot be read.
+    /// A field section that cannot be decoded.
     DECOMPRESSION_FAILED = 0x200, "QPACK_DECOMPRESSION_FAILED";
-    /// An instruction of the peer's encoder that cannot be obeyed.
+    /// An invalid instruction on the encoder stream.
     ENCODER_STREAM_ERROR = 0x201, "QPACK_ENCODER_STREAM_ERROR";
-    /// An instruction of the peer's decoder that cannot be obeyed.
+    /// An invalid instruction on the decoder stream.
     DECODER_STREAM_ERROR = 0x202, "QPACK_DECODER_STREAM_ERROR";
 }
 
@@ -72,18 +72,18 @@ impl fmt::Display for Code {
     }
 }
 
-/// What a peer did that ends the connection.
+/// A violation by the peer, which ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {reason}")]
 pub struct Violation {
-    /// The code to close with.
+    /// The code that closes the connection.
     pub code: Code,
-    /// What the peer did.
+    /// The violation, as a sentence fragment.
     pub reason: &'static str,
 }
 
 impl Violation {
-    /// A violation that is answered with `code`.
+    /// Creates a violation with `code`.
     pub const fn new(code: Code, reason: &'static str) -> Self {
         Self { code, reason }
     }

@@ -1,43 +1,43 @@
-//! Frames (RFC 9114 §7): a type, a length, a payload.
+//! Frames (RFC 9114 §7): a type, a length and a payload.
 
 use bytes::{Buf as _, BufMut, Bytes};
 
 use super::{Code, Violation, qpack, varint};
 
-/// Types of frames (RFC 9114 §7.2).
+/// Frame types (RFC 9114 §7.2).
 pub mod frame_type {
     /// Content of a message.
     pub const DATA: u64 = 0x00;
-    /// Compressed fields of a message.
+    /// Field section of a message.
     pub const HEADERS: u64 = 0x01;
-    /// A push is no longer wanted.
+    /// A push is not wanted.
     pub const CANCEL_PUSH: u64 = 0x03;
-    /// The parameters of an endpoint.
+    /// The settings of an endpoint.
     pub const SETTINGS: u64 = 0x04;
     /// The promise of a push.
     pub const PUSH_PROMISE: u64 = 0x05;
-    /// The sender takes no more requests.
+    /// The sender accepts no further requests.
     pub const GOAWAY: u64 = 0x07;
-    /// How many pushes a client takes.
+    /// The largest push ID that a client accepts.
     pub const MAX_PUSH_ID: u64 = 0x0d;
 
-    /// Not a frame: the first bytes of a bidirectional stream of a WebTransport session, which may stand nowhere else
+    /// Not a frame: the first bytes of a bidirectional stream of a WebTransport session, permitted only there
     /// (draft-ietf-webtrans-http3-15 §4.3).
     pub const WEBTRANSPORT_STREAM: u64 = 0x41;
 
-    /// Whether the type was one of HTTP/2, which no peer may send (RFC 9114 §7.2.8).
+    /// Returns whether the type is one of HTTP/2 that peers may not send (RFC 9114 §7.2.8).
     pub const fn is_of_http2(frame_type: u64) -> bool {
         matches!(frame_type, 0x02 | 0x06 | 0x08 | 0x09)
     }
 }
 
-/// Writes the head of a frame whose payload has `length` bytes.
+/// Appends the type and length of a frame whose payload has `length` bytes.
 pub fn encode_head(frame_type: u64, length: usize, out: &mut impl BufMut) {
     varint::encode(frame_type, out);
     varint::encode(length as u64, out);
 }
 
-/// Writes a HEADERS frame with these fields.
+/// Appends a HEADERS frame with these fields.
 pub fn encode_headers(fields: &[(&str, &str)], out: &mut impl BufMut) {
     let mut section = Vec::with_capacity(64);
     qpack::encode_prefix(&mut section);
@@ -48,7 +48,7 @@ pub fn encode_headers(fields: &[(&str, &str)], out: &mut impl BufMut) {
     out.put_slice(&section);
 }
 
-/// Refuses frames that may not be on the stream of a request (RFC 9114 §7.2). Unknown ones may.
+/// Checks that a frame is permitted on a request stream (RFC 9114 §7.2); unknown frames are.
 pub fn check_on_request(frame_type: u64) -> Result<(), Violation> {
     match frame_type {
         frame_type::SETTINGS
@@ -70,42 +70,42 @@ pub fn check_on_request(frame_type: u64) -> Result<(), Violation> {
     }
 }
 
-/// A part of a frame, in the order of the stream.
+/// A part of a frame, in stream order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A frame begins.
+    /// The start of a frame.
     Start {
-        /// See [`frame_type`].
+        /// The type; see [`frame_type`].
         frame_type: u64,
-        /// Bytes of its payload.
+        /// Length of the payload in bytes.
         length: u64,
     },
-    /// The next bytes of its payload; never empty.
+    /// The next bytes of the payload; never empty.
     Payload(Bytes),
-    /// Its payload is complete.
+    /// The end of the payload.
     End,
 }
 
-/// Cuts the bytes of a stream into frames. Keeps no payload, and at most 15 bytes of a head.
+/// A reader that splits the bytes of a stream into frames. Keeps no payload, and at most 15 bytes of a type and length.
 #[derive(Debug, Default)]
 pub struct FrameReader {
-    /// What was pushed last and is not yet handed out.
+    /// Bytes that were pushed last and not returned.
     input: Bytes,
     head: [u8; HEAD_BYTES_MAX],
     head_length: usize,
-    /// Bytes of the current frame's payload that are still to come.
+    /// Bytes of the current frame's payload that are missing.
     left: Option<u64>,
 }
 
 impl FrameReader {
-    /// Adds the next bytes of the stream. What came before must have been polled to its end.
+    /// Adds the next bytes of the stream. The caller must have polled until `None` before.
     pub fn push(&mut self, data: Bytes) {
         debug_assert!(self.input.is_empty(), "poll everything first");
         self.input = data;
     }
 
-    /// Leaves out the next bytes of the stream, which are not to be pushed then, if all of them are payload of the frame
-    /// that is open and do not complete it; returns whether that was so.
+    /// Skips the next `length` bytes of the stream if all of them are payload of the current frame and do not complete
+    /// it. Returns whether they were skipped; if so, the caller must not push them.
     #[inline]
     pub fn skip(&mut self, length: usize) -> bool {
         match &mut self.left {
@@ -117,7 +117,7 @@ impl FrameReader {
         }
     }
 
-    /// The next part, or `None` when more bytes are needed.
+    /// Returns the next part; `None` if more bytes are needed.
     pub fn poll(&mut self) -> Option<Part> {
         match self.left {
             Some(0) => {
@@ -136,7 +136,7 @@ impl FrameReader {
         }
     }
 
-    /// Whether the stream may end here: no frame is open.
+    /// Returns whether no frame is incomplete, so that the stream may end.
     pub fn is_between_frames(&self) -> bool {
         self.left.is_none() && self.head_length == 0 && self.input.is_empty()
     }

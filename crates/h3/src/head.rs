@@ -1,10 +1,10 @@
-//! The heads of messages: what a field section says of a request or an answer (RFC 9114 §4.3).
+//! Headers of requests and responses, decoded from field sections (RFC 9114 §4.3).
 
 use bytes::Bytes;
 
 use super::qpack::{Field, Fields, SectionError};
 
-/// The head of a request.
+/// The header section of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestHead {
     /// `:method`.
@@ -21,7 +21,7 @@ pub struct RequestHead {
     pub fields: Vec<Field>,
 }
 
-/// The head of an answer.
+/// The header section of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseHead {
     /// `:status`, from 100 to 999.
@@ -30,19 +30,19 @@ pub struct ResponseHead {
     pub fields: Vec<Field>,
 }
 
-/// Why a head was not taken.
+/// Why a header section was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// Its field section was not taken.
+    /// The field section was not accepted.
     #[error(transparent)]
     Section(#[from] SectionError),
-    /// It breaks a rule of HTTP: its stream ends with `H3_MESSAGE_ERROR` (RFC 9114 §4.1.2).
+    /// The message is malformed: its stream ends with `H3_MESSAGE_ERROR` (RFC 9114 §4.1.2).
     #[error("malformed: {0}")]
     Malformed(&'static str),
 }
 
 impl RequestHead {
-    /// Reads the payload of a HEADERS frame whose fields have no more than `bytes_max` bytes.
+    /// Decodes the payload of a HEADERS frame whose fields have at most `bytes_max` bytes.
     pub fn decode(section: Bytes, bytes_max: usize) -> Result<Self, HeadError> {
         let mut head = Self::default();
         let mut method = None;
@@ -66,7 +66,7 @@ impl RequestHead {
         Ok(head)
     }
 
-    /// The value of the first field called `name`.
+    /// Returns the value of the first field called `name`.
     pub fn field(&self, name: &str) -> Option<&Bytes> {
         find(&self.fields, name)
     }
@@ -99,7 +99,7 @@ impl RequestHead {
 }
 
 impl ResponseHead {
-    /// Reads the payload of a HEADERS frame whose fields have no more than `bytes_max` bytes.
+    /// Decodes the payload of a HEADERS frame whose fields have at most `bytes_max` bytes.
     pub fn decode(section: Bytes, bytes_max: usize) -> Result<Self, HeadError> {
         let mut status = None;
         let mut fields = Vec::new();
@@ -122,14 +122,13 @@ impl ResponseHead {
         Ok(Self { status, fields })
     }
 
-    /// The value of the first field called `name`.
+    /// Returns the value of the first field called `name`.
     pub fn field(&self, name: &str) -> Option<&Bytes> {
         find(&self.fields, name)
     }
 }
 
-/// The length that a head announces for its content, if it does. Several that say the same are as good as one
-/// (RFC 9110 §8.6).
+/// Returns the content length of a message, if its fields have one. Repeated equal values count once (RFC 9110 §8.6).
 pub fn content_length(fields: &[Field]) -> Result<Option<u64>, HeadError> {
     const MALFORMED: HeadError = HeadError::Malformed("content-length is no length");
     let mut announced = None;
@@ -162,7 +161,7 @@ fn set(slot: &mut Option<Bytes>, value: Bytes, fields: &[Field]) -> Result<(), H
     Ok(())
 }
 
-/// A field as RFC 9114 §4.2 wants it.
+/// Checks a field against RFC 9114 §4.2.
 fn checked(field: Field) -> Result<Field, HeadError> {
     let is_token = |byte: &u8| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(byte)

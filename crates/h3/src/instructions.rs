@@ -1,8 +1,8 @@
-//! Instructions of field compression about a dynamic table that has no bytes (RFC 9204 §4).
+//! QPACK instructions for a dynamic table with a capacity of zero (RFC 9204 §4).
 
 use crate::{Code, Violation};
 
-/// Refuses all that the peer's encoder may say but that the table has no bytes (RFC 9204 §4.3.1).
+/// Checks the instructions of the peer's encoder: only a capacity of zero is permitted (RFC 9204 §4.3.1).
 pub(crate) fn check_encoder(data: &[u8]) -> Result<(), Violation> {
     if data.iter().all(|byte| *byte == NO_CAPACITY) {
         return Ok(());
@@ -13,11 +13,11 @@ pub(crate) fn check_encoder(data: &[u8]) -> Result<(), Violation> {
     ))
 }
 
-/// Reads what the peer's decoder says. Our encoder inserts nothing, so that there is nothing to acknowledge; a
-/// request that it gives up it may tell all the same (RFC 9204 §4.4.2).
+/// A reader of the instructions of the peer's decoder. The own encoder inserts nothing, so only a stream cancellation
+/// is permitted (RFC 9204 §4.4.2).
 #[derive(Debug, Default)]
 pub(crate) struct DecoderReader {
-    /// Bytes so far of the number that is open, after its first.
+    /// Number of bytes read of the current integer, after its first byte.
     open: Option<u32>,
 }
 
@@ -47,11 +47,11 @@ const fn wrong(reason: &'static str) -> Violation {
 
 /// Set Dynamic Table Capacity, to 0.
 const NO_CAPACITY: u8 = 0x20;
-/// First two bits of Stream Cancellation.
+/// The first two bits of Stream Cancellation.
 const CANCELLATION: u8 = 0b01;
-/// Its number begins with six bits.
+/// The six bits of the first byte in which the stream ID begins.
 const PREFIX: u8 = 0x3f;
-/// Nine times seven bits are more than a stream's number has.
+/// Nine times seven bits are more than a stream ID has.
 const INTEGER_BYTES_MAX: u32 = 9;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! HTTP/3's encoding (RFC 9114): frames, settings, field compression, streams and heads of messages, error codes.
+//! The codec of HTTP/3 (RFC 9114): frames, settings, field compression, streams and headers of messages, error codes.
 //!
-//! Everything here is a codec or a small reader without any I/O, for both endpoints. It is *not* an HTTP server
-//! or client: the users of this crate decide what a request means. The dynamic table of QPACK is refused, as an
-//! endpoint may choose (RFC 9204 §3.2.3).
+//! Everything here is a codec or a small reader without I/O, for both endpoints. It is *not* an HTTP server or client:
+//! the users of this crate decide what a request means. The dynamic table of QPACK is not used, as an endpoint may
+//! choose (RFC 9204 §3.2.3).
 
 pub mod control;
 mod error;
@@ -20,9 +20,9 @@ pub use error::{Code, Violation};
 /// The application protocol (ALPN) of HTTP/3 (RFC 9114 §3.1).
 pub const ALPN: &str = "h3";
 
-/// First bytes of unidirectional streams (RFC 9114 §6.2, RFC 9204 §4.2).
+/// Types of unidirectional streams (RFC 9114 §6.2, RFC 9204 §4.2).
 pub mod stream_type {
-    /// Control stream: SETTINGS first.
+    /// Control stream.
     pub const CONTROL: u64 = 0x00;
     /// Push stream.
     pub const PUSH: u64 = 0x01;

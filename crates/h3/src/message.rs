@@ -1,4 +1,4 @@
-//! The stream of one request or answer: a head, content, perhaps trailers (RFC 9114 §4.1).
+//! The stream of one request or response: a header, content, and optional trailers (RFC 9114 §4.1).
 
 use super::{
     Code, Violation,
@@ -6,36 +6,36 @@ use super::{
 };
 use bytes::Bytes;
 
-/// The next thing on the stream of a message.
+/// The next part of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// The head: a field section.
+    /// The header, as a field section.
     Head(Bytes),
-    /// A head that is longer than is taken, as soon as it says so; it is left out.
+    /// A header that exceeds the limit, reported as soon as its length is known; it is skipped.
     HeadTooLarge,
     /// The next bytes of the content; never empty.
     Content(Bytes),
-    /// The trailers: a field section. Nothing but unknown frames follows. They are left out if they are longer
-    /// than a head may be.
+    /// The trailers, as a field section, after which only unknown frames may follow. Trailers beyond the limit of
+    /// headers are skipped.
     Trailers(Bytes),
 }
 
-/// Cuts the stream of a message into pieces. Keeps no more than one field section.
+/// A reader that splits the stream of a message into parts. Keeps at most one field section.
 #[derive(Debug)]
 pub struct MessageReader {
     frames: FrameReader,
     section_bytes_max: usize,
     stage: Stage,
-    /// The type of the frame that is open.
+    /// The type of the current frame.
     open: u64,
-    /// Bytes of the field section that is open; `None` if it is left out.
+    /// Length of the current field section; `None` if it is skipped.
     section_length: Option<usize>,
     section: Bytes,
-    /// The same, while it comes in more than one part.
+    /// The beginning of a field section that arrives in several parts.
     parts: Vec<u8>,
 }
 
-/// How far the message has come.
+/// The stage of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Head,
@@ -44,7 +44,7 @@ enum Stage {
 }
 
 impl MessageReader {
-    /// Takes field sections of up to `section_bytes_max` bytes.
+    /// Creates a reader for field sections of at most `section_bytes_max` bytes.
     pub fn new(section_bytes_max: usize) -> Self {
         Self {
             frames: FrameReader::default(),
@@ -57,20 +57,20 @@ impl MessageReader {
         }
     }
 
-    /// Adds the next bytes of the stream. What came before must have been polled to its end.
+    /// Adds the next bytes of the stream. The caller must have polled until `None` before.
     #[inline]
     pub fn push(&mut self, data: Bytes) {
         self.frames.push(data);
     }
 
-    /// Leaves out the next bytes of the stream, which are not to be pushed then, if they are nothing but content, and more
-    /// of it follows; returns whether that was so. For who only counts it.
+    /// Skips the next `length` bytes of the stream if all of them are content, and more of it follows. Returns whether
+    /// they were skipped; if so, the caller must not push them. For callers that only count content.
     #[inline]
     pub fn skip_content(&mut self, length: usize) -> bool {
         self.open == frame_type::DATA && self.frames.skip(length)
     }
 
-    /// The next piece, or `None` when more bytes are needed.
+    /// Returns the next part; `None` if more bytes are needed.
     pub fn poll(&mut self) -> Result<Option<Piece>, Violation> {
         while let Some(part) = self.frames.poll() {
             match part {
@@ -95,22 +95,22 @@ impl MessageReader {
         Ok(None)
     }
 
-    /// The head was that of an interim answer: another one follows (RFC 9114 §4.1).
+    /// Expects another header, since the last one was that of an interim response (RFC 9114 §4.1).
     pub fn expect_another_head(&mut self) {
         self.stage = Stage::Head;
     }
 
-    /// Whether the head has come.
+    /// Returns whether the header has come.
     pub fn has_head(&self) -> bool {
         self.stage != Stage::Head
     }
 
-    /// Bytes that are kept of a field section of which more is to come.
+    /// Returns the number of bytes kept of an incomplete field section.
     pub fn kept_bytes(&self) -> usize {
         self.parts.len()
     }
 
-    /// Looks whether the stream may end here: not inside a frame (RFC 9114 §7.1).
+    /// Checks that the stream may end here, not within a frame (RFC 9114 §7.1).
     pub fn check_end(&self) -> Result<(), Violation> {
         if self.frames.is_between_frames() {
             return Ok(());
@@ -162,7 +162,7 @@ impl MessageReader {
         })
     }
 
-    /// Moves on behind a field section; returns whether it was the head.
+    /// Advances the stage after a field section; returns whether it was the header.
     fn end_section(&mut self) -> bool {
         let is_head = self.stage == Stage::Head;
         self.stage = if is_head {
@@ -185,7 +185,7 @@ mod tests {
             reader.push(Bytes::copy_from_slice(piece));
             while let Some(next) = reader.poll()? {
                 match (found.last_mut(), next) {
-                    // However content is cut, it is the same.
+                    // Pieces of content are joined: how content is split does not matter.
                     (Some(Piece::Content(before)), Piece::Content(next)) => {
                         *before = [&before[..], &next].concat().into();
                     }

@@ -1,5 +1,5 @@
-//! The peer's unidirectional streams that have to stay open: control, QPACK encoder and QPACK decoder
-//! (RFC 9114 §6.2, RFC 9204 §4.2).
+//! The peer's critical unidirectional streams, which have to stay open: control, QPACK encoder and QPACK decoder (RFC
+//! 9114 §6.2, RFC 9204 §4.2).
 
 use bytes::Bytes;
 
@@ -10,16 +10,16 @@ use crate::{
     stream_type,
 };
 
-/// Which end of a connection.
+/// An end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Opens the connection and sends requests.
+    /// The end that opens the connection and sends requests.
     Client,
-    /// Answers requests.
+    /// The end that responds to requests.
     Server,
 }
 
-/// One of these streams.
+/// A critical stream.
 #[derive(Debug)]
 pub struct PeerStream(Reader);
 
@@ -30,16 +30,16 @@ enum Reader {
     Decoder(DecoderReader),
 }
 
-/// Which of these streams the peer has opened.
+/// Which critical streams the peer has opened.
 #[derive(Debug)]
 pub struct PeerStreams {
     own: Side,
-    /// By the type of the stream.
+    /// By stream type.
     opened: [bool; 4],
 }
 
 impl PeerStreams {
-    /// No streams yet, of the peer of the end `own`.
+    /// Creates the state without streams, for the peer of the end `own`.
     pub fn new(own: Side) -> Self {
         Self {
             own,
@@ -47,11 +47,12 @@ impl PeerStreams {
         }
     }
 
-    /// Returns the reader of a unidirectional stream that begins with `stream_type`. `None`: the type is unknown or reserved; the
-    /// stream is to be stopped with [`Code::STREAM_CREATION_ERROR`], and nothing else (RFC 9114 §6.2, §6.2.3).
+    /// Returns the reader of a unidirectional stream that begins with `stream_type`. `None` if the type is unknown or
+    /// reserved: the stream is to be stopped with [`Code::STREAM_CREATION_ERROR`], and the connection continues (RFC
+    /// 9114 §6.2, §6.2.3).
     ///
     /// # Errors
-    /// The peer may not open such a stream, or not a second one.
+    /// If the peer may not open such a stream, or opened it before.
     pub fn open(&mut self, stream_type: u64) -> Result<Option<PeerStream>, Violation> {
         let reader = match (stream_type, self.own) {
             (stream_type::CONTROL, own) => {
@@ -79,7 +80,7 @@ impl PeerStreams {
 }
 
 impl PeerStream {
-    /// Takes the next bytes of the stream, and hands each frame of a control stream to `on_control`.
+    /// Takes the next bytes of the stream, and passes each frame of a control stream to `on_control`.
     pub fn push(
         &mut self,
         data: Bytes,
@@ -99,7 +100,7 @@ impl PeerStream {
     }
 }
 
-/// The peer closed one of these streams, or asked for the end of ours.
+/// The peer closed a critical stream, or stopped one of this endpoint.
 pub const CLOSED_CRITICAL_STREAM: Violation = Violation::new(
     Code::CLOSED_CRITICAL_STREAM,
     "a stream that must stay open was closed",

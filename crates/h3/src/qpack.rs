@@ -1,7 +1,7 @@
 //! QPACK (RFC 9204) without a dynamic table: the static table, literals and Huffman codes.
 //!
-//! Who announces a dynamic table of no bytes, as the default is, need not read one, and nobody has to
-//! use the one of the peer.
+//! An endpoint that announces a dynamic table of zero bytes, which is the default, need not support one, and no
+//! endpoint has to use the peer's.
 
 pub mod huffman;
 mod static_table;
@@ -14,24 +14,24 @@ use static_table::TABLE;
 /// A field of a message: a name in lower case and a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// The name; of pseudo-fields with the colon.
+    /// The name; of pseudo-fields including the colon.
     pub name: Bytes,
     /// The value.
     pub value: Bytes,
 }
 
-/// Why a field section was not taken.
+/// Why a field section was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SectionError {
-    /// It cannot be read; this ends the connection.
+    /// The section is invalid; this ends the connection.
     #[error(transparent)]
     Broken(#[from] Violation),
-    /// It is larger than is taken (RFC 9114 §4.2.2); this is answered with status 431.
+    /// The section exceeds the limit (RFC 9114 §4.2.2); the response has status 431.
     #[error("the field section is larger than the limit")]
     TooLarge,
 }
 
-/// The fields of a section, one by one, until one cannot be read.
+/// An iterator over the fields of a section, up to the first error.
 #[derive(Debug)]
 pub struct Fields {
     section: Bytes,
@@ -41,8 +41,8 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Reads `section`, the payload of a HEADERS frame, as long as its fields have no more than
-    /// `bytes_max`, where each counts 32 bytes more than its name and value (RFC 9114 §4.2.2).
+    /// Creates the iterator for `section`, the payload of a HEADERS frame. The limit is `bytes_max`, where each field
+    /// counts 32 bytes more than its name and value (RFC 9114 §4.2.2).
     pub fn new(section: Bytes, bytes_max: usize) -> Self {
         Self {
             section,
@@ -55,7 +55,7 @@ impl Fields {
     fn read(&mut self) -> Result<Option<Field>, SectionError> {
         if !self.has_begun {
             self.has_begun = true;
-            // The number of insertions that are needed, and the base (RFC 9204 §4.5.1).
+            // The Required Insert Count, and the base (RFC 9204 §4.5.1).
             if integer(&mut self.section, 8)? != 0 {
                 return Err(DYNAMIC.into());
             }
@@ -73,7 +73,7 @@ impl Fields {
                     value: Bytes::from_static(value.as_bytes()),
                 }
             }
-            // Literal with the name of a static entry: 01N1xxxx (RFC 9204 §4.5.4).
+            // Literal with a static name reference: 01N1xxxx (RFC 9204 §4.5.4).
             0x50..=0x5f | 0x70..=0x7f => {
                 let (name, _) = entry(integer(&mut self.section, 4)?)?;
                 Field {
@@ -81,7 +81,7 @@ impl Fields {
                     value: self.string(7)?,
                 }
             }
-            // Literal: 001Nxxxx (RFC 9204 §4.5.6).
+            // Literal with a literal name: 001Nxxxx (RFC 9204 §4.5.6).
             0x20..=0x3f => Field {
                 name: self.string(3)?,
                 value: self.string(7)?,
@@ -97,7 +97,7 @@ impl Fields {
         Ok(Some(field))
     }
 
-    /// A string whose length has a prefix of `bits`, after the bit that says that it is Huffman-coded.
+    /// Reads a string whose length has a prefix of `bits`, after the bit that marks Huffman codes.
     fn string(&mut self, bits: u32) -> Result<Bytes, SectionError> {
         let is_coded = self
             .section
@@ -112,7 +112,7 @@ impl Fields {
         if !is_coded {
             return Ok(text);
         }
-        // The shortest code has five bits, so what is too large is known before it is decoded.
+        // The shortest code has five bits, so a string beyond the limit is detected before it is decoded.
         if text.len() > self.bytes_left.saturating_mul(30).div_ceil(8) {
             return Err(SectionError::TooLarge);
         }
@@ -138,7 +138,7 @@ impl Iterator for Fields {
     }
 }
 
-/// Begins a field section.
+/// Appends the prefix of a field section.
 pub fn encode_prefix(out: &mut impl BufMut) {
     out.put_slice(&[0, 0]);
 }
@@ -175,7 +175,7 @@ fn integer(section: &mut Bytes, bits: u32) -> Result<u64, Violation> {
         }
         let byte = section.get_u8();
         let part = u64::from(byte & 0x7f);
-        // Nine parts of seven bits reach beyond the 62 bits that are allowed (RFC 9204 §4.1.1).
+        // Nine parts of seven bits exceed the 62 bits that are permitted (RFC 9204 §4.1.1).
         value = value
             .checked_add(part << shift)
             .filter(|value| *value <= super::varint::MAX)
@@ -227,7 +227,7 @@ const fn broken(reason: &'static str) -> Violation {
 }
 
 const DYNAMIC: Violation = broken("a field section uses the dynamic table, which has no bytes");
-/// What each field counts besides its bytes (RFC 9114 §4.2.2).
+/// The overhead of a field in the size of a section (RFC 9114 §4.2.2).
 const FIELD_OVERHEAD_BYTES: usize = 32;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! SETTINGS: what an endpoint can do and takes (RFC 9114 §7.2.4).
+//! SETTINGS: the properties and limits of an endpoint (RFC 9114 §7.2.4).
 
 use bytes::BufMut;
 
@@ -12,52 +12,52 @@ use super::{
 pub mod setting {
     /// Bytes that the peer's QPACK encoder may use for its dynamic table (RFC 9204 §5).
     pub const QPACK_MAX_TABLE_CAPACITY: u64 = 0x01;
-    /// Bytes of the largest field section that is taken (RFC 9114 §7.2.4.1).
+    /// Size of the largest field section that is accepted, in bytes (RFC 9114 §7.2.4.1).
     pub const MAX_FIELD_SECTION_SIZE: u64 = 0x06;
-    /// Streams that may wait for the dynamic table (RFC 9204 §5).
+    /// Number of streams that may wait for the dynamic table (RFC 9204 §5).
     pub const QPACK_BLOCKED_STREAMS: u64 = 0x07;
-    /// 1: the server takes extended CONNECT (RFC 9220 §5).
+    /// 1: the server supports extended CONNECT (RFC 9220 §5).
     pub const ENABLE_CONNECT_PROTOCOL: u64 = 0x08;
-    /// 1: HTTP datagrams are taken (RFC 9297 §5.1).
+    /// 1: HTTP datagrams are supported (RFC 9297 §5.1).
     pub const H3_DATAGRAM: u64 = 0x33;
     /// The same in draft-ietf-masque-h3-datagram-04, which Chromium still sends.
     pub const H3_DATAGRAM_DRAFT04: u64 = 0x00ff_d277;
     /// 1: WebTransport as in draft-ietf-webtrans-http3-02 up to -06.
     pub const ENABLE_WEBTRANSPORT: u64 = 0x2b60_3742;
-    /// WebTransport sessions at once, in draft-ietf-webtrans-http3-07 up to -12.
+    /// Largest number of simultaneous WebTransport sessions, in draft-ietf-webtrans-http3-07 up to -12.
     pub const WEBTRANSPORT_MAX_SESSIONS: u64 = 0xc671_706a;
-    /// WebTransport sessions at once, in draft-ietf-webtrans-http3-13 and -14.
+    /// Largest number of simultaneous WebTransport sessions, in draft-ietf-webtrans-http3-13 and -14.
     pub const WT_MAX_SESSIONS: u64 = 0x14e9_cd29;
     /// 1: WebTransport as in draft-ietf-webtrans-http3-15 and later.
     pub const WT_ENABLED: u64 = 0x2c7c_f000;
 }
 
-/// The settings of one endpoint, known or not, in the order of the wire.
+/// The settings of one endpoint, known or not, in their order in the frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     entries: Vec<(u64, u64)>,
 }
 
 impl Settings {
-    /// The settings with these identifiers and values.
+    /// Creates settings with these identifiers and values.
     pub fn new(entries: &[(u64, u64)]) -> Self {
         Self {
             entries: entries.to_vec(),
         }
     }
 
-    /// The value of a setting, if it was sent.
+    /// Returns the value of a setting, if it was sent.
     pub fn value(&self, identifier: u64) -> Option<u64> {
         let mut entries = self.entries.iter();
         entries.find_map(|&(known, value)| (known == identifier).then_some(value))
     }
 
-    /// Whether a setting was sent with another value than 0.
+    /// Returns whether a setting was sent with a value other than 0.
     pub fn has(&self, identifier: u64) -> bool {
         self.value(identifier).is_some_and(|value| value > 0)
     }
 
-    /// Writes the whole frame.
+    /// Appends the whole frame.
     pub fn encode(&self, out: &mut impl BufMut) {
         let mut payload = Vec::with_capacity(self.entries.len() * 9);
         for &(identifier, value) in &self.entries {
@@ -68,7 +68,7 @@ impl Settings {
         out.put_slice(&payload);
     }
 
-    /// Reads the payload of a frame.
+    /// Decodes the payload of a frame.
     pub fn decode(mut payload: &[u8]) -> Result<Self, Violation> {
         if payload.len() > SETTINGS_BYTES_MAX {
             return Err(TOO_LONG);
@@ -110,9 +110,9 @@ const fn wrong(reason: &'static str) -> Violation {
     Violation::new(Code::SETTINGS_ERROR, reason)
 }
 
-/// Longest payload that is taken: some hundred settings, of which a dozen exist.
+/// Largest payload accepted: some hundred settings, of which a dozen exist.
 pub const SETTINGS_BYTES_MAX: usize = 1024;
-/// What a longer one is.
+/// The violation for a longer payload.
 pub(crate) const TOO_LONG: Violation =
     Violation::new(Code::EXCESSIVE_LOAD, "SETTINGS are longer than 1024 bytes");
 
@@ -120,7 +120,7 @@ pub(crate) const TOO_LONG: Violation =
 mod tests {
     use super::*;
 
-    /// What Chromium 156 sends, with a reserved identifier as it likes to add.
+    /// The settings of Chromium 156, which adds a reserved identifier.
     const CHROMIUM: [u8; 39] = [
         0x04, 0x25, 0x01, 0x80, 0x01, 0x00, 0x00, 0x06, 0x80, 0x00, 0x40, 0x00, 0x07, 0x40, 0x64,
         0x33, 0x01, 0x80, 0xff, 0xd2, 0x77, 0x01, 0xab, 0x60, 0x37, 0x42, 0x01, 0xc0, 0, 0, 0x01,
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn as_long_as_the_limit_and_one_past_it() {
-        // Different identifiers of four bytes with values of four bytes, filled up with a short one.
+        // Distinct identifiers of four bytes with values of four bytes, then a short one.
         let mut payload = Vec::new();
         for identifier in 0..u32::try_from(SETTINGS_BYTES_MAX / 8).unwrap() {
             payload.put_u32(0x8000_8000 + identifier);

@@ -2,11 +2,10 @@
 
 use bytes::BufMut;
 
-/// The largest integer that can be written: 2^62 - 1.
+/// The largest encodable integer: 2^62 - 1.
 pub const MAX: u64 = (1 << 62) - 1;
 
-/// Reads an integer off the front of `bytes`: its value and its length in bytes. `None`: more bytes are
-/// needed.
+/// Returns the integer at the front of `bytes` and its length in bytes; `None` if more bytes are needed.
 #[inline]
 pub fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
@@ -18,10 +17,10 @@ pub fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((value, length))
 }
 
-/// Writes `value` in the fewest bytes.
+/// Appends `value` in the fewest bytes.
 ///
 /// # Panics
-/// If it is larger than [`MAX`]: a mistake of the caller.
+/// If `value` is larger than [`MAX`].
 #[inline]
 pub fn encode(value: u64, out: &mut impl BufMut) {
     assert!(value <= MAX, "{value} fits no QUIC integer");

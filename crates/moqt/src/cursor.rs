@@ -1,14 +1,14 @@
-//! Reading fields off the front of bytes, with a memory of how many are missing.
+//! Reading of fields from the front of a byte slice, which records how many bytes are missing.
 
 use bytes::Bytes;
 
 use crate::error::DecodeError;
 use crate::varint;
 
-/// A position in `data` that moves with each field read.
+/// A position in `data` that advances with each field read.
 ///
-/// A field that does not fit into what is left leaves the position before it and notes in [`Cursor::wanted`] how many
-/// bytes `data` needs at least, so that a reader of a stream never takes more than the header it waits for.
+/// If a field is incomplete, the position stays before it and [`Cursor::wanted`] holds the least number of bytes that
+/// `data` needs. A reader of a stream thus never takes more than the header that it waits for.
 pub(crate) struct Cursor<'a> {
     data: &'a Bytes,
     at: usize,
@@ -25,13 +25,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The bytes read so far.
+    /// Returns the number of bytes read.
     #[inline]
     pub(crate) const fn at(&self) -> usize {
         self.at
     }
 
-    /// The length `data` must have at least, after a read returned [`DecodeError::Short`].
+    /// Returns the least length that `data` needs, after a read returned [`DecodeError::Short`].
     pub(crate) const fn wanted(&self) -> usize {
         self.wanted
     }
@@ -71,7 +71,7 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
-    /// The next `len` bytes, sharing the buffer.
+    /// Reads the next `len` bytes, sharing the buffer.
     pub(crate) fn take(&mut self, len: u64) -> Result<Bytes, DecodeError> {
         let left = self.data.len() - self.at;
         let Some(len) = usize::try_from(len).ok().filter(|len| *len <= left) else {
@@ -82,7 +82,7 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// All bytes that are left, sharing the buffer.
+    /// Reads all remaining bytes, sharing the buffer.
     pub(crate) fn rest(&mut self) -> Bytes {
         let rest = self.data.slice(self.at..);
         self.at = self.data.len();

@@ -1,7 +1,7 @@
-//! What data streams and datagrams carry: headers of subgroups, objects, datagrams and fetches [moqt-18 §11].
+//! Contents of data streams and datagrams: headers of subgroups, objects, datagrams and fetches [moqt-18 §11].
 //!
-//! Encoders write a header; the payload is the caller's to append, so that one payload can follow many headers. Streams
-//! are decoded by the readers of [`crate::reader`], datagrams here. Neither allocates for an object.
+//! Encoders write a header, and the caller appends the payload, so that one payload can follow many headers. The
+//! readers of [`crate::reader`] decode streams; datagrams are decoded here. Neither allocates for an object.
 
 mod datagram;
 mod fetch;
@@ -19,8 +19,8 @@ pub use crate::kinds::{ObjectStatus, StreamKind};
 use crate::varint;
 
 impl StreamKind {
-    /// What the stream that starts with the bytes of `start` carries. Needs 9 bytes at most, and leaves them where they
-    /// are, for the type is part of what the stream's reader reads.
+    /// Returns what a stream carries that begins with the bytes of `start`. Needs at most 9 bytes, and does not consume
+    /// them: the type is part of the header that the stream's reader reads.
     pub fn recognise(draft: Draft, start: &[u8]) -> Result<Self, DecodeError> {
         let (stream_type, _) = varint::decode(start).ok_or(DecodeError::Short)?;
         draft
@@ -29,12 +29,12 @@ impl StreamKind {
     }
 }
 
-/// Writes the start of a stream of padding; any number of zero bytes may follow [moqt-18 §11.5.1].
+/// Appends the beginning of a padding stream; any number of zero bytes may follow [moqt-18 §11.5.1].
 pub fn encode_padding_stream(draft: Draft, out: &mut BytesMut) {
     varint::encode(draft.padding_stream_type(), out);
 }
 
-/// Writes the start of a datagram of padding; any number of zero bytes may follow [moqt-18 §11.5.2].
+/// Appends the beginning of a padding datagram; any number of zero bytes may follow [moqt-18 §11.5.2].
 pub fn encode_padding_datagram(draft: Draft, out: &mut BytesMut) {
     varint::encode(draft.padding_datagram_type(), out);
 }

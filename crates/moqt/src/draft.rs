@@ -1,11 +1,11 @@
-//! Every question whose answer depends on the draft: names, numbers, layouts. No other file knows one draft from another.
+//! Drafts: everything that depends on the draft, such as names, code points and layouts.
 //!
-//! To add a draft, add a variant to [`Draft`] and answer its questions here.
+//! No other file distinguishes drafts. To add a draft, add a variant to [`Draft`] and let its methods answer for it.
 
 use crate::kinds::{MessageKind, ObjectStatus, RequestKind, StreamKind};
 use crate::scope::{Scopes, Step};
 
-/// A draft of the protocol this crate speaks.
+/// A draft of the MOQT protocol.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Draft {
     /// draft-ietf-moq-transport-18.
@@ -13,35 +13,35 @@ pub enum Draft {
 }
 
 impl Draft {
-    /// All drafts, the preferred one first.
+    /// All drafts, in order of preference.
     pub const ALL: [Self; 1] = [Self::Draft18];
 
-    /// The one in which a relay keeps objects and hands them on: they are encoded once, and the same bytes go to all
-    /// subscribers, into the cache, and to other threads of the relay. A draft in which objects look different needs an
-    /// encoding of its own there, and so a decision.
+    /// The draft in which a relay stores and forwards objects. They are encoded once, and the same bytes go to all
+    /// subscribers, into the cache, and to other threads of the relay. A draft with another encoding of objects needs a
+    /// conversion there.
     pub const KEPT: Self = Self::Draft18;
 
-    /// The protocol's name in TLS and in WebTransport [moqt-18 §3.1].
+    /// Returns the protocol's name in ALPN and in WebTransport [moqt-18 §3.1].
     pub const fn alpn(self) -> &'static str {
         match self {
             Self::Draft18 => "moqt-18",
         }
     }
 
-    /// The draft that `alpn` names.
+    /// Returns the draft with the ALPN `alpn`.
     pub fn from_alpn(alpn: &[u8]) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|draft| draft.alpn().as_bytes() == alpn)
     }
 
-    /// The type number of a control message [moqt-18 §10].
+    /// Returns the type of a control message [moqt-18 §10].
     pub(crate) fn message_type(self, kind: MessageKind) -> u64 {
         let row = self.messages().iter().find(|(_, found)| *found == kind);
         row.expect("the table has a row for each message").0
     }
 
-    /// The control message of a type number.
+    /// Returns the control message with this type.
     pub(crate) fn message_kind(self, message_type: u64) -> Option<MessageKind> {
         let row = self
             .messages()
@@ -56,26 +56,26 @@ impl Draft {
         }
     }
 
-    /// The parameters, in ascending order of type number.
+    /// Returns the parameters, in ascending order of type.
     pub(crate) const fn parameters(self) -> &'static [ParameterRow] {
         match self {
             Self::Draft18 => &PARAMETERS_18,
         }
     }
 
-    /// The parameter of a type number.
+    /// Returns the parameter with this type.
     pub(crate) fn parameter(self, code: u64) -> Option<&'static ParameterRow> {
         self.parameters().iter().find(|row| row.code == code)
     }
 
-    /// The number of streams in `PUBLISH_DONE` that stands for an unknown one [moqt-18 §10.11].
+    /// Returns the stream count in PUBLISH_DONE that means an unknown number [moqt-18 §10.11].
     pub(crate) const fn stream_count_unknown(self) -> u64 {
         match self {
             Self::Draft18 => (1 << 62) - 1,
         }
     }
 
-    /// What a unidirectional stream of this type carries [moqt-18 §3.4].
+    /// Returns what a unidirectional stream of this type carries [moqt-18 §3.4].
     #[inline]
     pub(crate) const fn stream_kind(self, stream_type: u64) -> Option<StreamKind> {
         match (self, stream_type) {
@@ -87,7 +87,7 @@ impl Draft {
         }
     }
 
-    /// The stream type of a subgroup with these flags [moqt-18 §11.4.2].
+    /// Returns the stream type of a subgroup with these flags [moqt-18 §11.4.2].
     #[inline]
     pub(crate) fn subgroup_stream_type(self, flags: u8) -> u64 {
         match self {
@@ -95,28 +95,28 @@ impl Draft {
         }
     }
 
-    /// The stream type of a fetch [moqt-18 §11.4.4].
+    /// Returns the stream type of a fetch [moqt-18 §11.4.4].
     pub(crate) const fn fetch_stream_type(self) -> u64 {
         match self {
             Self::Draft18 => 0x05,
         }
     }
 
-    /// The stream type of padding [moqt-18 §11.5.1].
+    /// Returns the stream type of padding [moqt-18 §11.5.1].
     pub(crate) const fn padding_stream_type(self) -> u64 {
         match self {
             Self::Draft18 => PADDING_STREAM,
         }
     }
 
-    /// The datagram type of padding [moqt-18 §11.5.2].
+    /// Returns the datagram type of padding [moqt-18 §11.5.2].
     pub(crate) const fn padding_datagram_type(self) -> u64 {
         match self {
             Self::Draft18 => 0x132B_3E29,
         }
     }
 
-    /// The flags of a datagram of this type, if it carries an object [moqt-18 §11.3.1].
+    /// Returns the flags of a datagram type; `None` if it carries no object [moqt-18 §11.3.1].
     #[inline]
     pub(crate) fn datagram_flags(self, datagram_type: u64) -> Option<u8> {
         let flags = u8::try_from(datagram_type).ok()?;
@@ -130,7 +130,7 @@ impl Draft {
         defined.then_some(flags)
     }
 
-    /// The object status of a number [moqt-18 §11.2.1.1].
+    /// Returns the object status with this code [moqt-18 §11.2.1.1].
     #[inline]
     pub(crate) const fn object_status(self, code: u64) -> Option<ObjectStatus> {
         match (self, code) {
@@ -141,7 +141,7 @@ impl Draft {
         }
     }
 
-    /// The number of an object status.
+    /// Returns the code of an object status.
     pub(crate) const fn object_status_code(self, status: ObjectStatus) -> u64 {
         match (self, status) {
             (Self::Draft18, ObjectStatus::Normal) => 0x0,
@@ -150,7 +150,7 @@ impl Draft {
         }
     }
 
-    /// What the serialization flags of a fetch stream announce [moqt-18 §11.4.4].
+    /// Returns what follows these serialization flags on a fetch stream [moqt-18 §11.4.4].
     pub(crate) fn fetch_flags(self, flags: u64) -> Option<FetchFlags> {
         match (self, flags) {
             (Self::Draft18, FETCH_END_OF_NON_EXISTENT_RANGE) => {
@@ -166,7 +166,7 @@ impl Draft {
         }
     }
 
-    /// The serialization flags of the end of a range [moqt-18 §11.4.4.2].
+    /// Returns the serialization flags of the end of a range [moqt-18 §11.4.4.2].
     pub(crate) const fn fetch_end_of_range(self, unknown: bool) -> u64 {
         match (self, unknown) {
             (Self::Draft18, false) => FETCH_END_OF_NON_EXISTENT_RANGE,
@@ -175,7 +175,7 @@ impl Draft {
     }
 }
 
-/// What stands behind serialization flags.
+/// What follows serialization flags.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FetchFlags {
     /// An object with these flags.
@@ -187,7 +187,7 @@ pub(crate) enum FetchFlags {
     },
 }
 
-/// The parameters by meaning.
+/// The parameters, independent of their code points.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ParameterKind {
     ObjectDeliveryTimeout,
@@ -205,29 +205,29 @@ pub(crate) enum ParameterKind {
     TrackNamespacePrefix,
 }
 
-/// How the value of a parameter is written.
+/// The encoding of a parameter's value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ParameterEncoding {
     /// One byte.
     Uint8,
     /// One variable-length integer.
     Varint,
-    /// A structure behind its length.
+    /// A structure with a length before it.
     LengthPrefixed,
-    /// A structure that says itself where it ends.
+    /// A structure that delimits itself.
     Structure,
 }
 
 /// One parameter of a draft.
 #[derive(Debug)]
 pub(crate) struct ParameterRow {
-    /// The type number.
+    /// The parameter type.
     pub(crate) code: u64,
-    /// The meaning.
+    /// The parameter.
     pub(crate) kind: ParameterKind,
-    /// How the value is written.
+    /// The encoding of the value.
     pub(crate) encoding: ParameterEncoding,
-    /// Where it may stand.
+    /// The messages in which the parameter may occur.
     pub(crate) scopes: Scopes,
 }
 
@@ -237,14 +237,14 @@ pub(crate) const DATAGRAM_PROPERTIES: u8 = 0x01;
 pub(crate) const DATAGRAM_END_OF_GROUP: u8 = 0x02;
 /// Object datagrams: the object ID is absent and 0.
 pub(crate) const DATAGRAM_ZERO_OBJECT_ID: u8 = 0x04;
-/// Object datagrams: the priority is absent and the track's.
+/// Object datagrams: the priority is absent; the track's default applies.
 pub(crate) const DATAGRAM_DEFAULT_PRIORITY: u8 = 0x08;
-/// Object datagrams: a status stands where the payload would.
+/// Object datagrams: the status takes the place of the payload.
 pub(crate) const DATAGRAM_STATUS: u8 = 0x20;
 
-/// Subgroup headers: all objects have a length of properties.
+/// Subgroup headers: all objects have a properties length.
 pub(crate) const SUBGROUP_PROPERTIES: u8 = 0x01;
-/// Subgroup headers: the two bits that say where the subgroup ID comes from.
+/// Subgroup headers: the two bits that tell how the subgroup ID is given.
 pub(crate) const SUBGROUP_ID_MODE: u8 = 0x06;
 /// Subgroup headers: the subgroup ID is 0.
 pub(crate) const SUBGROUP_ID_ZERO: u8 = 0x00;
@@ -252,16 +252,16 @@ pub(crate) const SUBGROUP_ID_ZERO: u8 = 0x00;
 pub(crate) const SUBGROUP_ID_FIRST_OBJECT: u8 = 0x02;
 /// Subgroup headers: the subgroup ID is a field.
 pub(crate) const SUBGROUP_ID_EXPLICIT: u8 = 0x04;
-/// Subgroup headers: the subgroup holds the largest object of its group.
+/// Subgroup headers: the subgroup contains the largest object of its group.
 pub(crate) const SUBGROUP_END_OF_GROUP: u8 = 0x08;
-/// Subgroup headers: the bit that makes a stream type one of a subgroup.
+/// Subgroup headers: the bit that distinguishes the stream types of subgroups.
 const SUBGROUP_FORM: u8 = 0x10;
-/// Subgroup headers: the priority is absent and the track's.
+/// Subgroup headers: the priority is absent; the track's default applies.
 pub(crate) const SUBGROUP_DEFAULT_PRIORITY: u8 = 0x20;
 /// Subgroup headers: the first object of the stream is the first of the subgroup.
 pub(crate) const SUBGROUP_FIRST_OBJECT: u8 = 0x40;
 
-/// Fetch objects: the two bits that say where the subgroup ID comes from.
+/// Fetch objects: the two bits that tell how the subgroup ID is given.
 pub(crate) const FETCH_SUBGROUP_MODE: u8 = 0x03;
 /// Fetch objects: the subgroup ID is 0.
 pub(crate) const FETCH_SUBGROUP_ZERO: u8 = 0x00;
@@ -279,22 +279,22 @@ pub(crate) const FETCH_GROUP_ID: u8 = 0x08;
 pub(crate) const FETCH_PRIORITY: u8 = 0x10;
 /// Fetch objects: properties are present.
 pub(crate) const FETCH_PROPERTIES: u8 = 0x20;
-/// Fetch objects: the object is one of datagrams and has no subgroup ID.
+/// Fetch objects: the object was sent as a datagram and has no subgroup ID.
 pub(crate) const FETCH_DATAGRAM: u8 = 0x40;
 
 const FETCH_END_OF_NON_EXISTENT_RANGE: u64 = 0x8C;
 const FETCH_END_OF_UNKNOWN_RANGE: u64 = 0x10C;
 const PADDING_STREAM: u64 = 0x132B_3E28;
 
-/// Whether the type is of the form 0b0XX1XXXX, without the reserved mode of subgroup IDs [moqt-18 §11.4.2].
+/// Returns whether a type has the form 0b0XX1XXXX without the reserved subgroup ID mode [moqt-18 §11.4.2].
 const fn is_subgroup_18(stream_type: u64) -> bool {
     const FORM: u64 = SUBGROUP_FORM as u64;
     const MODE: u64 = SUBGROUP_ID_MODE as u64;
     stream_type < 0x80 && stream_type & FORM != 0 && stream_type & MODE != MODE
 }
 
-/// The message types of draft-18. 0x1E, which the draft's table still lists as `PUBLISH_OK`, is not among them: the
-/// message has no format, and the change log says that `REQUEST_OK` took its place [moqt-18 §10].
+/// The message types of draft-18. It omits 0x1E, which the draft's table lists as `PUBLISH_OK`: that message has no
+/// format, and according to the change log `REQUEST_OK` replaces it [moqt-18 §10].
 static MESSAGES_18: [(u64, MessageKind); 18] = [
     (0x02, MessageKind::RequestUpdate),
     (0x03, MessageKind::Subscribe),
@@ -335,7 +335,7 @@ const SUBSCRIPTION_UPDATE: Scopes = Scopes::each(Step::Update, SUBSCRIPTIONS);
 const SUBSCRIPTION_UPDATE_OK: Scopes = Scopes::each(Step::UpdateAnswer, SUBSCRIPTIONS);
 const NAMESPACE_UPDATE: Scopes = Scopes::each(Step::Update, NAMESPACES);
 
-/// Declares the parameters of a draft, one a line: number, meaning, encoding, and where it may stand.
+/// Declares the parameters of a draft, one per line: type, meaning, encoding, and the messages that may contain it.
 macro_rules! parameters {
     ($($code:literal $kind:ident $encoding:ident $($scope:ident)+;)*) => {
         [$(ParameterRow {
@@ -349,8 +349,9 @@ macro_rules! parameters {
 
 /// The parameters of draft-18 [moqt-18 §10.2, §15.7].
 ///
-/// The delivery timeouts name `REQUEST_UPDATE` without saying of what, so they may stand in any. EXPIRES does not name
-/// `TRACK_STATUS_OK`, but that message has "the same parameters" as `SUBSCRIBE_OK` [moqt-18 §10.14].
+/// For the delivery timeouts the draft names `REQUEST_UPDATE` without the kind of request, so they may occur in any.
+/// For EXPIRES it does not name `TRACK_STATUS_OK`, but that message has "the same parameters" as `SUBSCRIBE_OK`
+/// [moqt-18 §10.14].
 static PARAMETERS_18: [ParameterRow; 13] = parameters! {
     0x02 ObjectDeliveryTimeout   Varint         SUBSCRIBE PUBLISH_OK ANY_UPDATE;
     0x03 AuthorizationToken      LengthPrefixed ANY_REQUEST ANY_UPDATE;

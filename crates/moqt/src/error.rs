@@ -1,29 +1,29 @@
-//! Errors on the wire and errors in our hands, each naming the guilty party.
+//! Errors of decoding and of the protocol, which tell who is at fault, and the error codes of the draft.
 //!
-//! A [`DecodeError`] says what is wrong with bytes; a [`Violation`] is the peer's fault and closes the session. The code
-//! types are open: a value this crate has no name for is kept as it came, and is to be treated like `INTERNAL_ERROR` of
-//! its registry [moqt-18 §14]. Misuse by the calling role is an assertion, never one of these.
+//! A [`DecodeError`] describes invalid or incomplete bytes. A [`Violation`] is the peer's fault and closes the session.
+//! The code types are open: an unknown value is kept, and is treated like `INTERNAL_ERROR` of its registry
+//! [moqt-18 §14]. Misuse by the calling role is an assertion, never one of these errors.
 
 use std::fmt;
 
 /// Why bytes could not be decoded.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The value goes on behind the bytes at hand: more of them are needed, or, where no more can come, they are missing.
+    /// The value is incomplete: more bytes are needed, or are missing if no more can come.
     #[error("more bytes are needed")]
     Short,
-    /// The peer broke the protocol, or asked for more than this endpoint takes.
+    /// The peer violated the protocol, or exceeded a limit of this endpoint.
     #[error("{reason} ({code})")]
     Invalid {
-        /// The code to close the session with.
+        /// The code that closes the session.
         code: SessionError,
-        /// What was wrong, in one sentence fragment.
+        /// The fault, as a sentence fragment.
         reason: &'static str,
     },
 }
 
 impl DecodeError {
-    /// Makes a `PROTOCOL_VIOLATION` of `reason`.
+    /// Returns a `PROTOCOL_VIOLATION` with `reason`.
     pub(crate) const fn protocol(reason: &'static str) -> Self {
         Self::Invalid {
             code: SessionError::PROTOCOL_VIOLATION,
@@ -31,7 +31,7 @@ impl DecodeError {
         }
     }
 
-    /// Makes a `KEY_VALUE_FORMATTING_ERROR` of `reason`.
+    /// Returns a `KEY_VALUE_FORMATTING_ERROR` with `reason`.
     pub(crate) const fn key_value(reason: &'static str) -> Self {
         Self::Invalid {
             code: SessionError::KEY_VALUE_FORMATTING_ERROR,
@@ -39,7 +39,8 @@ impl DecodeError {
         }
     }
 
-    /// The violation this error is where no more bytes can come: after a FIN, or inside a value of known length.
+    /// Returns the violation that this error is if no more bytes can come: after a FIN, or inside a value of known
+    /// length.
     pub const fn into_violation(self) -> Violation {
         match self {
             Self::Short => Violation::protocol("ends in the middle of a field"),
@@ -48,31 +49,31 @@ impl DecodeError {
     }
 }
 
-/// A breach by the peer that closes the session.
+/// A protocol violation of the peer, which closes the session.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} ({code})")]
 pub struct Violation {
-    /// The code to close the session with.
+    /// The code that closes the session.
     pub code: SessionError,
-    /// What was wrong, in one sentence fragment.
+    /// The fault, as a sentence fragment.
     pub reason: &'static str,
 }
 
 impl Violation {
-    /// Makes a `PROTOCOL_VIOLATION` of `reason`.
+    /// Returns a `PROTOCOL_VIOLATION` with `reason`.
     pub const fn protocol(reason: &'static str) -> Self {
         SessionError::PROTOCOL_VIOLATION.violation(reason)
     }
 
-    /// A message has more bytes behind its length than its reader takes.
+    /// A message whose length exceeds the limit of its reader.
     pub(crate) const MESSAGE_TOO_LONG: Self =
         Self::beyond_limit("a message is longer than this endpoint takes");
 
-    /// An object has more bytes before its payload than its reader takes.
+    /// An object with more bytes before its payload than the limit of its reader.
     pub(crate) const HEADER_TOO_LONG: Self =
         Self::beyond_limit("a header is longer than this endpoint takes");
 
-    /// Makes an `INTERNAL_ERROR` of `reason`: legal, but beyond what this endpoint takes.
+    /// Returns an `INTERNAL_ERROR` with `reason`: permitted by the draft, but beyond a limit of this endpoint.
     pub(crate) const fn beyond_limit(reason: &'static str) -> Self {
         SessionError::INTERNAL_ERROR.violation(reason)
     }
@@ -95,11 +96,11 @@ impl From<Violation> for DecodeError {
 pub struct MessageTooLong {
     /// The draft's name of the message.
     pub kind: &'static str,
-    /// The payload's size, in bytes.
+    /// The size of the payload, in bytes.
     pub bytes: usize,
 }
 
-/// Defines one registry of wire codes as an open type with named constants.
+/// Defines a registry of codes as an open type with named constants.
 macro_rules! wire_codes {
     ($(#[$doc:meta])* $name:ident { $($(#[$code_doc:meta])* $code:ident = $value:literal,)+ }) => {
         $(#[$doc])*
@@ -109,7 +110,7 @@ macro_rules! wire_codes {
         impl $name {
             $($(#[$code_doc])* pub const $code: Self = Self($value);)+
 
-            /// The draft's name of this code, if it has one.
+            /// Returns the draft's name of this code; `None` if it is unknown.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($code)),)+
@@ -140,29 +141,29 @@ wire_codes! {
     SessionError {
         /// The session ends without an error.
         NO_ERROR = 0x0,
-        /// An error of this implementation, or a limit of it.
+        /// An error or a limit of the implementation.
         INTERNAL_ERROR = 0x1,
         /// The client may not establish a session.
         UNAUTHORIZED = 0x2,
-        /// The peer did what the draft forbids.
+        /// The peer violated the protocol.
         PROTOCOL_VIOLATION = 0x3,
-        /// A request ID of the wrong parity, or one used before.
+        /// A Request ID of the wrong parity, or a repeated one.
         INVALID_REQUEST_ID = 0x4,
-        /// A track alias that another track is using.
+        /// A Track Alias that another track uses.
         DUPLICATE_TRACK_ALIAS = 0x5,
         /// A key-value pair or a token that does not parse.
         KEY_VALUE_FORMATTING_ERROR = 0x6,
-        /// PATH where it may not stand, or a path the server does not have.
+        /// PATH where it is not permitted, or a path that the server does not have.
         INVALID_PATH = 0x8,
-        /// A PATH that is no path of a URI.
+        /// A PATH that is not the path of a URI.
         MALFORMED_PATH = 0x9,
         /// The peer took too long to leave after GOAWAY.
         GOAWAY_TIMEOUT = 0x10,
         /// The peer took too long to answer a control message.
         CONTROL_MESSAGE_TIMEOUT = 0x11,
-        /// The peer took too long to send what an open data stream needs.
+        /// The peer took too long to send data on an open data stream.
         DATA_STREAM_TIMEOUT = 0x12,
-        /// More registered tokens than the cache takes.
+        /// More registered tokens than the cache permits.
         AUTH_TOKEN_CACHE_OVERFLOW = 0x13,
         /// A token alias that was registered already.
         DUPLICATE_AUTH_TOKEN_ALIAS = 0x14,
@@ -170,19 +171,19 @@ wire_codes! {
         VERSION_NEGOTIATION_FAILED = 0x15,
         /// A token that cannot be registered as it is.
         MALFORMED_AUTH_TOKEN = 0x16,
-        /// A token alias nobody registered.
+        /// A token alias that is not registered.
         UNKNOWN_AUTH_TOKEN_ALIAS = 0x17,
         /// A token that has expired.
         EXPIRED_AUTH_TOKEN = 0x18,
-        /// AUTHORITY where it may not stand, or one the server does not have.
+        /// AUTHORITY where it is not permitted, or one that the server does not have.
         INVALID_AUTHORITY = 0x19,
-        /// An AUTHORITY that is no authority of a URI.
+        /// An AUTHORITY that is not the authority of a URI.
         MALFORMED_AUTHORITY = 0x1A,
     }
 }
 
 impl SessionError {
-    /// Makes the violation that closes the session with this code.
+    /// Returns the violation that closes the session with this code.
     pub const fn violation(self, reason: &'static str) -> Violation {
         Violation { code: self, reason }
     }
@@ -193,21 +194,21 @@ wire_codes! {
     RequestErrorCode {
         /// An error of the implementation.
         INTERNAL_ERROR = 0x0,
-        /// Not allowed for this requester.
+        /// The requester is not authorized.
         UNAUTHORIZED = 0x1,
-        /// Not done in time.
+        /// The request timed out.
         TIMEOUT = 0x2,
-        /// A request of a type this endpoint does not serve.
+        /// A type of request that this endpoint does not support.
         NOT_SUPPORTED = 0x3,
-        /// A token that does not parse or has a wrong value.
+        /// A token that cannot be parsed or has an invalid value.
         MALFORMED_AUTH_TOKEN = 0x4,
         /// A token that has expired.
         EXPIRED_AUTH_TOKEN = 0x5,
         /// The session is going away.
         GOING_AWAY = 0x6,
-        /// Too much to do; the retry interval says when to try again.
+        /// The endpoint is overloaded; the retry interval tells when to try again.
         EXCESSIVE_LOAD = 0x9,
-        /// No such track or namespace here.
+        /// The track or namespace does not exist.
         DOES_NOT_EXIST = 0x10,
         /// The range or filter cannot be satisfied.
         INVALID_RANGE = 0x11,
@@ -215,17 +216,17 @@ wire_codes! {
         MALFORMED_TRACK = 0x12,
         /// A second subscription to the track in the same role.
         DUPLICATE_SUBSCRIPTION = 0x19,
-        /// Nobody wants the offered track or namespace.
+        /// The endpoint is not interested in the offered track or namespace.
         UNINTERESTED = 0x20,
         /// The prefix overlaps with another of the same type in this session.
         PREFIX_OVERLAP = 0x30,
-        /// The prefix matches more than the relay is willing to enumerate.
+        /// The prefix matches more than the relay enumerates.
         NAMESPACE_TOO_LARGE = 0x31,
-        /// The joining fetch names no established subscription.
+        /// The joining fetch refers to no established subscription.
         INVALID_JOINING_REQUEST_ID = 0x32,
-        /// The track has a mandatory property the endpoint does not know.
+        /// The track has a mandatory property that the endpoint does not support.
         UNSUPPORTED_EXTENSION = 0x33,
-        /// The request may succeed where the redirect points.
+        /// The request may succeed at the redirect's target.
         REDIRECT = 0x34,
     }
 }
@@ -235,9 +236,9 @@ wire_codes! {
     PublishDoneCode {
         /// An error of the implementation.
         INTERNAL_ERROR = 0x0,
-        /// The subscriber is no longer allowed.
+        /// The subscriber is not authorized any longer.
         UNAUTHORIZED = 0x1,
-        /// The track is no longer published.
+        /// The track has ended.
         TRACK_ENDED = 0x2,
         /// The end of the subscription's filter was reached.
         SUBSCRIPTION_ENDED = 0x3,
@@ -245,9 +246,9 @@ wire_codes! {
         GOING_AWAY = 0x4,
         /// The subscriber's queue passed the publisher's limit.
         TOO_FAR_BEHIND = 0x5,
-        /// The announced time is over.
+        /// The subscription has expired.
         EXPIRED = 0x6,
-        /// A `REQUEST_UPDATE` on this subscription failed.
+        /// A `REQUEST_UPDATE` of this subscription failed.
         UPDATE_FAILED = 0x8,
         /// The publisher is overloaded.
         EXCESSIVE_LOAD = 0x9,
@@ -261,7 +262,7 @@ wire_codes! {
     ResetCode {
         /// An error of the implementation.
         INTERNAL_ERROR = 0x0,
-        /// Either side cancelled.
+        /// Either side cancelled the request.
         CANCELLED = 0x1,
         /// A delivery timeout passed.
         DELIVERY_TIMEOUT = 0x2,
@@ -269,9 +270,9 @@ wire_codes! {
         SESSION_CLOSED = 0x3,
         /// GOAWAY was sent or received.
         GOING_AWAY = 0x4,
-        /// The subscription passed the publisher's resource limits.
+        /// The subscription exceeded the publisher's resource limits.
         TOO_FAR_BEHIND = 0x5,
-        /// The publisher cannot tell the status of the next object of a fetch.
+        /// The publisher does not know the status of the next object of a fetch.
         UNKNOWN_OBJECT_STATUS = 0x6,
         /// The request's token has expired.
         EXPIRED_AUTH_TOKEN = 0x7,

@@ -1,6 +1,6 @@
-//! The closed sets that every draft numbers in its own way: requests, messages, streams and object statuses.
+//! Enumerations that each draft maps to its own code points: requests, messages, streams and object statuses.
 //!
-//! Their public paths are [`crate::message`] and [`crate::data`]; the numbers are in [`crate::draft`].
+//! Their public paths are [`crate::message`] and [`crate::data`]; [`crate::draft`] holds the code points.
 
 /// The kinds of request, each named after its first message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,7 +43,7 @@ macro_rules! message_kinds {
         }
 
         impl MessageKind {
-            /// The draft's name of the message.
+            /// Returns the draft's name of the message.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)*
@@ -74,7 +74,7 @@ message_kinds! {
     RequestError = "REQUEST_ERROR",
 }
 
-/// What an object is, besides its payload [moqt-18 §11.2.1.1].
+/// The status of an object [moqt-18 §11.2.1.1].
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ObjectStatus {
     /// An object with a payload, which may be empty.
@@ -86,10 +86,10 @@ pub enum ObjectStatus {
     EndOfTrack,
 }
 
-/// What a unidirectional stream carries, as its first field says [moqt-18 §3.4].
+/// What a unidirectional stream carries, according to its type [moqt-18 §3.4].
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StreamKind {
-    /// Control messages, beginning with SETUP. The type is the one of SETUP itself, not a field before it.
+    /// Control messages, beginning with SETUP. The stream type is the message type of SETUP.
     Control,
     /// The objects of a subgroup.
     Subgroup,

@@ -1,12 +1,12 @@
-//! Media over QUIC Transport: wire codec and one session's state machine.
+//! Media over QUIC Transport (MOQT): codec, and the state machine of one session.
 //!
-//! The codec turns bytes into values that are the same for all drafts, and back: [`message::Message`] for control
-//! messages, [`data`] for what data streams and datagrams carry, [`reader`] for streams that arrive in pieces. What
-//! differs from draft to draft is answered by [`draft::Draft`] alone. On top, [`session`] is the state machine of one
-//! session, which speaks through a [`weir_transport::Transport`].
+//! The codec decodes bytes to values that are the same for all drafts, and encodes them: [`message::Message`] for
+//! control messages, [`data`] for data streams and datagrams, [`reader`] for streams that arrive in pieces.
+//! [`draft::Draft`] alone holds the differences between drafts. On top, [`session`] is the state machine of one
+//! session, which uses a [`weir_transport::Transport`].
 //!
-//! This crate opens no socket, reads no clock, and knows neither QUIC nor media. Nothing a peer sends makes it panic, and
-//! every length and count has a limit.
+//! This crate opens no socket, reads no clock, and knows neither QUIC nor media. Nothing that a peer sends makes it
+//! panic, and every length and count has a limit.
 
 mod cursor;
 mod kinds;

@@ -1,13 +1,13 @@
-//! Where an object stands in its track.
+//! The location of an object in its track.
 
 use std::fmt;
 
 /// A group and an object in it, ordered by group first [moqt-18 §1.4.2].
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
-    /// The group's ID.
+    /// The group ID.
     pub group: u64,
-    /// The object's ID within the group. `u64::MAX` in the end of a range stands for the whole group.
+    /// The object ID within the group. In the end of a range, `u64::MAX` stands for the whole group.
     pub object: u64,
 }
 
@@ -18,7 +18,7 @@ impl Location {
         object: 0,
     };
 
-    /// Makes a location.
+    /// Creates a location.
     pub const fn new(group: u64, object: u64) -> Self {
         Self { group, object }
     }

@@ -1,9 +1,9 @@
-//! Control messages: one semantic type each, the same for all drafts [moqt-18 §10].
+//! Control messages: one type each, the same for all drafts [moqt-18 §10].
 //!
-//! Identifiers are absolute, ranges inclusive, defaults and sentinels resolved. A message is decoded from its type and
-//! the payload behind its length by [`Message::decode`], which [`crate::reader::MessageReader`] does for a stream, and
-//! written with both by [`Message::encode`]. What depends on the state of a session is not checked here, but the methods
-//! named `check` do it once the session knows which request an answer belongs to.
+//! Identifiers are absolute, ranges inclusive, defaults and sentinels resolved. [`Message::decode`] takes a message
+//! type and its payload, which [`crate::reader::MessageReader`] reads from a stream; [`Message::encode`] writes type,
+//! length and payload. Decoding does not check what depends on the state of a session. The methods named `check` do so
+//! once the session knows which request an answer belongs to.
 
 mod fields;
 mod request;
@@ -27,16 +27,16 @@ use crate::scope::Scopes;
 use crate::token::Token;
 use crate::varint;
 
-/// The longest payload of a message, in bytes: its length has 16 bits [moqt-18 §10].
+/// The largest payload of a message, in bytes: its length has 16 bits [moqt-18 §10].
 pub const MESSAGE_BYTES_MAX: usize = 65_535;
 
 /// The longest reason phrase, in bytes [moqt-18 §1.4.4].
 pub const REASON_BYTES_MAX: usize = 1024;
 
-/// The longest URI in GOAWAY, in bytes [moqt-18 §10.4]; a redirect's URI is held to it as well.
+/// The longest URI in GOAWAY, in bytes [moqt-18 §10.4]; the limit applies to the URI of a redirect as well.
 pub const URI_BYTES_MAX: usize = 8192;
 
-/// Declares the messages, each with what it carries.
+/// Declares the messages, each with its contents.
 macro_rules! messages {
     ($($(#[$doc:meta])* $kind:ident($content:ty),)*) => {
         /// A control message.
@@ -46,7 +46,7 @@ macro_rules! messages {
         }
 
         impl Message {
-            /// What kind of message this is.
+            /// Returns the kind of the message.
             pub const fn kind(&self) -> MessageKind {
                 match self {
                     $(Self::$kind(_) => MessageKind::$kind,)*
@@ -76,184 +76,187 @@ macro_rules! messages {
 messages! {
     /// The first message on each control stream [moqt-18 §10.3].
     Setup(Setup),
-    /// The session, or one request, should move elsewhere [moqt-18 §10.4].
+    /// Announces that the sender will close the session, or end one request [moqt-18 §10.4].
     GoAway(GoAway),
-    /// Asks for new objects of a track [moqt-18 §10.7].
+    /// Subscribes to the new objects of a track [moqt-18 §10.7].
     Subscribe(Subscribe),
-    /// Grants SUBSCRIBE [moqt-18 §10.8].
+    /// Accepts SUBSCRIBE [moqt-18 §10.8].
     SubscribeOk(SubscribeOk),
-    /// Offers new objects of a track [moqt-18 §10.10].
+    /// Offers the new objects of a track [moqt-18 §10.10].
     Publish(Publish),
-    /// The end of a subscription [moqt-18 §10.11].
+    /// Ends a subscription [moqt-18 §10.11].
     PublishDone(PublishDone),
-    /// Asks for past objects of a track [moqt-18 §10.12].
+    /// Requests past objects of a track [moqt-18 §10.12].
     Fetch(Fetch),
-    /// Grants FETCH [moqt-18 §10.13].
+    /// Accepts FETCH [moqt-18 §10.13].
     FetchOk(FetchOk),
-    /// Asks what is known about a track [moqt-18 §10.14].
+    /// Requests the status of a track [moqt-18 §10.14].
     TrackStatus(TrackStatus),
     /// Offers the tracks of a namespace [moqt-18 §10.15].
     PublishNamespace(PublishNamespace),
-    /// A namespace appeared under the prefix asked for; carries what follows the prefix [moqt-18 §10.16].
+    /// A namespace appeared under the subscribed prefix; contains the suffix after the prefix [moqt-18 §10.16].
     Namespace(Namespace),
-    /// A namespace is gone; carries what follows the prefix asked for [moqt-18 §10.17].
+    /// A namespace is gone; contains the suffix after the subscribed prefix [moqt-18 §10.17].
     NamespaceDone(Namespace),
-    /// Asks for the namespaces under a prefix [moqt-18 §10.18].
+    /// Subscribes to the namespaces under a prefix [moqt-18 §10.18].
     SubscribeNamespace(SubscribeNamespace),
-    /// Asks for the tracks under a prefix [moqt-18 §10.19].
+    /// Subscribes to the tracks under a prefix [moqt-18 §10.19].
     SubscribeTracks(SubscribeTracks),
-    /// A track under the prefix asked for cannot be offered; carries what follows the prefix [moqt-18 §10.20].
+    /// A track under the subscribed prefix cannot be offered; contains the suffix after the prefix [moqt-18 §10.20].
     PublishBlocked(FullTrackName),
     /// Changes a request [moqt-18 §10.9].
     RequestUpdate(RequestUpdate),
-    /// Grants a request or an update [moqt-18 §10.5].
+    /// Accepts a request or an update [moqt-18 §10.5].
     RequestOk(RequestOk),
     /// Refuses a request or an update [moqt-18 §10.6].
     RequestError(RequestError),
 }
 
 in_order! {
-    /// Asks for new objects of a track.
+    /// Subscribes to the new objects of a track.
     pub struct Subscribe {
-        /// The request's ID.
+        /// The Request ID.
         pub request_id: u64,
         /// The track.
         pub track: FullTrackName,
-        /// What is asked for.
+        /// The parameters.
         pub parameters: Parameters,
     }
 
-    /// Grants a subscription.
+    /// Accepts a subscription.
     pub struct SubscribeOk {
-        /// The number that stands for the track on data streams and datagrams.
+        /// The Track Alias, which identifies the track on data streams and datagrams.
         pub track_alias: u64,
-        /// Expiry and largest object.
+        /// The parameters EXPIRES and `LARGEST_OBJECT`.
         pub parameters: Parameters,
-        /// The track's properties.
+        /// The Track Properties.
         pub properties: Properties,
     }
 
     /// Offers a subscription.
     pub struct Publish {
-        /// The request's ID.
+        /// The Request ID.
         pub request_id: u64,
         /// The track.
         pub track: FullTrackName,
-        /// The number that stands for the track on data streams and datagrams.
+        /// The Track Alias, which identifies the track on data streams and datagrams.
         pub track_alias: u64,
-        /// What is offered.
+        /// The parameters.
         pub parameters: Parameters,
-        /// The track's properties.
+        /// The Track Properties.
         pub properties: Properties,
     }
 
-    /// Asks for past objects.
+    /// Requests past objects.
     pub struct Fetch {
-        /// The request's ID.
+        /// The Request ID.
         pub request_id: u64,
-        /// Which objects.
+        /// The track and range.
         pub kind: FetchKind,
-        /// What else is asked for.
+        /// The parameters.
         pub parameters: Parameters,
     }
 
-    /// Asks what is known about a track.
+    /// Requests the status of a track.
     pub struct TrackStatus {
-        /// The request's ID.
+        /// The Request ID.
         pub request_id: u64,
         /// The track.
         pub track: FullTrackName,
-        /// Authorization.
+        /// The authorization tokens.
         pub parameters: Parameters,
     }
 
     /// Offers the tracks of a namespace.
     pub struct PublishNamespace {
-        /// The request's ID.
+        /// The Request ID.
         pub request_id: u64,
         /// The namespace.
         pub namespace: Namespace,
-        /// Authorization.
+        /// The authorization tokens.
         pub parameters: Parameters,
     }
 
-    /// Asks for the namespaces under a prefix.
+    /// Subscribes to the namespaces under a prefix.
     pub struct SubscribeNamespace {
-        /// The request's ID.
+        /// The Request ID.
         pub request_id: u64,
         /// The prefix.
         pub prefix: Namespace,
-        /// Authorization.
+        /// The authorization tokens.
         pub parameters: Parameters,
     }
 
-    /// Asks for the tracks under a prefix.
+    /// Subscribes to the tracks under a prefix.
     pub struct SubscribeTracks {
-        /// The request's ID.
+        /// The Request ID.
         pub request_id: u64,
         /// The prefix.
         pub prefix: Namespace,
-        /// Authorization, and whether the tracks are to be forwarded.
+        /// The authorization tokens, and FORWARD.
         pub parameters: Parameters,
     }
 
     /// Changes a request, on its stream.
     pub struct RequestUpdate {
-        /// The ID of the update itself; every update takes a new one.
+        /// The Request ID of the update itself; every update has its own.
         pub request_id: u64,
-        /// What changes.
+        /// The parameters that change.
         pub parameters: Parameters,
     }
 
-    /// Grants a request or an update.
+    /// Accepts a request or an update.
     #[derive(Default)]
     pub struct RequestOk {
-        /// What is granted.
+        /// The parameters.
         pub parameters: Parameters,
-        /// The track's properties, in the answer to `TRACK_STATUS` only.
+        /// The Track Properties, only in the answer to `TRACK_STATUS`.
         pub properties: Properties,
     }
 }
 
-/// What each side says about itself first. Unknown options are ignored.
+/// The options of an endpoint, in its first message. Unknown options are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// Path and query of the URI the client connects to; from clients over native QUIC only.
+    /// Path and query of the URI that the client connects to; only from clients over native QUIC.
     pub path: Option<String>,
-    /// Authority of the URI the client connects to; from clients over native QUIC only.
+    /// Authority of the URI that the client connects to; only from clients over native QUIC.
     pub authority: Option<String>,
-    /// Name and version of the implementation. Read leniently where it is not UTF-8.
+    /// Name and version of the implementation; invalid UTF-8 is replaced.
     pub implementation: Option<String>,
-    /// How many bytes of tokens the sender is willing to keep registered; nothing unless set.
+    /// Limit of the registered tokens, in bytes; 0 if absent.
     pub max_auth_token_cache_size: Option<u64>,
-    /// What authorizes the session; only [`Token::Register`] and [`Token::UseValue`] may stand here.
+    /// The tokens that authorize the session; only [`Token::Register`] and [`Token::UseValue`] may occur.
     pub authorization_tokens: Vec<Token>,
 }
 
-/// The sender is about to end the session, or the request on whose stream this comes.
+/// Announces that the sender will close the session, or end the request on whose stream it is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoAway {
-    /// Where to go on, at most [`URI_BYTES_MAX`] bytes; empty for the same URI. Clients must leave it empty.
+    /// The URI to connect to instead, at most [`URI_BYTES_MAX`] bytes; empty for the same URI. Clients must leave it
+    /// empty.
     pub new_session_uri: String,
-    /// How long the sender waits before it ends things itself, if it says. In milliseconds on the wire.
+    /// How long the sender waits before it closes the session or ends the request, if announced. Encoded in
+    /// milliseconds.
     pub timeout: Option<Duration>,
-    /// On the control stream, the smallest request ID of the receiver that was not processed; absent on request streams.
+    /// On the control stream, the smallest Request ID of the receiver that was not processed; absent on request
+    /// streams.
     pub request_id: Option<u64>,
 }
 
-/// The last word of a publisher about a subscription.
+/// The last message of a publisher for a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishDone {
-    /// Why it ends.
+    /// The reason code.
     pub code: PublishDoneCode,
-    /// How many data streams were opened for it, if the publisher knows.
+    /// Number of data streams opened for the subscription, if known.
     pub stream_count: Option<u64>,
-    /// For people, at most [`REASON_BYTES_MAX`] bytes; encoding cuts what is longer.
+    /// The reason as text, at most [`REASON_BYTES_MAX`] bytes; encoding truncates longer text.
     pub reason: String,
 }
 
 impl PublishDone {
-    /// Makes the end of a subscription that does not say how many streams there were.
+    /// Creates a PUBLISH_DONE without a stream count.
     pub fn new(code: PublishDoneCode, reason: impl Into<String>) -> Self {
         Self {
             code,
@@ -263,62 +266,62 @@ impl PublishDone {
     }
 }
 
-/// Which objects a FETCH asks for.
+/// The objects that a FETCH requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchKind {
-    /// A range of a track. A range that ends before it starts is for the publisher to refuse.
+    /// A range of a track. A publisher refuses a range that ends before it starts.
     Standalone {
         /// The track.
         track: FullTrackName,
         /// The first location.
         start: Location,
-        /// The last location, included; object `u64::MAX` for all of its group.
+        /// The last location, inclusive; object `u64::MAX` for the whole group.
         end: Location,
     },
-    /// From some groups before the start of a subscription up to that start.
+    /// From a number of groups before the start of a subscription up to that start.
     RelativeJoining {
-        /// The request ID of the subscription.
+        /// The Request ID of the subscription.
         request_id: u64,
-        /// How many groups before the group the subscription starts in.
+        /// Number of groups before the group in which the subscription starts.
         groups: u64,
     },
     /// From a group up to the start of a subscription.
     AbsoluteJoining {
-        /// The request ID of the subscription.
+        /// The Request ID of the subscription.
         request_id: u64,
         /// The first group.
         group: u64,
     },
 }
 
-/// Grants a fetch.
+/// Accepts a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchOk {
-    /// Whether `end` is the last object the track will ever have.
+    /// Whether `end` is the last object of the track.
     pub end_of_track: bool,
-    /// The last location the answer covers, included; object `u64::MAX` for all of its group.
+    /// The last location that the answer covers, inclusive; object `u64::MAX` for the whole group.
     pub end: Location,
-    /// No parameter is defined for this message.
+    /// The parameters; none is defined for this message.
     pub parameters: Parameters,
-    /// The track's properties.
+    /// The Track Properties.
     pub properties: Properties,
 }
 
 /// Refuses a request or an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestError {
-    /// Why.
+    /// The error code.
     pub code: RequestErrorCode,
-    /// When it may be tried again, if at all. In milliseconds, plus one, on the wire.
+    /// When the request may be retried; `None` if it may not. Encoded in milliseconds, plus one.
     pub retry_after: Option<Duration>,
-    /// For people, at most [`REASON_BYTES_MAX`] bytes; encoding cuts what is longer.
+    /// The reason as text, at most [`REASON_BYTES_MAX`] bytes; encoding truncates longer text.
     pub reason: String,
-    /// Where to try instead; present exactly if `code` is [`RequestErrorCode::REDIRECT`].
+    /// The redirect; present exactly if `code` is [`RequestErrorCode::REDIRECT`].
     pub redirect: Option<Redirect>,
 }
 
 impl RequestError {
-    /// Makes an error that does not say when or where to try again.
+    /// Creates an error without a retry interval or a redirect.
     pub fn new(code: RequestErrorCode, reason: impl Into<String>) -> Self {
         Self {
             code,
@@ -329,20 +332,21 @@ impl RequestError {
     }
 }
 
-/// Where a request may succeed [moqt-18 §10.6.1].
+/// Where a request may succeed instead [moqt-18 §10.6.1].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redirect {
-    /// The URI to connect to, at most [`URI_BYTES_MAX`] bytes; empty for the session's own. Clients must leave it empty.
+    /// The URI to connect to, at most [`URI_BYTES_MAX`] bytes; empty for that of the session. Clients must leave it
+    /// empty.
     pub connect_uri: String,
-    /// The track or namespace to ask for; without a byte for the one asked for before.
+    /// The track or namespace to request; empty for the original one.
     pub track: FullTrackName,
 }
 
 impl Message {
-    /// Decodes the message of type `message_type` that `payload` is the whole of. Tokens and properties keep `payload`
-    /// alive; names do not.
+    /// Decodes the message of type `message_type` with the whole payload `payload`. Tokens and properties share
+    /// `payload`; names do not.
     ///
-    /// The error is never [`DecodeError::Short`]: fields that go on behind the payload's end are the peer's fault.
+    /// The error is never [`DecodeError::Short`]: a payload that ends within a field is invalid.
     pub fn decode(draft: Draft, message_type: u64, payload: &Bytes) -> Result<Self, DecodeError> {
         let kind = draft.message_kind(message_type).ok_or(UNKNOWN_MESSAGE)?;
         let mut cursor = Cursor::new(payload);
@@ -356,7 +360,7 @@ impl Message {
         Ok(message)
     }
 
-    /// Appends the message with its type and length. On an error, `out` is left as it was.
+    /// Appends the message with its type and length. On an error, `out` is unchanged.
     pub fn encode(&self, draft: Draft, out: &mut BytesMut) -> Result<(), MessageTooLong> {
         let start = out.len();
         varint::encode(draft.message_type(self.kind()), out);
@@ -379,7 +383,7 @@ impl Message {
 /// An unknown message type, which cannot be skipped [moqt-18 §10].
 pub(crate) const UNKNOWN_MESSAGE: DecodeError = DecodeError::protocol("unknown message type");
 
-/// Reads text behind its length, at most `bytes_max` bytes of it; `beyond` says so if there is more.
+/// Reads text with its length, at most `bytes_max` bytes; `beyond` is the error for longer text.
 fn read_text(
     cursor: &mut Cursor<'_>,
     bytes_max: usize,
@@ -392,7 +396,7 @@ fn read_text(
     cursor.take(len)
 }
 
-/// Reads a reason phrase, leniently where it is not UTF-8 [moqt-18 §1.4.4].
+/// Reads a reason phrase; invalid UTF-8 is replaced [moqt-18 §1.4.4].
 fn read_reason(cursor: &mut Cursor<'_>) -> Result<String, DecodeError> {
     let bytes = read_text(
         cursor,
@@ -402,7 +406,7 @@ fn read_reason(cursor: &mut Cursor<'_>) -> Result<String, DecodeError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Writes a reason phrase, cut before the character that would not fit.
+/// Appends a reason phrase, truncated at a character boundary.
 fn write_reason(reason: &str, out: &mut BytesMut) {
     let kept = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
     write_text(kept, out);

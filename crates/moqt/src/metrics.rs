@@ -1,8 +1,10 @@
-//! The macro that declares metrics: counters and gauges whose name and description are written once, as field and comment.
+//! The macro that declares metrics: counters and gauges, each with its name and description, written as a field and its
+//! comment.
 
-/// Declares a struct of metrics, all `u64` and initially zero, that lists their names and descriptions and can be summed.
+/// Declares a struct of metrics, all `u64` and initially zero, that lists their names and descriptions and can be
+/// summed.
 ///
-/// Each field needs a documentation comment: it is the description that operators read.
+/// Each field needs a documentation comment, which is the description shown to operators.
 #[macro_export]
 macro_rules! metrics {
     ($(#[$outer:meta])* $name:ident { $($(#[doc = $doc:literal])* $field:ident,)+ }) => {

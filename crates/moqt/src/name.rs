@@ -1,7 +1,7 @@
 //! Names of tracks: a namespace of up to 32 fields, and a name within it [moqt-18 §2.4.1].
 //!
-//! All three types are cheap to clone, compare byte by byte, and show themselves in the draft's text form
-//! `field-field--name`, which [`str::parse`] reads back [moqt-18 §1.5].
+//! All three types are cheap to clone, compare byte by byte, and display in the draft's text form `field-field--name`,
+//! which [`str::parse`] reads [moqt-18 §1.5].
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,25 +12,25 @@ use crate::cursor::Cursor;
 use crate::error::DecodeError;
 use crate::varint;
 
-/// The most fields a namespace may have.
+/// The largest number of fields of a namespace.
 pub const NAMESPACE_FIELDS_MAX: usize = 32;
 
-/// The most bytes a namespace, or a namespace and a track name together, may have; lengths are not counted.
+/// The largest size of a namespace, or of a namespace and a track name together, in bytes without lengths.
 pub const FULL_NAME_BYTES_MAX: usize = 4096;
 
-/// Bytes that are no name.
+/// Why bytes are not a valid name.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// More than [`NAMESPACE_FIELDS_MAX`] fields.
     #[error("a namespace has more than 32 fields")]
     TooManyFields,
-    /// A field without a byte.
+    /// An empty field.
     #[error("a namespace field is empty")]
     EmptyField,
     /// More than [`FULL_NAME_BYTES_MAX`] bytes.
     #[error("a name has more than 4096 bytes")]
     TooLong,
-    /// Text that is not the one form the draft gives to a name.
+    /// Text that is not in the draft's canonical form.
     #[error("the text is not a name in its canonical form")]
     NotCanonical,
 }
@@ -46,29 +46,28 @@ impl From<NameError> for DecodeError {
     }
 }
 
-/// A namespace, a prefix of one, or what follows such a prefix.
+/// A namespace, a prefix of one, or the suffix after such a prefix.
 ///
-/// The order puts all namespaces with a common prefix next to each other, right behind the prefix itself.
+/// In their order, all namespaces with a common prefix directly follow the prefix itself.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace {
-    /// The fields, each behind its length in shortest encoding. Self-delimiting, so a prefix of fields is a prefix of
-    /// bytes.
+    /// The fields, each with its length in the shortest encoding, so a prefix of fields is a prefix of bytes.
     encoded: Bytes,
-    /// How many fields there are, at most 32.
+    /// Number of fields, at most 32.
     fields: u8,
-    /// The bytes of all fields together, at most 4096.
+    /// Bytes of all fields together, at most 4096.
     bytes: u16,
 }
 
 impl Namespace {
-    /// The namespace without fields, which is a prefix of all.
+    /// The namespace without fields, which is a prefix of all others.
     pub const EMPTY: Self = Self {
         encoded: Bytes::new(),
         fields: 0,
         bytes: 0,
     };
 
-    /// Makes a namespace of `fields`.
+    /// Creates a namespace of `fields`.
     pub fn new<F: AsRef<[u8]>>(fields: impl IntoIterator<Item = F>) -> Result<Self, NameError> {
         let mut builder = NamespaceBuilder::default();
         for field in fields {
@@ -77,7 +76,7 @@ impl Namespace {
         Ok(builder.build())
     }
 
-    /// The fields in order, none of them empty.
+    /// Returns the fields in order, none of which is empty.
     pub fn fields(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.encoded[..];
         std::iter::from_fn(move || {
@@ -89,27 +88,27 @@ impl Namespace {
         })
     }
 
-    /// How many fields there are.
+    /// Returns the number of fields.
     pub fn fields_len(&self) -> usize {
         usize::from(self.fields)
     }
 
-    /// The bytes of all fields together.
+    /// Returns the bytes of all fields together.
     pub fn bytes_len(&self) -> usize {
         usize::from(self.bytes)
     }
 
-    /// Whether there is no field.
+    /// Returns whether the namespace has no fields.
     pub fn is_empty(&self) -> bool {
         self.fields == 0
     }
 
-    /// Whether the first fields are those of `prefix`.
+    /// Returns whether the first fields are those of `prefix`.
     pub fn starts_with(&self, prefix: &Self) -> bool {
         self.encoded.starts_with(&prefix.encoded)
     }
 
-    /// What follows `prefix`, if this namespace starts with it.
+    /// Returns the suffix after `prefix`; `None` if the namespace does not start with it.
     pub fn suffix(&self, prefix: &Self) -> Option<Self> {
         self.starts_with(prefix).then(|| Self {
             encoded: self.encoded.slice(prefix.encoded.len()..),
@@ -118,24 +117,24 @@ impl Namespace {
         })
     }
 
-    /// This namespace with the fields of `suffix` behind its own.
+    /// Returns this namespace followed by the fields of `suffix`.
     pub fn join(&self, suffix: &Self) -> Result<Self, NameError> {
         Self::new(self.fields().chain(suffix.fields()))
     }
 
-    /// Whether the first field starts with a period, so that the draft keeps the meaning to itself [moqt-18 §3.2.1].
+    /// Returns whether the first field starts with a period, which the draft reserves [moqt-18 §3.2.1].
     pub fn is_reserved(&self) -> bool {
         self.fields()
             .next()
             .is_some_and(|field| field.starts_with(b"."))
     }
 
-    /// Whether the namespace belongs to the session itself, not to the application [moqt-18 §3.2.2].
+    /// Returns whether the namespace belongs to the session itself, not to the application [moqt-18 §3.2.2].
     pub fn is_session_level(&self) -> bool {
         self.fields().next() == Some(b".session")
     }
 
-    /// Reads a namespace, copying it, so that it does not keep the message alive it came in.
+    /// Reads a namespace, copied so that it does not keep the whole message in memory.
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let fields = cursor.varint()?;
         if fields > NAMESPACE_FIELDS_MAX as u64 {
@@ -158,15 +157,15 @@ impl Namespace {
     }
 }
 
-/// The name of a track within its namespace, possibly empty, at most 4096 bytes.
+/// The name of a track within its namespace, at most 4096 bytes; may be empty.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrackName(Bytes);
 
 impl TrackName {
-    /// The name without a byte.
+    /// The empty name.
     pub const EMPTY: Self = Self(Bytes::new());
 
-    /// Makes a name of `name`, copying it.
+    /// Creates a name, copying `name`.
     pub fn new(name: impl AsRef<[u8]>) -> Result<Self, NameError> {
         let name = name.as_ref();
         if name.len() > FULL_NAME_BYTES_MAX {
@@ -175,17 +174,17 @@ impl TrackName {
         Ok(Self(Bytes::copy_from_slice(name)))
     }
 
-    /// The bytes of the name.
+    /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether the name has no byte.
+    /// Returns whether the name is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Reads a name behind its length, copying it.
+    /// Reads a name with its length, copying it.
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let len = cursor.varint()?;
         if len > FULL_NAME_BYTES_MAX as u64 {
@@ -200,7 +199,7 @@ impl TrackName {
     }
 }
 
-/// What identifies a track within a scope: its namespace and its name, together at most 4096 bytes.
+/// The full name of a track: its namespace and its name, together at most 4096 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FullTrackName {
     /// The namespace.
@@ -210,7 +209,7 @@ pub struct FullTrackName {
 }
 
 impl FullTrackName {
-    /// Makes a full name, checking the length of both parts together.
+    /// Creates a full name, and checks the length of both parts together.
     pub fn new(namespace: Namespace, name: TrackName) -> Result<Self, NameError> {
         if namespace.bytes_len() + name.as_bytes().len() > FULL_NAME_BYTES_MAX {
             return Err(NameError::TooLong);
@@ -230,7 +229,7 @@ impl FullTrackName {
     }
 }
 
-/// A namespace being put together, within its limits at every moment.
+/// A namespace under construction, always within its limits.
 #[derive(Default)]
 struct NamespaceBuilder {
     encoded: BytesMut,
@@ -349,7 +348,7 @@ fn escape(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Reads the text form of one field; only the form [`escape`] writes is taken [moqt-18 §1.5.1].
+/// Reads the text form of one field; accepts only what [`escape`] writes [moqt-18 §1.5.1].
 fn unescape(text: &str) -> Result<Vec<u8>, NameError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

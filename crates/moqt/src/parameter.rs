@@ -1,4 +1,4 @@
-//! Message parameters: what a request or its answer asks for, for the peer only [moqt-18 §10.2].
+//! Message parameters, which apply to one request or answer and one hop [moqt-18 §10.2].
 
 use std::time::Duration;
 
@@ -15,56 +15,55 @@ pub use crate::scope::Step;
 use crate::token::Token;
 use crate::varint;
 
-/// The most authorization tokens this endpoint takes in one message; the draft sets no limit.
+/// The largest number of authorization tokens accepted in one message; the draft sets no limit.
 pub const AUTHORIZATION_TOKENS_MAX: usize = 64;
 
-/// All parameters of one message. Which of them may stand in which message is checked on decoding, and, where it
-/// depends on the request an answer or update belongs to, by [`Parameters::check`].
+/// All parameters of one message. Decoding checks which of them may occur in the message. [`Parameters::check`] does so
+/// where this depends on the request that an answer or update belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
-    /// How long an object may take to be delivered; zero for no limit. In milliseconds on the wire.
+    /// How long the delivery of an object may take; zero for no limit. Encoded in milliseconds.
     pub object_delivery_timeout: Option<Duration>,
-    /// What authorizes the request, in the order sent; at most [`AUTHORIZATION_TOKENS_MAX`].
+    /// The tokens that authorize the request, in the order sent; at most [`AUTHORIZATION_TOKENS_MAX`].
     pub authorization_tokens: Vec<Token>,
-    /// How long the subscriber waits for a publisher to appear; not at all unless set. In milliseconds on the wire.
+    /// How long the subscriber waits for a publisher to appear; `None` for not at all. Encoded in milliseconds.
     pub rendezvous_timeout: Option<Duration>,
-    /// How long a subgroup may take after its end is known; zero for no limit. In milliseconds on the wire.
+    /// How long the delivery of a subgroup may take after its end is known; zero for no limit. Encoded in milliseconds.
     pub subgroup_delivery_timeout: Option<Duration>,
-    /// When the sender will end the subscription; zero and absence stand for an unknown time. In milliseconds on the
-    /// wire.
+    /// When the sender will end the subscription; zero and `None` for an unknown time. Encoded in milliseconds.
     pub expires: Option<Duration>,
-    /// The largest location of the track the sender knows; absent if it knows of no object.
+    /// The largest location of the track that the sender knows; `None` if it knows of no object.
     pub largest_object: Option<Location>,
-    /// How long a relay may wait in all for objects it has to fetch itself. In milliseconds on the wire.
+    /// How long a relay may wait in total for objects that it has to fetch. Encoded in milliseconds.
     pub fill_timeout: Option<Duration>,
-    /// Whether objects are to be sent; in everything but an update, absence stands for yes.
+    /// Whether objects are to be sent; `None` means yes, except in an update.
     pub forward: Option<bool>,
-    /// The subscriber's priority, lower is sent first; 128 unless set.
+    /// The subscriber priority, 128 if absent. Lower is sent first.
     pub subscriber_priority: Option<u8>,
-    /// Which objects are wanted; all of them unless set.
+    /// The subscription filter; `None` for all objects.
     pub filter: Option<Filter>,
-    /// The wanted order of groups; the track's own in SUBSCRIBE, ascending in FETCH unless set.
+    /// The requested order of groups. If absent, the track's default in SUBSCRIBE, and ascending in FETCH.
     pub group_order: Option<GroupOrder>,
-    /// The largest group the subscriber knows, plus one, in a request to start a new one; 0 if it knows none.
+    /// In a request for a new group, the largest group that the subscriber knows, plus one; 0 if it knows none.
     pub new_group_request: Option<u64>,
     /// The new prefix of a namespace subscription.
     pub track_namespace_prefix: Option<Namespace>,
 }
 
-/// Which objects of a track a subscription covers [moqt-18 §5.1.2].
+/// The objects of a track that a subscription covers [moqt-18 §5.1.2].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// From the group after the largest one on.
+    /// From the group after the largest one.
     NextGroupStart,
-    /// From behind the largest object on.
+    /// From the object after the largest one.
     LargestObject,
-    /// From this location on.
+    /// From this location.
     AbsoluteStart(Location),
     /// From `start` to the end of `end_group`.
     AbsoluteRange {
         /// The first location.
         start: Location,
-        /// The last group, all of it included; not smaller than the group of `start`.
+        /// The last group, inclusive; not smaller than the group of `start`.
         end_group: u64,
     },
 }
@@ -80,7 +79,7 @@ pub enum GroupOrder {
 }
 
 impl GroupOrder {
-    /// The order of code 1 or 2.
+    /// Returns the order with code 1 or 2.
     pub(crate) const fn from_code(code: u64) -> Option<Self> {
         match code {
             1 => Some(Self::Ascending),
@@ -147,13 +146,13 @@ impl Filter {
 }
 
 impl Parameters {
-    /// No parameter.
+    /// Returns an empty set of parameters.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Takes over what a REQUEST_UPDATE says of a subscription that is not answered yet; what it does not mention stays
-    /// [moqt-18 §10.9].
+    /// Applies a REQUEST_UPDATE to the parameters of a subscription that is not answered; parameters absent from the
+    /// update stay [moqt-18 §10.9].
     pub fn change(&mut self, update: &Self) {
         self.forward = update.forward.or(self.forward);
         self.filter = update.filter.or(self.filter);
@@ -166,9 +165,9 @@ impl Parameters {
             .or(self.subgroup_delivery_timeout);
     }
 
-    /// Checks that every parameter may stand at this moment of a request of this kind [moqt-18 §10.2.1].
+    /// Checks that every parameter may occur at this step of a request of this kind [moqt-18 §10.2.1].
     ///
-    /// Decoding checks this too, except where it cannot tell the request: `REQUEST_OK` and `REQUEST_UPDATE`.
+    /// Decoding checks this too, except in `REQUEST_OK` and `REQUEST_UPDATE`, whose request it does not know.
     pub fn check(&self, draft: Draft, kind: RequestKind, step: Step) -> Result<(), Violation> {
         let scope = Scopes::of(kind, step);
         let misplaced = draft
@@ -207,7 +206,7 @@ impl Parameters {
         Ok(parameters)
     }
 
-    /// Writes a count and the parameters, in ascending order of type.
+    /// Appends a count and the parameters, in ascending order of type.
     pub(crate) fn encode(&self, draft: Draft, out: &mut BytesMut) {
         let rows = || draft.parameters().iter().filter(|row| self.has(row.kind));
         let repeats = self.authorization_tokens.len().saturating_sub(1);
@@ -360,7 +359,7 @@ pub(crate) fn read_duration(cursor: &mut Cursor<'_>) -> Result<Duration, DecodeE
     Ok(Duration::from_millis(cursor.varint()?))
 }
 
-/// The whole milliseconds of `duration`, or the largest number of them that has an encoding.
+/// Returns the whole milliseconds of `duration`, limited to the largest number that has an encoding.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -371,7 +370,7 @@ fn write_duration(duration: Option<Duration>, out: &mut BytesMut) {
     }
 }
 
-/// Reads a value that fits into a byte, in the encoding the draft gives to it.
+/// Reads a value that fits in a byte, in the parameter's encoding.
 fn read_small(row: &ParameterRow, cursor: &mut Cursor<'_>) -> Result<u64, DecodeError> {
     match row.encoding {
         ParameterEncoding::Uint8 => Ok(u64::from(cursor.uint8()?)),
@@ -422,7 +421,7 @@ fn read_prefixed(cursor: &mut Cursor<'_>) -> Result<Bytes, DecodeError> {
     cursor.take(len)
 }
 
-/// Writes what `write` writes, behind its length.
+/// Appends the output of `write`, with its length before it.
 fn write_prefixed(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) {
     let mut value = BytesMut::new();
     write(&mut value);

@@ -1,15 +1,16 @@
-//! The order in which a connection sends its streams [moqt-18 §7.2].
+//! Send priorities of streams on a connection [moqt-18 §7.2].
 
 use crate::parameter::GroupOrder;
 
-/// A stream's rank for the transport (higher first) from MOQT's priorities (lower first).
+/// Returns a stream's rank for the transport (higher first) from MOQT's priorities (lower first).
 ///
-/// It is the same for every hop: whoever has more to send than a connection takes ranks its streams by it.
-/// Subscriber priority decides, then publisher priority, then the group order, then the subgroup ID (lower first). The
-/// transport knows 32 bits: the two priorities take half of them, so that of the group ID the lower 11 count (once in
-/// 2048 groups one waits for another), and subgroups from the 32nd on are one. Streams of one rank are sent in the order
-/// in which they were opened. Ascending groups need ranks all the same: what was lost of an old group would else be
-/// sent again behind all newer ones.
+/// Every sender with more data than its connection accepts uses this rank, so it is the same on every hop. The
+/// subscriber priority decides first, then the publisher priority, the group order, and the subgroup ID (lower first).
+///
+/// A rank has 32 bits, half of which are the two priorities. Of the group ID, the lower 11 bits count, so the order of
+/// groups is wrong once in 2048 groups. Subgroups from the 32nd on rank equally. The transport sends streams of equal
+/// rank in the order in which they were opened. Ascending groups need ranks all the same: otherwise, retransmissions of
+/// an old group would follow all newer groups.
 pub fn rank(subscriber: u8, publisher: u8, order: GroupOrder, group: u64, subgroup: u64) -> i32 {
     let group = group & GROUP_MAX;
     let group = match order {
@@ -24,14 +25,14 @@ pub fn rank(subscriber: u8, publisher: u8, order: GroupOrder, group: u64, subgro
     (i32::from(i16::MAX) - priorities) * (1 << WITHIN_BITS) + within
 }
 
-/// So many groups on from one another rank the same; between them the order holds.
+/// The distance of groups whose ranks are equal; at smaller distances the order holds.
 pub const RANKED_GROUPS: u64 = GROUP_MAX + 1;
 
-/// The priority of a subscription whose subscriber names none [moqt-18 §10.2.6].
+/// The priority of a subscription without SUBSCRIBER_PRIORITY [moqt-18 §10.2.6].
 pub const SUBSCRIBER_PRIORITY_DEFAULT: u8 = 128;
 
 const WITHIN_BITS: u32 = 16;
-/// The ranks above belong to the streams of requests and of control.
+/// The ranks above belong to control and request streams.
 const WITHIN_MAX: u64 = (1 << WITHIN_BITS) - 3;
 const SUBGROUP_BITS: u32 = 5;
 const SUBGROUP_MAX: u64 = (1 << SUBGROUP_BITS) - 1;

@@ -1,4 +1,4 @@
-//! Properties of tracks and objects: key-value pairs that relays see and pass on [moqt-18 §2.5, §12].
+//! Properties of tracks and objects: key-value pairs that relays read and forward [moqt-18 §2.5, §12].
 
 use std::time::Duration;
 
@@ -9,17 +9,18 @@ use crate::location::Location;
 use crate::parameter::GroupOrder;
 use crate::varint;
 
-/// How long an object may take to be delivered, in milliseconds; 0 for no limit [moqt-18 §12.2].
+/// How long the delivery of an object may take, in milliseconds; 0 for no limit [moqt-18 §12.2].
 pub const OBJECT_DELIVERY_TIMEOUT: u64 = 0x02;
 /// How long an object may be served from a cache, in milliseconds [moqt-18 §12.3].
 pub const MAX_CACHE_DURATION: u64 = 0x04;
-/// How long a subgroup may take to be delivered after its end is known, in milliseconds; 0 for no limit [moqt-18 §12.1].
+/// How long the delivery of a subgroup may take after its end is known, in milliseconds; 0 for no limit
+/// [moqt-18 §12.1].
 pub const SUBGROUP_DELIVERY_TIMEOUT: u64 = 0x06;
-/// Properties that nobody but the original publisher may touch [moqt-18 §12.7].
+/// Properties that only the original publisher may change [moqt-18 §12.7].
 pub const IMMUTABLE: u64 = 0x0B;
-/// The priority of subgroups and datagrams that name none [moqt-18 §12.4].
+/// The priority of subgroups and datagrams without their own [moqt-18 §12.4].
 pub const DEFAULT_PUBLISHER_PRIORITY: u64 = 0x0E;
-/// The order of groups the publisher prefers [moqt-18 §12.5].
+/// The order of groups that the publisher prefers [moqt-18 §12.5].
 pub const DEFAULT_PUBLISHER_GROUP_ORDER: u64 = 0x22;
 /// Whether a subscriber may ask for a new group [moqt-18 §12.6].
 pub const DYNAMIC_GROUPS: u64 = 0x30;
@@ -31,10 +32,10 @@ pub const PRIOR_OBJECT_ID_GAP: u64 = 0x3E;
 /// The longest value of one key-value pair, in bytes [moqt-18 §1.4.3].
 pub const VALUE_BYTES_MAX: usize = 65_535;
 
-/// The priority where a track does not set one [moqt-18 §12.4].
+/// The default of `DEFAULT_PUBLISHER_PRIORITY` [moqt-18 §12.4].
 pub const PUBLISHER_PRIORITY_DEFAULT: u8 = 128;
 
-/// The types a subscriber has to understand to process a track [moqt-18 §2.5.1].
+/// The types that a subscriber has to understand to process a track [moqt-18 §2.5.1].
 const MANDATORY: std::ops::RangeInclusive<u64> = 0x4000..=0x7FFF;
 
 /// The value of a property: an integer for even types, bytes for odd ones.
@@ -55,7 +56,7 @@ impl Value<'_> {
     }
 }
 
-/// Properties in their encoded form, known to be well-formed, kept byte for byte as they came.
+/// Well-formed properties in their encoded form, kept byte for byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Properties {
     encoded: Bytes,
@@ -67,12 +68,12 @@ pub struct Properties {
 pub struct MalformedTrack(pub &'static str);
 
 impl Properties {
-    /// No property.
+    /// No properties.
     pub const EMPTY: Self = Self {
         encoded: Bytes::new(),
     };
 
-    /// Takes encoded properties, keeping the buffer, after checking that they are well-formed.
+    /// Takes encoded properties, sharing the buffer, after checking that they are well-formed.
     #[inline]
     pub fn decode(encoded: Bytes) -> Result<Self, DecodeError> {
         let mut pairs = Pairs::new(&encoded);
@@ -80,29 +81,29 @@ impl Properties {
         Ok(Self { encoded })
     }
 
-    /// Starts a set of properties.
+    /// Returns an empty builder.
     pub fn builder() -> PropertiesBuilder {
         PropertiesBuilder::default()
     }
 
-    /// The encoded form, without a length before it.
+    /// Returns the encoded form, without a length before it.
     pub fn as_bytes(&self) -> &Bytes {
         &self.encoded
     }
 
-    /// Whether there is no property.
+    /// Returns whether there are no properties.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.encoded.is_empty()
     }
 
-    /// The properties in ascending order of type; those inside [`IMMUTABLE`] only as its value.
+    /// Returns the properties in ascending order of type. Those inside [`IMMUTABLE`] are returned only as its value.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Value<'_>)> {
         let mut pairs = Pairs::new(&self.encoded);
         std::iter::from_fn(move || pairs.pair().ok().flatten())
     }
 
-    /// The value of the first property of `property_type`, sought among the mutable ones first, then inside
+    /// Returns the value of the first property of `property_type`, among the mutable ones first, then inside
     /// [`IMMUTABLE`] [moqt-18 §12.7].
     pub fn find(&self, property_type: u64) -> Option<Value<'_>> {
         if self.encoded.is_empty() {
@@ -126,13 +127,13 @@ impl Properties {
         None
     }
 
-    /// Like [`Properties::find`], for types with an integer.
+    /// Returns the same for types with an integer.
     pub fn find_int(&self, property_type: u64) -> Option<u64> {
         self.find(property_type)?.int()
     }
 
-    /// The first type a subscriber has to understand to process the track. No such type is defined by the drafts this
-    /// crate speaks, so whoever is answered by one does not understand it [moqt-18 §2.5.1].
+    /// Returns the first mandatory property type. The supported drafts define no such type, so this endpoint does not
+    /// understand it and cannot process the track [moqt-18 §2.5.1].
     pub fn mandatory(&self) -> Option<u64> {
         let outer = self
             .iter()
@@ -149,56 +150,57 @@ impl Properties {
         })
     }
 
-    /// The priority of the track's subgroups and datagrams that name none: 128 unless set. Lower is sent first.
+    /// Returns the priority of the track's subgroups and datagrams without their own: 128 if absent. Lower is sent
+    /// first.
     pub fn publisher_priority(&self) -> u8 {
         self.find_int(DEFAULT_PUBLISHER_PRIORITY)
             .and_then(|value| u8::try_from(value).ok())
             .unwrap_or(PUBLISHER_PRIORITY_DEFAULT)
     }
 
-    /// The order of groups the publisher prefers: ascending unless set.
+    /// Returns the order of groups that the publisher prefers: ascending if absent.
     pub fn group_order(&self) -> GroupOrder {
         self.find_int(DEFAULT_PUBLISHER_GROUP_ORDER)
             .and_then(GroupOrder::from_code)
             .unwrap_or(GroupOrder::Ascending)
     }
 
-    /// How long an object of the track may take to be delivered; zero stands for no limit.
+    /// Returns how long the delivery of an object may take; zero for no limit.
     pub fn object_delivery_timeout(&self) -> Option<Duration> {
         self.find_int(OBJECT_DELIVERY_TIMEOUT)
             .map(Duration::from_millis)
     }
 
-    /// How long a subgroup of the track may take after its end is known; zero stands for no limit.
+    /// Returns how long the delivery of a subgroup may take after its end is known; zero for no limit.
     pub fn subgroup_delivery_timeout(&self) -> Option<Duration> {
         self.find_int(SUBGROUP_DELIVERY_TIMEOUT)
             .map(Duration::from_millis)
     }
 
-    /// How long an object of the track may be served from a cache.
+    /// Returns how long an object of the track may be served from a cache.
     pub fn max_cache_duration(&self) -> Option<Duration> {
         self.find_int(MAX_CACHE_DURATION).map(Duration::from_millis)
     }
 
-    /// Whether a subscriber may ask for a new group.
+    /// Returns whether a subscriber may ask for a new group.
     pub fn dynamic_groups(&self) -> bool {
         self.find_int(DYNAMIC_GROUPS) == Some(1)
     }
 
-    /// How many groups before the object's group do not exist.
+    /// Returns how many groups before the object's group do not exist.
     pub fn prior_group_id_gap(&self) -> Option<u64> {
         self.find_int(PRIOR_GROUP_ID_GAP)
     }
 
-    /// How many objects before the object do not exist in its group.
+    /// Returns how many objects before the object do not exist in its group.
     pub fn prior_object_id_gap(&self) -> Option<u64> {
         self.find_int(PRIOR_OBJECT_ID_GAP)
     }
 
-    /// Checks the values of track properties whose range the draft closes the session over.
+    /// Checks the values of Track Properties whose violation closes the session.
     ///
-    /// A priority above 255 is "invalid" without a consequence in the draft [moqt-18 §12.4]; it is treated like the
-    /// other two.
+    /// The draft calls a priority above 255 "invalid" without naming a consequence [moqt-18 §12.4]; it is treated like
+    /// the other two.
     pub(crate) fn check_track(&self) -> Result<(), Violation> {
         if self
             .find_int(DEFAULT_PUBLISHER_PRIORITY)
@@ -240,7 +242,7 @@ impl Properties {
     }
 }
 
-/// What must stand at most once among an object's properties.
+/// Properties that may occur at most once in an object.
 #[derive(Default)]
 struct ObjectProperties {
     group_gap: Option<u64>,
@@ -276,7 +278,7 @@ impl ObjectProperties {
     }
 }
 
-/// Collects properties in any order and encodes them in ascending order of type.
+/// A builder that collects properties in any order and encodes them in ascending order of type.
 #[derive(Clone, Debug, Default)]
 pub struct PropertiesBuilder {
     pairs: Vec<(u64, OwnedValue)>,
@@ -292,7 +294,7 @@ impl PropertiesBuilder {
     /// Adds an integer.
     ///
     /// # Panics
-    /// If `property_type` is odd: odd types carry bytes.
+    /// If `property_type` is odd: odd types contain bytes.
     #[must_use]
     pub fn int(mut self, property_type: u64, value: u64) -> Self {
         assert!(
@@ -306,7 +308,7 @@ impl PropertiesBuilder {
     /// Adds bytes.
     ///
     /// # Panics
-    /// If `property_type` is even, for even types carry integers, or if `value` is longer than [`VALUE_BYTES_MAX`].
+    /// If `property_type` is even, since even types contain integers, or if `value` is longer than [`VALUE_BYTES_MAX`].
     #[must_use]
     pub fn bytes(mut self, property_type: u64, value: impl Into<Bytes>) -> Self {
         let value = value.into();
@@ -322,7 +324,7 @@ impl PropertiesBuilder {
         self
     }
 
-    /// Encodes what was added; properties of equal type keep the order they were added in.
+    /// Encodes the added properties; those of equal type keep the order in which they were added.
     pub fn build(mut self) -> Properties {
         self.pairs.sort_by_key(|(property_type, _)| *property_type);
         let mut encoded = BytesMut::new();
@@ -339,7 +341,7 @@ impl PropertiesBuilder {
     }
 }
 
-/// Reads key-value pairs off bytes of known length [moqt-18 §1.4.3].
+/// A reader of key-value pairs of known total length [moqt-18 §1.4.3].
 pub(crate) struct Pairs<'a> {
     rest: &'a [u8],
     previous: u64,
@@ -354,7 +356,7 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// The next pair, or `None` at the end.
+    /// Reads the next pair; `None` at the end.
     #[inline]
     pub(crate) fn pair(&mut self) -> Result<Option<(u64, Value<'a>)>, DecodeError> {
         if self.rest.is_empty() {
@@ -395,7 +397,7 @@ impl<'a> Pairs<'a> {
 
 const CUT_PAIR: DecodeError = DecodeError::key_value("a key-value pair is cut off");
 
-/// Writes key-value pairs given in ascending order of type.
+/// A writer of key-value pairs, which are given in ascending order of type.
 #[derive(Default)]
 pub(crate) struct PairWriter {
     previous: u64,

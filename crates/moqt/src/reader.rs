@@ -1,7 +1,7 @@
 //! Incremental readers of streams: the caller pushes bytes, and polls for messages, headers and payload.
 //!
-//! A reader keeps at most one incomplete header, and returns payload in the pieces it came in, without a copy. After each
-//! push the caller polls until there is nothing more. A caller that stops polling earlier has to stop reading the stream
+//! A reader keeps at most one incomplete header, and returns payload in the pieces in which it came, without a copy.
+//! After each push the caller polls until `None`. A caller that stops polling earlier has to stop reading the stream
 //! too.
 
 mod buffer;

@@ -1,28 +1,28 @@
-//! In which messages of which requests a parameter may stand.
+//! The messages and requests in which a parameter may occur.
 
 use crate::kinds::{MessageKind, RequestKind};
 
-/// The moment of a request at which parameters are sent.
+/// The step of a request at which parameters are sent.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The request itself.
+    /// The message that begins the request.
     Request,
-    /// The message that grants the request.
+    /// The message that accepts the request.
     Answer,
-    /// A `REQUEST_UPDATE` of it.
+    /// A `REQUEST_UPDATE` of the request.
     Update,
-    /// The `REQUEST_OK` that grants an update.
+    /// The `REQUEST_OK` that accepts an update.
     UpdateAnswer,
 }
 
-/// A set of requests and moments in which a parameter may stand.
+/// A set of requests and steps in which a parameter may occur.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scopes(u32);
 
 impl Scopes {
     pub(crate) const NONE: Self = Self(0);
 
-    /// Where the parameters of a message may have to stand, as far as its kind tells.
+    /// Returns where the parameters of a message have to be permitted, as far as its kind determines that.
     pub(crate) const fn of_message(kind: MessageKind) -> Self {
         const GRANTED: [RequestKind; 5] = [
             RequestKind::Publish,
@@ -60,7 +60,7 @@ impl Scopes {
         Self(1 << (kind as u32 * 4 + step as u32))
     }
 
-    /// The scope of `step` in all requests of `kinds`.
+    /// Returns the scope of `step` in all requests of `kinds`.
     pub(crate) const fn each(step: Step, kinds: &[RequestKind]) -> Self {
         let mut all = Self::NONE;
         let mut index = 0;

@@ -69,20 +69,20 @@ use crate::limits::Limits;
 use crate::message::{Message, Setup};
 use crate::reader::MessageReader;
 
-/// The send order of the control stream, above everything else.
+/// The send priority of the control stream, above all other streams.
 pub const CONTROL_PRIORITY: i32 = i32::MAX;
 
-/// The send order of request streams, above all data [moqt-18 §7].
+/// The send priority of request streams, above all data [moqt-18 §7].
 pub const REQUEST_PRIORITY: i32 = i32::MAX - 1;
 
 /// Configuration of a session.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The draft both sides agreed on when they connected.
+    /// The draft that both sides agreed on when they connected.
     pub draft: Draft,
-    /// Which endpoint this is.
+    /// Whether this endpoint is the client or the server.
     pub side: Side,
-    /// The limits of what the peer can make the session keep.
+    /// The limits of the session.
     pub limits: Limits,
     /// This endpoint's SETUP. A server's has neither path nor authority.
     pub setup: Setup,
@@ -115,13 +115,13 @@ pub struct Session {
 enum Timer {
     /// The peer's SETUP is overdue.
     Setup,
-    /// The grace after the peer closed a control stream is over.
+    /// The grace period after the peer closed a control stream is over.
     ControlClosed,
     /// A datagram waited too long for its alias.
     WaitingDatagram,
     /// A stream waited too long for its alias.
     WaitingStream,
-    /// A subscription lingered long enough after `PUBLISH_DONE`.
+    /// A subscription has lingered long enough after `PUBLISH_DONE`.
     Linger,
 }
 
@@ -136,10 +136,10 @@ impl Timer {
 }
 
 impl Session {
-    /// Makes a session for a transport that is yet to connect.
+    /// Creates a session for a transport that is not connected.
     ///
     /// # Panics
-    /// If a server is to send a path or an authority, which only clients do, or if `setup` does not fit a message.
+    /// If a server is to send a path or an authority, which only clients do, or if `setup` does not fit in a message.
     pub fn new(config: Config) -> Self {
         let Config {
             draft,
@@ -174,8 +174,7 @@ impl Session {
         }
     }
 
-    /// Opens the control stream and sends SETUP; to be called once, when the transport is
-    /// connected.
+    /// Opens the control stream and sends SETUP. Called once, when the transport is connected.
     pub fn start(&mut self, now: Instant, transport: &mut dyn Transport) {
         if !self.state.is_closed() {
             self.state
@@ -184,7 +183,7 @@ impl Session {
         }
     }
 
-    /// Accepts a stream that the peer opened, and reads the data that is there.
+    /// Accepts a stream that the peer opened, and reads the data that has arrived.
     pub fn handle_opened(
         &mut self,
         now: Instant,
@@ -209,7 +208,7 @@ impl Session {
         self.handle_readable(now, transport, stream);
     }
 
-    /// Reads all data of a stream. Streams that the session does not know are left alone.
+    /// Reads all data of a stream. Does nothing for streams that the session does not know.
     pub fn handle_readable(
         &mut self,
         now: Instant,
@@ -264,7 +263,7 @@ impl Session {
                 true
             }
             Some(Stream::Opening(_)) => {
-                // Nobody waits for an answer to a request that was not even read.
+                // A request that was not read needs no answer.
                 self.forget_stream(stream);
                 refuse(transport, stream, Direction::Bi, ResetCode::CANCELLED);
                 true
@@ -292,8 +291,8 @@ impl Session {
 
     /// Decodes a datagram and finds its subscription.
     ///
-    /// Returns `None` if the datagram is padding, or comes too late, or has an unknown alias. In the
-    /// last case it follows as [`Event::Datagram`] once the alias is known.
+    /// Returns `None` if the datagram is padding, or comes too late, or has an unknown alias. In the last case it
+    /// follows as [`Event::Datagram`] once the alias is known.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -316,7 +315,7 @@ impl Session {
         None
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due, if at all.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         Timer::ALL
             .into_iter()
@@ -342,7 +341,7 @@ impl Session {
         event
     }
 
-    /// Closes the session and its transport. No event follows but those not yet taken.
+    /// Closes the session and its transport. No event follows except those not yet taken.
     pub fn close(&mut self, transport: &mut dyn Transport, code: SessionError, reason: &str) {
         if self.state.is_closed() {
             return;
@@ -357,37 +356,37 @@ impl Session {
         self.streams_from_peer = 0;
     }
 
-    /// Whether the peer's SETUP is there and the session is open.
+    /// Returns whether the peer's SETUP has come and the session is open.
     pub fn is_ready(&self) -> bool {
         self.state.is_ready()
     }
 
-    /// Whether the session closed its transport.
+    /// Returns whether the session closed its transport.
     pub fn is_closed(&self) -> bool {
         self.state.is_closed()
     }
 
-    /// The peer's SETUP, once it came.
+    /// Returns the peer's SETUP, once it has come.
     pub fn peer_setup(&self) -> Option<&Setup> {
         self.state.peer()
     }
 
-    /// Which endpoint this is.
+    /// Returns whether this endpoint is the client or the server.
     pub fn side(&self) -> Side {
         self.side
     }
 
-    /// The draft the session speaks; the role encodes objects in it.
+    /// Returns the draft of the session, in which the role encodes objects.
     pub fn draft(&self) -> Draft {
         self.draft
     }
 
-    /// Counts of what was dropped, refused or given up so far.
+    /// Returns the counters of what was dropped, refused or given up.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The number of requests of both endpoints that the session keeps state for, in any state.
+    /// Returns the number of requests of both endpoints that the session keeps state for.
     pub fn requests_len(&self) -> usize {
         self.requests.len()
     }
@@ -440,14 +439,14 @@ impl Session {
         }
     }
 
-    /// Ends the delivery of a subscription's objects: late ones are dropped from now on.
+    /// Ends the delivery of a subscription's objects: late ones are dropped.
     fn retire(&mut self, request: RequestId) {
         let max = self.limits.aliases_retired_max;
         self.counters.aliases_forgotten += u64::from(self.aliases.retire(request, max));
     }
 
-    /// Handles that the peer closed a control stream, which it must not [moqt-18 §3.3]. The session
-    /// closes after a grace, since what the peer sent before on other streams may arrive later.
+    /// Handles a control stream that the peer closed, which violates the draft [moqt-18 §3.3]. The session closes after
+    /// a grace period, since data that the peer sent before on other streams may arrive later.
     fn on_control_closed(&mut self, now: Instant, violation: Violation) {
         self.control
             .end(now + self.limits.control_closed_grace, violation);
@@ -474,7 +473,7 @@ fn encode(draft: Draft, message: &Message) -> Result<Bytes, MessageTooLong> {
     Ok(out.freeze())
 }
 
-/// Room for events that a session keeps while it has none; what a burst needed beyond is freed.
+/// Capacity of an empty event queue; memory that a burst needed beyond it is freed.
 const EVENTS_KEPT: usize = 32;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Authorization tokens, sent whole or by an alias registered before [moqt-18 §10.2.2].
+//! Authorization tokens, sent as a value or as a registered alias [moqt-18 §10.2.2].
 
 use bytes::{Bytes, BytesMut};
 
@@ -6,24 +6,24 @@ use crate::cursor::Cursor;
 use crate::error::DecodeError;
 use crate::varint;
 
-/// What a registered token counts for in the cache beside its value, in bytes [moqt-18 §10.3.1.3].
+/// Size of a registered token in the cache in addition to its value, in bytes [moqt-18 §10.3.1.3].
 pub const CACHE_ENTRY_BYTES: u64 = 16;
 
-/// One AUTHORIZATION TOKEN of a message or of SETUP.
+/// An AUTHORIZATION TOKEN of a message or of SETUP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Token {
-    /// Forget the alias and its token.
+    /// Delete the alias and its token.
     Delete {
         /// An alias of the sender.
         alias: u64,
     },
-    /// Use the token, and keep it under the alias.
+    /// Use the token, and register it under the alias.
     Register {
         /// A new alias of the sender.
         alias: u64,
-        /// What kind of token the value is; 0 for one agreed on elsewhere.
+        /// The token type; 0 for a type agreed out of band.
         token_type: u64,
-        /// The token itself.
+        /// The token value.
         value: Bytes,
     },
     /// Use the token registered under the alias.
@@ -31,11 +31,11 @@ pub enum Token {
         /// An alias of the sender.
         alias: u64,
     },
-    /// Use the token, and keep nothing.
+    /// Use the token without registration.
     UseValue {
-        /// What kind of token the value is; 0 for one agreed on elsewhere.
+        /// The token type; 0 for a type agreed out of band.
         token_type: u64,
-        /// The token itself.
+        /// The token value.
         value: Bytes,
     },
 }
@@ -46,7 +46,7 @@ const USE_ALIAS: u64 = 2;
 const USE_VALUE: u64 = 3;
 
 impl Token {
-    /// Reads a token that fills `encoded`.
+    /// Decodes a token that fills `encoded`.
     pub(crate) fn decode(encoded: &Bytes) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(encoded);
         let token = Self::read(&mut cursor).map_err(|error| match error {
@@ -84,7 +84,7 @@ impl Token {
         }
     }
 
-    /// Writes the token without a length before it.
+    /// Appends the token without a length before it.
     pub(crate) fn encode(&self, out: &mut BytesMut) {
         match self {
             Self::Delete { alias } => {

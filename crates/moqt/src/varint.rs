@@ -1,14 +1,14 @@
-//! Variable-length integers: the count of leading one bits of the first byte says how many bytes follow
+//! Variable-length integers: the number of leading one bits of the first byte is the number of bytes that follow
 //! [moqt-18 §1.4.1].
 //!
-//! Any encoding long enough is read; the shortest is written.
+//! Encodings of any permitted length are decoded; the shortest is written.
 
 use bytes::{BufMut, BytesMut};
 
 /// The longest encoding, in bytes.
 pub const BYTES_MAX: usize = 9;
 
-/// The value at the front of `data` and the bytes it takes, or `None` if `data` ends within it.
+/// Returns the value at the front of `data` and its encoded length; `None` if `data` ends within it.
 #[inline]
 pub fn decode(data: &[u8]) -> Option<(u64, usize)> {
     let first = *data.first()?;
@@ -18,13 +18,13 @@ pub fn decode(data: &[u8]) -> Option<(u64, usize)> {
     decode_long(first, data)
 }
 
-/// The bytes an encoding that starts with `first` takes.
+/// Returns the length of an encoding that starts with `first`.
 #[inline]
 pub const fn len_from_first(first: u8) -> usize {
     first.leading_ones() as usize + 1
 }
 
-/// The bytes the shortest encoding of `value` takes.
+/// Returns the length of the shortest encoding of `value`.
 #[inline]
 pub const fn encoded_len(value: u64) -> usize {
     let bits = 64 - value.leading_zeros() as usize;
@@ -48,7 +48,7 @@ pub fn encode(value: u64, out: &mut BytesMut) {
 fn decode_long(first: u8, data: &[u8]) -> Option<(u64, usize)> {
     let len = len_from_first(first);
     let body = data.get(1..len)?;
-    // The bits of the first byte behind its first zero; none in encodings of eight and nine bytes.
+    // The bits of the first byte after its first zero bit; none in encodings of eight and nine bytes.
     let mut value = if len >= 8 {
         0
     } else {

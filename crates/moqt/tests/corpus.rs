@@ -1,4 +1,4 @@
-//! Replays the committed corpus of the fuzz targets through the functions the targets call.
+//! Runs the committed corpus of the fuzz targets.
 
 #[path = "../../../fuzz/src/control_message.rs"]
 #[expect(unreachable_pub, reason = "the fuzz target calls it from outside")]

@@ -1,20 +1,20 @@
-//! Our codec and `moqtap-codec` agree, in both directions and about what is wrong.
+//! Checks that this codec and `moqtap-codec` agree, in both directions and on errors.
 //!
-//! Where they do not, the text of the draft decides, and the difference is stated here:
+//! Where they differ, the text of the draft decides. The differences are:
 //!
-//! - The end of a range on a fetch stream: `moqtap-codec` expects an Object Payload Length behind it. The draft names the
-//!   fields that are present, and other implementations read it as we do.
-//! - An object of a fetch that refers to the subgroup of an object of datagrams: `moqtap-codec` goes back to the last object
-//!   that had one. The draft says "the prior Object's Subgroup ID", and the prior object has none.
+//! - The end of a range on a fetch stream: `moqtap-codec` expects an Object Payload Length after it. The draft names
+//!   the fields that are present, and other implementations read it as this codec does.
+//! - An object of a fetch that refers to the subgroup of an object sent as a datagram: `moqtap-codec` uses the last
+//!   object that had a subgroup. The draft says "the prior Object's Subgroup ID", and the prior object has none.
 //! - Object IDs of a subgroup, and subgroup IDs of a fetch, above 2^62 - 1: `moqtap-codec` refuses them.
-//! - Types of data streams and datagrams, and the status in a datagram, in more bytes than they need: `moqtap-codec` refuses
-//!   them. "Any encoding length that can represent the value is valid."
-//! - A FETCH whose range ends before it starts: `moqtap-codec` refuses to decode it. The draft says `INVALID_RANGE` answers a
-//!   range that cannot be satisfied, so ours decodes it.
-//! - What closes a session and is not a matter of the wire's form to `moqtap-codec`: malformed PATH and AUTHORITY, aliases in
-//!   tokens of SETUP, `DEFAULT_PUBLISHER_PRIORITY` above 255, a URI in GOAWAY that is not text, End Of Track above 1, properties of
-//!   an object that is not normal on a subgroup stream.
-//! - The other way round: nested immutable properties of an object, which make a malformed track, not a violation.
+//! - Types of data streams and datagrams, and the status in a datagram, in more bytes than they need: `moqtap-codec`
+//!   refuses them. The draft says: "Any encoding length that can represent the value is valid."
+//! - A FETCH whose range ends before it starts: `moqtap-codec` refuses to decode it. The draft says that
+//!   `INVALID_RANGE` answers a range that cannot be satisfied, so this codec decodes it.
+//! - Violations that `moqtap-codec` does not check: malformed PATH and AUTHORITY, aliases in tokens of SETUP,
+//!   `DEFAULT_PUBLISHER_PRIORITY` above 255, a URI in GOAWAY that is not text, End Of Track above 1, properties of an
+//!   object that is not normal on a subgroup stream.
+//! - Nested immutable properties of an object: `moqtap-codec` reports a violation, this codec a malformed track.
 
 #[path = "wire/oracle.rs"]
 mod oracle;
@@ -55,7 +55,7 @@ fn encode(message: &Message) -> Vec<u8> {
     out.to_vec()
 }
 
-/// Differences in what is accepted, as the head of this file lists them.
+/// Returns whether only this codec makes a violation of it, as listed at the top of this file.
 fn is_our_rule(error: DecodeError) -> bool {
     let DecodeError::Invalid { reason, .. } = error else {
         return false;
@@ -73,7 +73,8 @@ fn is_our_rule(error: DecodeError) -> bool {
     .contains(&reason)
 }
 
-/// What they find in an object's properties, inside immutable ones as well, where it makes a malformed track.
+/// Returns whether an error of `moqtap-codec` concerns an object's properties, including immutable ones, and so means a
+/// malformed track.
 fn is_malformed_object(error: &CodecError) -> bool {
     matches!(
         error,
@@ -91,7 +92,7 @@ fn their_status(status: ObjectStatus) -> TheirStatus {
     }
 }
 
-/// Compares the fields of a datagram and the bytes it is encoded to, for those of ours.
+/// Compares the fields and the encoding of a datagram with those of this codec.
 fn compare_datagram(ours: &ObjectDatagram, header: &theirs::DatagramHeader, payload: &[u8]) {
     assert_eq!(header.track_alias, int(ours.track_alias));
     assert_eq!(header.group_id, int(ours.group));
@@ -103,7 +104,7 @@ fn compare_datagram(ours: &ObjectDatagram, header: &theirs::DatagramHeader, payl
     assert_eq!(payload, &ours.payload[..]);
 }
 
-/// Their object of ours, with a payload.
+/// Returns an object with a payload in the types of `moqtap-codec`.
 fn their_object(object: &ObjectHeader, payload: &[u8]) -> theirs::SubgroupObject {
     theirs::SubgroupObject {
         object_id: int(object.id),
@@ -153,12 +154,12 @@ fn read_their_subgroup(mut bytes: &[u8]) -> Result<usize, CodecError> {
     Ok(objects)
 }
 
-/// Whether the type of a stream or datagram is written in more bytes than it needs, which they refuse.
+/// Returns whether the type of a stream or datagram is longer than necessary, which `moqtap-codec` refuses.
 fn has_wide_type(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| *first >= 0x80)
 }
 
-/// Their writer of fetched objects takes no subgroup ID above 2^62 - 1.
+/// Limits the subgroup ID to 2^62 - 1, the largest that `moqtap-codec` encodes.
 fn below_their_limit(mut entry: FetchEntry) -> FetchEntry {
     if let FetchEntry::Object(object) = &mut entry {
         object.subgroup = object.subgroup.map(|subgroup| subgroup & ((1 << 62) - 1));
@@ -179,7 +180,7 @@ fn corrupt(bytes: &mut Vec<u8>, changes: &[(Index, u8)], cut: Option<Index>) {
 }
 
 fn changes() -> impl Strategy<Value = Vec<(Index, u8)>> {
-    // Small values more often, for they are what types and lengths are made of.
+    // Small values are more likely, as in types and lengths.
     let byte = prop_oneof![any::<u8>(), 0_u8..0x40, Just(0xFF), Just(0x80)];
     proptest::collection::vec((any::<Index>(), byte), 1..4)
 }
@@ -203,8 +204,9 @@ proptest! {
         let theirs = ControlMessage::decode(&mut &bytes[..]);
         match (decode(bytes.into()), theirs) {
             (Ok(ours), Ok(theirs)) => {
-                // Both written anew and in their types, for either keeps some bytes as they came: they tokens and filters, we
-                // properties. They do not write unknown options twice.
+                // Both encode the message again, and the results are compared as decoded values: `moqtap-codec` keeps
+                // some bytes of tokens and filters as they came, this codec those of properties. `moqtap-codec` does
+                // not write unknown options twice.
                 let mut encoded = Vec::new();
                 if theirs.encode(&mut encoded).is_ok() {
                     let again = decode(encoded.into()).unwrap();
@@ -248,7 +250,7 @@ proptest! {
         let theirs = theirs::DatagramHeader::decode_object(&mut &bytes[..]);
         match (ObjectDatagram::decode(DRAFT, bytes.into()), theirs) {
             (Ok(Some(ours)), Ok((header, payload))) => compare_datagram(&ours, &header, &payload),
-            // Padding is an error to them.
+            // Padding is an error in `moqtap-codec`.
             (Err(_) | Ok(None), Err(_)) => {}
             (Ok(Some(ours)), Err(error)) => {
                 let has_wide_status =
@@ -317,7 +319,7 @@ proptest! {
             (Err(_), Err(_)) => {}
             (Err(error), Ok(_)) => prop_assert!(is_our_rule(error), "only we refuse: {error}"),
             (Ok(_), Err(error)) => {
-                // Large object IDs are an invalid field to them.
+                // Large object IDs are an invalid field in `moqtap-codec`.
                 let is_known = is_malformed_object(&error)
                     || has_wide_type
                     || matches!(error, CodecError::InvalidField);
@@ -341,7 +343,7 @@ proptest! {
             let mut ours = BytesMut::new();
             encoder.encode(entry, &mut ours);
             if let FetchEntry::EndOfRange { .. } = entry {
-                // The payload length they expect and we, with the draft, do not.
+                // The payload length that `moqtap-codec` expects, and the draft does not.
                 ours.extend_from_slice(&[0]);
             }
             let read = reader.read_object_header(&mut &ours[..]).unwrap();

@@ -1,4 +1,4 @@
-//! What is written is read: random values through the encoders and back, with streams cut anywhere.
+//! Round trips of random values through the encoders and decoders, with streams cut at arbitrary places.
 
 #[path = "wire/strategies.rs"]
 mod strategies;

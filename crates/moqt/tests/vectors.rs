@@ -47,7 +47,7 @@ impl Vector {
         self.0["canonical"] != json!(false)
     }
 
-    /// Compares what decoding gave with the value under `key`, or with the error.
+    /// Compares a decoded value with the value under `key`, or with the expected error.
     fn check(&self, key: &str, decoded: Result<&Value, DecodeError>) {
         match decoded {
             Ok(value) => assert_eq!(value, &self.0[key], "{}", self.name()),
@@ -76,7 +76,7 @@ impl Vector {
     }
 }
 
-/// All pieces, then the bytes one by one, then every cut into two.
+/// Returns all ways to split the bytes: whole, single bytes, and every cut in two.
 fn splits(bytes: &Bytes) -> Vec<Vec<Bytes>> {
     let single = (0..bytes.len()).map(|at| bytes.slice(at..=at)).collect();
     let mut all = vec![vec![bytes.clone()], single];
@@ -210,7 +210,7 @@ fn push_payload(items: &mut Vec<Value>, piece: &[u8]) {
     }
 }
 
-/// The items of a stream, and the stream written anew.
+/// Returns the items of a stream, and the stream encoded again.
 fn read_subgroup(pieces: &[Bytes]) -> Result<(Value, BytesMut), DecodeError> {
     let mut reader = SubgroupReader::new(DRAFT, HEADER_BYTES_MAX);
     let mut items = Vec::new();
@@ -255,7 +255,7 @@ fn subgroups() {
     }
 }
 
-/// The items of a stream, and the stream written anew.
+/// Returns the items of a stream, and the stream encoded again.
 fn read_fetch(order: GroupOrder, pieces: &[Bytes]) -> Result<(Value, BytesMut), DecodeError> {
     let mut reader = FetchReader::new(DRAFT, HEADER_BYTES_MAX);
     let mut encoder = FetchEncoder::new(DRAFT, order);

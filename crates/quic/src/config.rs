@@ -1,4 +1,4 @@
-//! What an endpoint is made with: limits, keys, protocol parameters.
+//! Configuration of an endpoint: limits, keys, protocol parameters.
 
 use std::{
     fmt,
@@ -17,37 +17,37 @@ use crate::{
     web_transport::Request,
 };
 
-/// Limits of one endpoint and of each of its connections. Nothing is unlimited.
+/// Limits of one endpoint and of each of its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections in total, open, in handshake or draining. Incoming connections beyond it are refused.
     pub connections_max: usize,
     /// Handshakes in flight. Incoming connections beyond it are refused.
     pub handshakes_max: usize,
-    /// Handshakes in flight above which an incoming connection must prove its address first (RFC 9000 §8.1.2).
+    /// Handshakes in flight above which an incoming connection has to validate its address with a Retry
+    /// (RFC 9000 §8.1.2).
     pub handshakes_before_retry_max: usize,
-    /// Unidirectional streams that the peer may have open at once.
+    /// Unidirectional streams that the peer may have open at the same time.
     pub uni_streams_max: u32,
-    /// Bidirectional streams that the peer may have open at once.
+    /// Bidirectional streams that the peer may have open at the same time.
     pub bidi_streams_max: u32,
-    /// Bytes that the peer may send ahead on one stream.
+    /// Flow control window of one stream, in bytes received.
     pub stream_receive_bytes_max: u32,
-    /// Bytes that the peer may send ahead on all streams of a connection.
+    /// Flow control window of all streams of a connection, in bytes received.
     pub receive_bytes_max: u32,
-    /// Bytes written to streams of a connection and not yet acknowledged.
+    /// Bytes written to streams of a connection and not acknowledged.
     pub send_bytes_max: u64,
-    /// Bytes of received datagrams that wait to be read, with what the engine needs to keep them; the
-    /// oldest are dropped. 0: no datagrams on this endpoint's connections. Else 2048 at least.
+    /// Bytes of received datagrams that wait to be read, with the engine's overhead; beyond it the oldest are dropped.
+    /// 0 disables datagrams on this endpoint's connections; otherwise at least 2048.
     pub datagram_receive_bytes_max: usize,
-    /// Bytes of datagrams that wait to be sent; the oldest are dropped. The engine holds up to 16 KiB
-    /// more, which neither expire nor are dropped.
+    /// Bytes of datagrams that wait to be sent; beyond it the oldest are dropped. The engine holds up to 16 KiB more,
+    /// which neither expire nor are dropped.
     pub datagram_send_bytes_max: usize,
-    /// A connection on which nothing was heard for this long is lost. A millisecond at least.
+    /// Idle timeout: a connection on which nothing was received for this long is lost. At least one millisecond.
     pub idle_timeout: Duration,
-    /// Ping after this long without traffic, to hold the connection; `None` for servers. Less than
-    /// `idle_timeout`.
+    /// Interval of pings that keep a connection without traffic open; `None` for servers. Less than `idle_timeout`.
     pub keep_alive: Option<Duration>,
-    /// How much may be in flight.
+    /// The congestion controller.
     pub congestion: Congestion,
 }
 
@@ -71,22 +71,22 @@ impl Default for Limits {
     }
 }
 
-/// Where the wall-clock time for address-validation tokens comes from.
+/// The source of wall-clock time for address-validation tokens.
 pub trait TimeSource: Send + Sync {
-    /// The time of day.
+    /// Returns the time of day.
     fn now(&self) -> SystemTime;
 }
 
-/// Opens a log for each connection, in the qlog format (draft-ietf-quic-qlog-main-schema).
+/// Configuration of logs in the qlog format (draft-ietf-quic-qlog-main-schema), one for each connection.
 #[derive(Clone)]
 pub struct Qlog {
-    /// Called with the number of the connection, counted from 0; `None` leaves it unlogged.
+    /// Called with the number of the connection, counted from 0; `None` for no log.
     pub open: Arc<OpenLog>,
-    /// Origin of the log's times.
+    /// The origin of times in the log.
     pub start: Instant,
 }
 
-/// Gives the writer for the log of the n-th connection.
+/// Returns the writer for the log of the n-th connection.
 pub type OpenLog = dyn Fn(u64) -> Option<Box<dyn Write + Send + Sync>> + Send + Sync;
 
 impl fmt::Debug for Qlog {
@@ -95,18 +95,18 @@ impl fmt::Debug for Qlog {
     }
 }
 
-/// How large an endpoint's packets are, how they are joined, and how often its peers acknowledge them.
+/// Sizes and batches of an endpoint's packets, and how often its peers acknowledge them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packets {
-    /// Bytes of UDP payload in each full packet, 1200 at least, on a path that is known to carry them. A smaller limit
-    /// of the peer holds all the same. `None`: it begins with 1200 and finds out what the path carries.
+    /// UDP payload of each full packet in bytes, at least 1200, on a path that is known to carry it. A smaller limit of
+    /// the peer applies all the same. `None`: begin with 1200 and discover the path MTU.
     pub send_bytes_fixed: Option<u16>,
-    /// Bytes of UDP payload that a peer may send in a packet, from 1200 to 65527 (RFC 9000 §18.2).
+    /// Largest UDP payload that a peer may send in a packet, from 1200 to 65527 bytes (RFC 9000 §18.2).
     pub receive_bytes_max: u16,
-    /// Packets to one peer joined in one batch (GSO), at most.
+    /// Largest number of packets to one peer in one batch (GSO).
     pub joined_max: usize,
-    /// Packets that a peer may leave without an acknowledgement, if it lets itself be told
-    /// (draft-ietf-quic-ack-frequency). `None`: as the peer likes, which is one as a rule.
+    /// Packets that a peer may leave unacknowledged, if it supports draft-ietf-quic-ack-frequency. `None`: the peer's
+    /// own choice, usually one.
     pub unacknowledged_max: Option<u32>,
 }
 
@@ -121,7 +121,7 @@ impl Default for Packets {
     }
 }
 
-/// What an endpoint is made with.
+/// Configuration of an endpoint.
 #[derive(Clone)]
 pub struct EndpointConfig {
     /// See [`Limits`].
@@ -130,14 +130,14 @@ pub struct EndpointConfig {
     pub packets: Packets,
     /// Certificate and protocols, for an endpoint that accepts connections.
     pub server: Option<ServerTls>,
-    /// Seed of all that is drawn at random in QUIC (not in TLS). From the system's generator in
-    /// production; fixed in a simulation.
+    /// Seed of all random numbers in QUIC (not in TLS): from the system's generator in production, fixed in a
+    /// simulation.
     pub seed: [u8; 32],
-    /// Time of day for address-validation tokens.
+    /// Wall-clock time for address-validation tokens.
     pub time_source: Arc<dyn TimeSource>,
-    /// Logs of connections, on request.
+    /// Logs of connections, if wanted.
     pub qlog: Option<Qlog>,
-    /// Whether the host can send several packets to one peer at once (GSO).
+    /// Whether the host can send several packets to one peer in one system call (GSO).
     pub segmentation_offload: bool,
 }
 
@@ -152,13 +152,13 @@ impl fmt::Debug for EndpointConfig {
     }
 }
 
-/// What outgoing connections are made with.
+/// Configuration of outgoing connections.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// Trust and protocols.
+    /// Trusted certificates and protocols.
     pub tls: ClientTls,
-    /// The session to ask for if the server chooses HTTP/3 ([`h3`](weir_h3::ALPN)); the connection is then
-    /// `Connected` when that session is established.
+    /// The WebTransport session to request if the server chooses HTTP/3 ([`h3`](weir_h3::ALPN)). The connection is then
+    /// `Connected` once that session is established.
     pub web_transport: Option<Request>,
 }
 
@@ -168,7 +168,7 @@ pub struct ClientConfig {
 pub struct ConfigError(pub &'static str);
 
 impl Limits {
-    /// The engine's form of these limits.
+    /// Returns the engine's form of these limits.
     pub(crate) fn transport(
         &self,
         packets: &Packets,
@@ -186,8 +186,8 @@ impl Limits {
             .stream_receive_window(VarInt::from_u32(self.stream_receive_bytes_max))
             .receive_window(VarInt::from_u32(self.receive_bytes_max))
             .send_window(self.send_bytes_max)
-            // Equal priorities are served in the order of arrival: a group is finished before the next
-            // one of the same rank begins, so no viewer waits for two halves.
+            // Streams of equal priority are sent in order of arrival: one group is finished before the next of the same
+            // rank begins, so no viewer waits for two half groups.
             .send_fairness(false)
             .datagram_receive_buffer_size((datagrams > 0).then_some(datagrams))
             .datagram_send_buffer_size(ENGINE_DATAGRAM_BYTES)
@@ -200,7 +200,7 @@ impl Limits {
         Ok(transport)
     }
 
-    /// Refuses what the engine would take for "no limit", or could not work with.
+    /// Refuses values that the engine would treat as "no limit", or could not work with.
     fn check(&self) -> Result<(), ConfigError> {
         let is_wrong = [
             (
@@ -263,14 +263,14 @@ impl Qlog {
     }
 }
 
-/// Datagrams handed to the engine but not yet sent cannot expire any more, so this is small: a dozen
-/// full-sized ones. What does not fit waits in our own queue, with its deadline.
+/// Datagrams handed to the engine cannot expire, so this is only a dozen full-sized ones. Further datagrams wait in
+/// this crate's own queue, with their deadlines.
 pub(crate) const ENGINE_DATAGRAM_BYTES: usize = 16 << 10;
-/// Packets of one peer that are joined in one GSO batch unless said otherwise: a keyframe of 20 kB in one system call.
+/// Default limit of packets in one GSO batch: a keyframe of 20 kB in one system call.
 const JOINED_MAX: usize = 16;
-/// Every path of QUIC carries so much (RFC 9000 §14).
+/// The UDP payload that every path of QUIC carries (RFC 9000 §14).
 const UDP_PAYLOAD_BYTES_MIN: u16 = 1200;
-/// No packet that we take is larger, with what the engine needs to keep its contents.
+/// The largest packet accepted, with the engine's overhead for its contents.
 pub(crate) const PACKET_BYTES_MAX: usize = 2048;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which congestion controller an endpoint's connections use.
+//! The choice of congestion controller.
 
 mod delay;
 
@@ -8,17 +8,17 @@ use quinn_proto::congestion::{ControllerFactory, CubicConfig};
 
 use self::delay::DelayConfig;
 
-/// How much a connection may have in flight.
+/// The congestion controller of an endpoint's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Congestion {
     /// CUBIC (RFC 9438): fills the queue of the bottleneck until something is lost.
     #[default]
     Cubic,
-    /// Keeps the queue of the bottleneck short: backs off when packets wait there for longer than a target, unless
-    /// others keep it longer whatever we do; then CUBIC decides until they are gone.
+    /// Keeps the queue of the bottleneck short: reduces the window when packets wait there for longer than a target. If
+    /// other flows keep the queue longer regardless, CUBIC takes over until they are gone.
     Delay {
-        /// How long packets may wait in the queue where a packet takes a third of this; on a fast path two thirds
-        /// of it, on a slow one up to twice as long. [`QUEUE_TARGET`] suits live video.
+        /// The target of the queueing delay on a path where a packet takes a third of this. The effective target is two
+        /// thirds of it on a fast path, and up to about twice as long on a slow one. [`QUEUE_TARGET`] suits live video.
         queue_target: Duration,
     },
 }
@@ -37,6 +37,6 @@ impl Congestion {
     }
 }
 
-/// The wait in the queue that [`Congestion::LOW_LATENCY`] aims at: long enough that the jitter of a mobile
-/// link is not taken for congestion, short beside a jitter buffer.
+/// The queueing delay that [`Congestion::LOW_LATENCY`] aims at: more than the jitter of a mobile link, which is not
+/// congestion, and little compared with a jitter buffer.
 pub const QUEUE_TARGET: Duration = Duration::from_millis(60);

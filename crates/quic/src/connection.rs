@@ -17,21 +17,21 @@ pub(crate) use self::{
 };
 use crate::{Handle, peer_thread::ThreadConnectionView, web_transport::Request};
 
-/// One connection of an endpoint, borrowed for a few operations. What is written leaves with the host's next turn.
+/// One connection of an endpoint, borrowed for a few operations. Data written is sent in the host's next turn.
 pub struct Connection<'a> {
     pub(crate) handle: Handle,
     pub(crate) way: Way<'a>,
 }
 
-/// What a connection leads over.
+/// What carries a connection.
 pub(crate) enum Way<'a> {
     /// The network.
     Engine(EngineConnection<'a>),
-    /// Memory, to another thread of this process.
+    /// The memory of this process, to another thread.
     PeerThread(ThreadConnectionView<'a>),
 }
 
-/// Does the same with a connection, whatever it leads over.
+/// Calls a method of the connection, whatever carries it.
 macro_rules! with {
     ($way:expr, $connection:ident => $act:expr) => {
         match $way {
@@ -46,24 +46,24 @@ macro_rules! with {
 pub enum Carrier<'a> {
     /// The QUIC connection itself.
     Quic,
-    /// WebTransport, with the client's request: always known once the session is established.
+    /// WebTransport, with the client's request; always `Some` once the session is established.
     WebTransport(Option<&'a Request>),
-    /// Memory, to another thread of this process.
+    /// The memory of this process, to another thread.
     PeerThread,
 }
 
-/// Why a datagram was not taken.
+/// Why a datagram was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendDatagramError {
-    /// The peer takes no datagrams (RFC 9221 §3).
+    /// The peer does not support datagrams (RFC 9221 §3).
     #[error("the peer does not accept datagrams")]
     Unsupported,
-    /// Larger than the path or the peer allows; the limit in bytes.
+    /// The datagram is larger than the path or the peer permits; the limit in bytes.
     #[error("larger than the {0} bytes that fit a datagram")]
     TooLarge(usize),
 }
 
-/// Figures of one connection, at a moment.
+/// Statistics of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ConnectionStats {
     /// Smoothed round-trip time.
@@ -84,19 +84,19 @@ pub struct ConnectionStats {
     pub datagrams_dropped_oldest: u64,
     /// Datagrams dropped because their deadline had passed.
     pub datagrams_dropped_expired: u64,
-    /// Datagrams received and dropped because newer ones came before they were fetched.
+    /// Received datagrams that were dropped because newer ones came before they were read.
     pub datagrams_dropped_unread: u64,
     /// Bytes of datagrams that wait to be sent, without those already handed to the engine.
     pub datagram_bytes_waiting: usize,
 }
 
 impl Connection<'_> {
-    /// The connection's handle.
+    /// Returns the connection's handle.
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// The number of the peer thread that it leads to; `None` if it leads over the network.
+    /// Returns the number of the peer thread; `None` for a connection over the network.
     pub fn peer_thread(&self) -> Option<u16> {
         match &self.way {
             Way::Engine(_) => None,
@@ -104,44 +104,45 @@ impl Connection<'_> {
         }
     }
 
-    /// The peer's address; the unspecified one for another thread of this process.
+    /// Returns the peer's address; the unspecified address for a peer thread.
     pub fn remote_address(&self) -> SocketAddr {
         self.engine()
             .map_or(NO_ADDRESS, EngineConnection::remote_address)
     }
 
-    /// The application protocol agreed on, once the handshake has come so far: ALPN, or the subprotocol of
-    /// a WebTransport session. There is none between threads of this process.
+    /// Returns the negotiated application protocol, once known: the ALPN, or the subprotocol of a WebTransport session.
+    /// Connections to peer threads have none.
     pub fn protocol(&self) -> Option<String> {
         self.engine()?.protocol()
     }
 
-    /// What the connection carries the session on, and whom its session is asked for.
+    /// Returns what carries the session, with the URL that the client requested.
     pub fn carrier(&self) -> Carrier<'_> {
         self.engine()
             .map_or(Carrier::PeerThread, EngineConnection::carrier)
     }
 
-    /// Whether the peer proved who it is with a certificate, which the TLS configuration found to be good.
+    /// Returns whether the peer presented a certificate that the TLS configuration accepted.
     pub fn has_peer_certificate(&self) -> bool {
         self.engine()
             .is_some_and(EngineConnection::has_peer_certificate)
     }
 
-    /// Whether streams can be used before the handshake is complete, thanks to a session of an earlier connection (0-RTT,
-    /// RFC 9001 §4.6). True of a connection that has come further, if it was so.
+    /// Returns whether streams could be used before the handshake completed, by resumption of an earlier session
+    /// (0-RTT, RFC 9001 §4.6). Stays true after the handshake.
     pub fn has_early_data(&self) -> bool {
         self.engine().is_some_and(EngineConnection::has_early_data)
     }
 
-    /// Whether the server took what was sent early. Known when the handshake is complete; if it did not, all streams of
-    /// before are gone.
+    /// Returns whether the server accepted early data, once the handshake is complete. If it did not, all earlier
+    /// streams are gone.
     pub fn is_early_data_accepted(&self) -> bool {
         self.engine()
             .is_some_and(EngineConnection::is_early_data_accepted)
     }
 
-    /// The largest datagram that can be sent now, in bytes; `None` if the peer takes none.
+    /// Returns the size of the largest datagram that can be sent, in bytes; `None` if the peer does not support
+    /// datagrams.
     pub fn datagram_size_max(&mut self) -> Option<usize> {
         match &mut self.way {
             Way::Engine(connection) => connection.datagram_size_max(),
@@ -149,8 +150,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Sends `data` as a datagram as soon as the path allows, unless `deadline` passes before. When
-    /// more waits than [`Limits::datagram_send_bytes_max`](crate::Limits), the oldest are dropped.
+    /// Sends `data` as a datagram as soon as the path permits; drops it at `deadline`. Beyond
+    /// [`Limits::datagram_send_bytes_max`](crate::Limits), the oldest waiting datagrams are dropped.
     #[inline]
     pub fn send_datagram(
         &mut self,
@@ -160,28 +161,28 @@ impl Connection<'_> {
         match &mut self.way {
             Way::Engine(connection) => connection.send_datagram(data, deadline),
             Way::PeerThread(connection) => {
-                // What is written is delivered within a turn, before any deadline.
+                // Messages to a peer thread are delivered within a turn, before any deadline.
                 connection.send_datagram(data);
                 Ok(())
             }
         }
     }
 
-    /// Sends something that a peer which is there has to acknowledge, so that bytes are received of it within a round
-    /// trip; nothing to another thread of this process.
+    /// Sends a packet that the peer has to acknowledge, so that bytes arrive within a round trip if the peer is alive.
+    /// Does nothing for a peer thread.
     pub fn probe(&mut self) {
         if let Way::Engine(connection) = &mut self.way {
             connection.probe();
         }
     }
 
-    /// Figures of the connection; all zero if it has no packets.
+    /// Returns the connection's statistics; all zero if it has no packets.
     pub fn stats(&self) -> ConnectionStats {
         self.engine()
             .map_or_else(ConnectionStats::default, EngineConnection::stats)
     }
 
-    /// The connection, if it leads over the network.
+    /// Returns the connection if it is over the network.
     fn engine(&self) -> Option<&EngineConnection<'_>> {
         match &self.way {
             Way::Engine(connection) => Some(connection),
@@ -190,7 +191,7 @@ impl Connection<'_> {
     }
 }
 
-/// The address of another thread of this process.
+/// The address of a peer thread.
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Transport for Connection<'_> {

@@ -7,9 +7,8 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use crate::Shard;
 
-/// Draws connection IDs of [`LENGTH`] bytes. Two from one seed draw the same ones, so that a simulated
-/// run repeats; without the seed they cannot be linked to each other (RFC 9000 §5.1), but for the mark of
-/// the [`Shard`].
+/// Generates connection IDs of [`LENGTH`] bytes. Equal seeds give equal IDs, so that a simulated run repeats. Without
+/// the seed they cannot be linked to each other (RFC 9000 §5.1), except by the mark of the [`Shard`].
 pub(crate) struct SeededConnectionIds {
     generator: StdRng,
     shard: Shard,
@@ -40,5 +39,5 @@ impl ConnectionIdGenerator for SeededConnectionIds {
     }
 }
 
-/// Eight bytes: enough not to clash among a million connections.
+/// Eight bytes: enough to avoid collisions among a million connections.
 const LENGTH: usize = 8;

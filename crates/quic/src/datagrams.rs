@@ -1,22 +1,21 @@
-//! Datagrams that wait because the path is full: bounded in bytes, oldest dropped first, each with a
-//! deadline after which it is not worth sending.
+//! Datagrams that wait because the path is full: limited in bytes, the oldest dropped first, each with a deadline.
 
 use std::{collections::VecDeque, ops::AddAssign, time::Instant};
 
 use bytes::Bytes;
 
-/// Waiting datagrams of one connection. Empty, and without memory of its own, unless congested.
+/// The waiting datagrams of one connection. Empty and without memory of its own unless the path is congested.
 #[derive(Debug, Default)]
 pub(crate) struct DatagramQueue {
     waiting: VecDeque<Waiting>,
     bytes: usize,
 }
 
-/// What the datagrams of all connections of an endpoint have in common.
+/// State that the datagrams of all connections of an endpoint share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) prefixed: Prefixed,
-    /// What was dropped on any of them so far.
+    /// Datagrams dropped on any connection.
     pub(crate) dropped: Dropped,
 }
 
@@ -29,9 +28,9 @@ pub(crate) struct Prefixed {
 }
 
 impl Prefixed {
-    /// `data` after `prefix`; a copy only if the last one was another.
+    /// Returns `data` after `prefix`; copies only if the last datagram was another.
     pub(crate) fn with(&mut self, prefix: &Bytes, data: Bytes) -> Bytes {
-        // What is held here is not freed, so the same place means the same bytes.
+        // The data is kept alive here, so an equal address means equal bytes.
         let is_same = self.data.as_ptr() == data.as_ptr()
             && self.data.len() == data.len()
             && self.prefix == *prefix;
@@ -50,7 +49,7 @@ struct Waiting {
     deadline: Option<Instant>,
 }
 
-/// How many datagrams an operation dropped, by reason.
+/// Number of datagrams that an operation dropped, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
     /// To make room for newer ones.
@@ -95,7 +94,7 @@ impl DatagramQueue {
         dropped
     }
 
-    /// The next datagram of at most `size_max` bytes that is still worth sending.
+    /// Takes the next datagram of at most `size_max` bytes whose deadline has not passed.
     pub(crate) fn pop(
         &mut self,
         now: Instant,

@@ -33,7 +33,7 @@ use crate::{
     wheel::{Tick, UNSCHEDULED, Wheel},
 };
 
-/// One connection of an endpoint. Stays distinct from any other that the endpoint ever had.
+/// Identifies a connection of an endpoint. Differs from the handles of all earlier connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle {
     pub(crate) index: u32,
@@ -41,7 +41,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// A small number, reused only after the connection is gone: good for indexing tables.
+    /// Returns a small number, reused only after the connection is gone, which can index tables.
     pub fn index(self) -> usize {
         self.index as usize
     }
@@ -50,21 +50,21 @@ impl Handle {
 /// Why a connection could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// The name of the server cannot stand in a certificate.
+    /// The server's name is not valid in a certificate.
     #[error("{0:?} is not a valid server name")]
     ServerName(String),
-    /// The address cannot be connected to.
+    /// The address is not valid for a connection.
     #[error("{0} is not an address to connect to")]
     Address(SocketAddr),
     /// [`Limits::connections_max`] is reached.
     #[error("the limit of {0} connections is reached")]
     TooMany(usize),
-    /// The engine refused, for another reason.
+    /// The engine refused for another reason.
     #[error("cannot connect: {0}")]
     Engine(String),
 }
 
-/// What an endpoint has done, in numbers that only grow.
+/// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Connections accepted from peers.
@@ -73,42 +73,42 @@ pub struct Counters {
     pub refused_connections: u64,
     /// Incoming connections refused at [`Limits::handshakes_max`].
     pub refused_handshakes: u64,
-    /// Incoming connections refused because the role wants none.
+    /// Incoming connections refused because the role does not accept any.
     pub refused_unwanted: u64,
-    /// Incoming connections asked to prove their address.
+    /// Incoming connections asked to validate their address.
     pub retried: u64,
-    /// Servers that asked for a proof of our address (Retry, RFC 9000 §8.1.2). Anyone who can send us packets can raise it.
+    /// Retry packets received (RFC 9000 §8.1.2). Anyone who can send packets to this endpoint can raise this counter.
     pub retries_received: u64,
     /// Handshakes that failed after they were accepted.
     pub handshakes_failed: u64,
-    /// Connections, in handshake or later, on which nothing was heard for the idle time-out.
+    /// Connections, in handshake or later, that reached the idle timeout.
     pub timed_out: u64,
-    /// Connections closed here because the peer broke the rules of QUIC, such as those of flow control.
+    /// Connections closed here because the peer violated QUIC, such as its flow control.
     pub violated: u64,
     /// Datagrams dropped to make room for newer ones.
     pub datagrams_dropped_oldest: u64,
     /// Datagrams dropped at their deadline.
     pub datagrams_dropped_expired: u64,
-    /// Datagrams received and dropped for newer ones before they were fetched.
+    /// Datagrams received and dropped because newer ones came before they were read.
     pub datagrams_dropped_unread: u64,
     /// WebTransport sessions established.
     pub web_transport_sessions: u64,
     /// HTTP/3 connections closed because no WebTransport session came in time.
     pub web_transport_overdue: u64,
-    /// HTTP/3 requests that were answered with an error status, or reset because there were too many.
+    /// HTTP/3 requests answered with an error status, or reset because there were too many.
     pub http3_requests_refused: u64,
-    /// HTTP/3 connections closed because the peer broke the rules.
+    /// HTTP/3 connections closed because the peer violated HTTP/3.
     pub http3_violations: u64,
-    /// Streams that named no established WebTransport session, and early streams beyond the limit.
+    /// Streams of no established WebTransport session, and early streams beyond the limit.
     pub web_transport_streams_refused: u64,
-    /// Datagrams of the same kind.
+    /// Datagrams of no established WebTransport session, and early datagrams beyond the limit.
     pub web_transport_datagrams_dropped: u64,
 }
 
-/// Many connections as one pure state machine.
+/// Many connections as one sans-I/O state machine.
 ///
-/// A host feeds it packets and the time; a role gets its events and works on connections through
-/// [`connection`](Self::connection); the host sends what [`fill`](Self::fill) collects.
+/// A host passes packets and the time to it. A role takes its events and operates on connections through
+/// [`connection`](Self::connection). The host then sends the packets that [`fill`](Self::fill) collects.
 pub struct Endpoint {
     engine: quinn_proto::Endpoint,
     server: Option<ServerConfig>,
@@ -120,49 +120,49 @@ pub struct Endpoint {
     slots: Slots,
     wheel: Wheel,
     due: Vec<(u32, Tick)>,
-    /// Connections that may have packets to send. Each is here at most once, besides those that this
-    /// turn is done with.
+    /// Connections that may have packets to send. Each is listed at most once, apart from those already processed in
+    /// this turn.
     dirty: Vec<u32>,
-    /// Where in `dirty` the next turn goes on.
+    /// The index in `dirty` at which the next turn continues.
     dirty_next: usize,
     /// Connections that may have events.
     active: VecDeque<u32>,
     pub(crate) events: VecDeque<Event>,
     outbox: Outbox,
-    /// The engine wants an empty buffer for each batch; it is copied to the outbox from here.
+    /// A buffer for the engine, which writes each batch to an empty one; the batch is then copied to the outbox.
     scratch: Vec<u8>,
-    /// Replies to strangers, waiting for the outbox.
+    /// Replies to packets of unknown connections, waiting for the outbox.
     responses: VecDeque<(Transmit, u32, Vec<u8>)>,
     handshakes: usize,
     refuses_incoming: bool,
     opened: u64,
     counters: Counters,
-    /// Draws the first connection IDs that clients give their servers (RFC 9000 §7.2).
+    /// Generates the first Destination Connection IDs of clients (RFC 9000 §7.2).
     initial_ids: StdRng,
-    /// Address-validation tokens of servers, for the next connection to each.
+    /// Address-validation tokens received from servers, for the next connection to each.
     tokens: Arc<TokenMemoryCache>,
     pub(crate) peer_threads: ThreadConnections,
-    /// For connections that choose HTTP/3.
+    /// The WebTransport offer for connections that choose HTTP/3.
     offer: Option<Arc<Offer>>,
     datagrams: Shared,
-    /// The last time that was told.
+    /// The time of the last call.
     now: Option<Instant>,
 }
 
 impl Endpoint {
-    /// An endpoint without connections.
+    /// Creates an endpoint without connections.
     pub fn new(config: EndpointConfig) -> Result<Self, ConfigError> {
         Self::with_shard(config, Shard::ALONE)
     }
 
-    /// One of several endpoints that share an address, with a connection to each of the others. All are made with the same
-    /// seed and TLS: then a token or a stateless reset of one is good for all.
+    /// Creates one of several endpoints that share an address, with a connection to each of the others. All need the
+    /// same seed and TLS configuration, so that each accepts the tokens and stateless resets of the others.
     pub fn with_shard(config: EndpointConfig, shard: Shard) -> Result<Self, ConfigError> {
         let mut generator = StdRng::from_seed(config.seed);
         let reset_key: [u8; 64] = generator.random();
         let token_key: [u8; 32] = generator.random();
         for _ in 0..shard.index() {
-            // What is drawn from here on is the shard's own.
+            // Further random numbers differ between shards.
             generator = StdRng::from_seed(generator.random());
         }
         let id_seed: [u8; 32] = generator.random();
@@ -225,8 +225,8 @@ impl Endpoint {
         })
     }
 
-    /// Starts a connection to `remote` on the host's socket number `socket`. `server_name` is what the
-    /// peer's certificate has to be for.
+    /// Starts a connection to `remote` on the host's socket number `socket`. The peer's certificate has to be valid for
+    /// `server_name`.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -274,7 +274,7 @@ impl Endpoint {
         Ok(handle)
     }
 
-    /// The connection behind a handle, unless it is lost or closed.
+    /// Returns the connection of a handle, unless it is lost or closed.
     #[inline]
     pub fn connection(&mut self, now: Instant, handle: Handle) -> Option<Connection<'_>> {
         let way = if let Some((hot, slot)) = self.slots.usable(handle) {
@@ -292,12 +292,12 @@ impl Endpoint {
         Some(Connection { handle, way })
     }
 
-    /// Number of connections, open, in handshake, or closed and still draining.
+    /// Returns the number of connections: open, in handshake, or closed and draining.
     pub fn connections(&self) -> usize {
         self.slots.open()
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         Counters {
             datagrams_dropped_oldest: self.datagrams.dropped.oldest,
@@ -306,7 +306,7 @@ impl Endpoint {
         }
     }
 
-    /// A UDP payload came in on the host's socket number `socket`.
+    /// Handles a UDP payload received on the host's socket number `socket`.
     pub fn handle_packet(
         &mut self,
         now: Instant,
@@ -328,7 +328,7 @@ impl Endpoint {
         }
     }
 
-    /// A UDP payload came in that is for this endpoint, or for none.
+    /// Handles a UDP payload that belongs to this endpoint, or to none.
     pub(crate) fn handle_own_packet(&mut self, now: Instant, socket: u32, packet: Packet) {
         let Packet {
             remote,
@@ -361,7 +361,7 @@ impl Endpoint {
         }
     }
 
-    /// The next event for the role.
+    /// Returns the next event for the role.
     pub fn poll_event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -373,20 +373,20 @@ impl Endpoint {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let threads = self.peer_threads.poll_timeout();
         self.wheel.next().into_iter().chain(threads).min()
     }
 
-    /// Time has come for some connection's timer. Early calls do nothing.
+    /// Handles the timers that are due. Early calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.peer_threads.handle_timeout(now, &mut self.events);
         self.now = Some(now);
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, &mut due);
         for (index, tick) in due.drain(..) {
-            // Most entries are stale; that must not cost a look at the engine's state.
+            // Most entries are stale; skipping them must not touch the engine's state.
             if self.slots.hot(index).scheduled.tick != tick {
                 continue;
             }
@@ -409,13 +409,13 @@ impl Endpoint {
                 None => {}
             }
         }
-        // A host that slept finds a whole round of the wheel here.
+        // After a long pause of the host, `due` may hold a whole round of the wheel.
         due.shrink_to(DUE_KEPT);
         self.due = due;
     }
 
-    /// Collects packets of all connections in the [`outbox`](Self::outbox), until it is full. Returns
-    /// whether there is more.
+    /// Collects packets of all connections in the [`outbox`](Self::outbox), until it is full. Returns whether there are
+    /// more.
     pub fn fill(&mut self, now: Instant) -> bool {
         while let Some((transmit, socket, data)) = self.responses.pop_front() {
             self.outbox.push(transmit, socket, &data);
@@ -425,8 +425,8 @@ impl Endpoint {
                 return true;
             }
             let index = self.dirty[self.dirty_next];
-            // One that `fill_from` was called for is clean by now. One that got something from the
-            // engine while it was driven is not.
+            // A connection that `fill_from` was called for is clean. A connection to which the engine gave more data
+            // while it was driven is not.
             while self.slots.hot(index).dirty {
                 if !self.drive(now, index) {
                     return true;
@@ -440,17 +440,17 @@ impl Endpoint {
         false
     }
 
-    /// Collects the packets of one connection now, while it is in the cache, instead of waiting for
-    /// [`fill`](Self::fill). For a role that has just written to it in a fan-out.
+    /// Collects the packets of one connection at once, while it is in the CPU cache, instead of in the next
+    /// [`fill`](Self::fill). For a role that has just written to the connection in a fan-out.
     #[inline]
     pub fn fill_from(&mut self, now: Instant, handle: Handle) {
         if !self.outbox.is_full() && self.slots.hot(handle.index).dirty {
-            // What does not fit stays marked and leaves with the next `fill`.
+            // A connection with remaining packets stays marked, and they are sent with the next `fill`.
             let _complete = self.drive(now, handle.index);
         }
     }
 
-    /// The packets to send. The host clears it.
+    /// Returns the packets to send. The host clears them.
     pub fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
@@ -466,7 +466,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes all packets that one connection has to send. Returns false if the outbox filled up.
+    /// Takes all packets that one connection has to send. Returns false if the outbox became full.
     fn drive(&mut self, now: Instant, index: u32) -> bool {
         let Some((hot, slot)) = self.slots.both(index) else {
             self.slots.hot(index).dirty = false;
@@ -500,7 +500,7 @@ impl Endpoint {
         true
     }
 
-    /// Carries the engine's own messages between a connection and the endpoint.
+    /// Passes the engine's internal messages between a connection and the endpoint.
     fn relay_endpoint_events(&mut self, index: u32) {
         let engine_handle = ConnectionHandle(self.slots.engine_index(index));
         while let Some(slot) = self.slots.at(index)
@@ -519,7 +519,7 @@ impl Endpoint {
     }
 
     fn forget(&mut self, index: u32) {
-        // A connection can end and be driven before anybody asked for its events.
+        // A connection can end before anyone asked for its events.
         self.collect_events(index);
         let Some(slot) = self.slots.remove(index) else {
             return;
@@ -546,13 +546,13 @@ impl Endpoint {
     }
 }
 
-/// Whether a packet is a Retry of QUIC version 1 (RFC 9000 §17.2.5).
+/// Returns whether a packet is a Retry of QUIC version 1 (RFC 9000 §17.2.5).
 #[inline]
 fn is_retry(packet: &[u8]) -> bool {
     matches!(packet, [0xf0..=0xff, 0, 0, 0, 1, ..])
 }
 
-/// The engine's configuration of a server whose address-validation tokens are sealed with `token_key`.
+/// Returns the engine's configuration of a server. `token_key` encrypts its address-validation tokens.
 fn server_config(
     tls: ServerTls,
     token_key: [u8; 32],
@@ -563,7 +563,7 @@ fn server_config(
     let mut server = ServerConfig::new(tls.config, Arc::new(key));
     server
         .transport_config(Arc::clone(transport))
-        // Each incoming connection is accepted or refused at once, so no more than one ever waits.
+        // Each incoming connection is accepted or refused at once, so at most one waits.
         .max_incoming(1)
         .incoming_buffer_size(INCOMING_BYTES_MAX)
         .incoming_buffer_size_total(INCOMING_BYTES_TOTAL_MAX)
@@ -571,7 +571,7 @@ fn server_config(
     server
 }
 
-/// Our time source in the engine's dress.
+/// The time source in the engine's interface.
 struct EngineTime(Arc<dyn TimeSource>);
 
 impl quinn_proto::TimeSource for EngineTime {
@@ -580,13 +580,13 @@ impl quinn_proto::TimeSource for EngineTime {
     }
 }
 
-/// Twenty bytes, the most there can be: nobody guesses a client's first keys.
+/// Twenty bytes, the maximum, so that nobody can guess a client's Initial keys.
 const INITIAL_ID_BYTES: usize = 20;
-/// Room for one packet, as a rule.
+/// The usual space for one packet.
 const PACKET_BYTES: usize = 1500;
 /// Early packets kept for one incoming connection until it is accepted, which happens at once.
 const INCOMING_BYTES_MAX: u64 = 64 << 10;
-/// The same for all incoming connections together.
+/// Early packets kept for all incoming connections together.
 const INCOMING_BYTES_TOTAL_MAX: u64 = 8 << 20;
-/// Due entries of the timer wheel that room is kept for: 64 KiB.
+/// Entries that the buffer for due timers keeps capacity for: 64 KiB.
 const DUE_KEPT: usize = 4096;

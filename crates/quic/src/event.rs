@@ -1,4 +1,4 @@
-//! What an endpoint tells its role.
+//! The events of an endpoint for its role.
 
 use bytes::Bytes;
 use quinn_proto::{ConnectionError, TransportErrorCode, VarInt};
@@ -6,7 +6,7 @@ use weir_transport::{Direction, StreamId};
 
 use crate::{Handle, tls::refusal::Refusals};
 
-/// Something that happened on a connection.
+/// An event of a connection.
 #[derive(Debug)]
 pub enum Event {
     /// The handshake is complete; streams and datagrams may be used.
@@ -14,37 +14,37 @@ pub enum Event {
         /// The connection.
         handle: Handle,
     },
-    /// The connection is gone; its handle is of no more use. Not sent for one that was closed locally.
+    /// The connection is lost, and its handle is invalid. Not sent for a connection that was closed locally.
     Lost {
         /// The connection.
         handle: Handle,
-        /// Why.
+        /// The reason.
         reason: Lost,
     },
-    /// The peer opened a stream. A `Readable` for it follows.
+    /// The peer opened a stream. A `Readable` event for it follows.
     Opened {
         /// The connection.
         handle: Handle,
         /// The new stream.
         stream: StreamId,
-        /// Whether it can be answered.
+        /// The direction of the stream; a bidirectional one can be answered.
         direction: Direction,
     },
-    /// There may be something to read: data, the end, or a reset.
+    /// Data, the FIN or a reset may be available to read.
     Readable {
         /// The connection.
         handle: Handle,
         /// The stream.
         stream: StreamId,
     },
-    /// A stream that refused data takes some again.
+    /// A stream that was blocked accepts data again.
     Writable {
         /// The connection.
         handle: Handle,
         /// The stream.
         stream: StreamId,
     },
-    /// The peer no longer wants what is sent on a stream (RFC 9000 §3.5).
+    /// The peer sent `STOP_SENDING` for a stream (RFC 9000 §3.5).
     Stopped {
         /// The connection.
         handle: Handle,
@@ -53,18 +53,18 @@ pub enum Event {
         /// The peer's application error code.
         code: u64,
     },
-    /// All of a finished stream was acknowledged.
+    /// The peer has acknowledged all of a finished stream.
     Finished {
         /// The connection.
         handle: Handle,
         /// The stream.
         stream: StreamId,
     },
-    /// The peer raised its limit: more streams can be opened.
+    /// The peer raised its stream limit.
     StreamsAvailable {
         /// The connection.
         handle: Handle,
-        /// Which kind.
+        /// The direction of the streams.
         direction: Direction,
     },
     /// A datagram arrived (RFC 9221).
@@ -77,7 +77,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The connection that the event happened on.
+    /// Returns the connection of the event.
     #[inline]
     pub fn handle(&self) -> Handle {
         match self {
@@ -94,36 +94,36 @@ impl Event {
     }
 }
 
-/// Why a connection was lost. The `Display` text names who ended it.
+/// Why a connection was lost. The `Display` text names the side that ended it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// Nothing was heard for the idle time-out.
+    /// Nothing was received for the idle timeout.
     #[error("timed out: the peer did not answer")]
     TimedOut,
-    /// The peer lost its state and said so (RFC 9000 §10.3).
+    /// The peer lost its state and sent a stateless reset (RFC 9000 §10.3).
     #[error("the peer reset the connection")]
     Reset,
     /// The peer's application closed the connection.
     #[error("the peer closed the session with code {code:#x}{}", quoted(.reason))]
     Application {
-        /// The application's error code.
+        /// The application error code.
         code: u64,
         /// Its reason phrase, as text.
         reason: String,
     },
-    /// The handshake failed because no application protocol (ALPN) was shared.
+    /// The handshake failed because the endpoints share no application protocol (ALPN).
     #[error("no common protocol: the peer does not speak any of the offered ALPNs")]
     NoApplicationProtocol,
-    /// The TLS handshake failed; the text says which side refused, the alert, and that side's words.
+    /// The TLS handshake failed; the text names the side that refused, the alert, and that side's reason.
     #[error("TLS handshake failed: {0}")]
     Tls(String),
-    /// The connection was closed for a transport error; the text says which side found it.
+    /// The connection was closed with a transport error; the text names the side that detected it.
     #[error("QUIC transport error: {0}")]
     Transport(String),
-    /// The WebTransport session could not be opened, or was lost; the text says why and by whom.
+    /// The WebTransport session was not established, or was lost; the text names the reason and the side.
     #[error("WebTransport: {0}")]
     WebTransport(String),
-    /// The peer does not speak QUIC version 1.
+    /// The peer does not support QUIC version 1.
     #[error("the peer does not speak QUIC version 1")]
     Version,
     /// This endpoint ran out of connection IDs.
@@ -132,7 +132,8 @@ pub enum Lost {
 }
 
 impl Lost {
-    /// Why the engine lost a connection, unless it was closed here. `refusals` are those of the connection's client.
+    /// Converts the engine's reason; `None` if the connection was closed here. `refusals` are those of the connection's
+    /// client.
     pub(crate) fn from_engine(error: ConnectionError, refusals: Option<&Refusals>) -> Option<Self> {
         Some(match error {
             ConnectionError::TimedOut => Self::TimedOut,
@@ -159,7 +160,7 @@ impl Lost {
         })
     }
 
-    /// `finder` says which side saw the other's mistake, `words` how it put it.
+    /// Converts a transport error. `finder` names the side that detected it, `words` is that side's reason.
     fn from_code(finder: &str, code: TransportErrorCode, words: &str) -> Self {
         let number = u64::from(code);
         if number == NO_APPLICATION_PROTOCOL {
@@ -177,8 +178,7 @@ impl Lost {
     }
 }
 
-/// An engine error code from a MOQT code; codes beyond 2^62 - 1 cannot be carried and become the
-/// largest that can.
+/// Converts an error code of MOQT for the engine. Codes beyond 2^62 - 1 cannot be encoded and become the largest code.
 pub(crate) fn code(value: u64) -> VarInt {
     VarInt::from_u64(value).unwrap_or(VarInt::MAX)
 }
@@ -191,7 +191,7 @@ fn quoted(reason: &str) -> String {
     }
 }
 
-/// The peer's text without anything that could disturb a terminal or log.
+/// Returns the peer's text without characters that could affect a terminal or log.
 pub(crate) fn printable(reason: &[u8]) -> String {
     String::from_utf8_lossy(&reason[..reason.len().min(REASON_BYTES_MAX)])
         .chars()
@@ -222,7 +222,7 @@ fn alert_name(alert: u64) -> String {
     }
 }
 
-/// Longest part of a peer's reason phrase that is kept.
+/// Largest part of a peer's reason phrase that is kept, in bytes.
 const REASON_BYTES_MAX: usize = 256;
 /// First of the 256 codes that carry a TLS alert (RFC 9001 §4.8).
 const CRYPTO_ERRORS: u64 = 0x100;

@@ -1,19 +1,18 @@
-//! The QUIC engine's glue: one endpoint with thousands of connections, as a pure state machine.
+//! QUIC endpoints: thousands of connections as one sans-I/O state machine, on top of the engine.
 //!
-//! Built on `quinn-proto`, which takes the time as an argument and hands back packets. This crate adds
-//! what a server or load generator on one thread needs around it: a table of connections whose hot
-//! fields lie together, one lazy timer wheel for all of them, datagram queues with a deadline,
-//! and an outbox that collects the packets of a whole burst so that a host can send them with few
-//! system calls.
+//! The engine is `quinn-proto`, which takes the time as an argument and returns packets. This crate adds what a server
+//! or load generator on one thread needs: a table of connections whose frequently used fields are contiguous, one lazy
+//! timer wheel for all of them, and datagram queues with deadlines. An outbox collects the packets of a whole burst, so
+//! that a host can send them with few system calls.
 //!
-//! It is *not* a host: it opens no socket, reads no clock and starts no thread. It is the only crate
-//! that names the engine, so that another engine could stand in its place.
+//! It is *not* a host: it opens no socket, reads no clock and starts no thread. No other crate names the engine, so the
+//! engine can be replaced.
 //!
-//! Over HTTP/3 a layer leads the connection ([`web_transport`]): a role sees it, like any other connection, from when its WebTransport
-//! session is established. The HTTP/3 codec below it is the crate [`weir_h3`].
+//! Over HTTP/3, a layer handles the connection ([`web_transport`]). A role sees the connection, like any other, once
+//! its WebTransport session is established. The HTTP/3 codec is the crate [`weir_h3`].
 //!
-//! The main types are [`Endpoint`], the borrowed view [`Connection`] and the seam [`App`] between
-//! hosts and roles.
+//! The main types are [`Endpoint`], the borrowed view [`Connection`], and [`App`], the interface between hosts and
+//! roles.
 
 mod app;
 mod config;

@@ -1,21 +1,21 @@
-//! Packets on their way to a host's socket.
+//! Packets to be sent by the host.
 
 use std::net::{IpAddr, SocketAddr};
 
 use quinn_proto::{EcnCodepoint, Transmit};
 
-/// The packets of one burst, back to back in one piece of memory that is used again and again.
+/// The packets of one burst, contiguous in one buffer that is reused.
 ///
-/// A role's fan-out writes thousands of packets in one go; keeping them together lets each connection be
-/// touched once, while it is in the cache, and lets the host hand many packets to one system call. Long batches
-/// stay in the memory that the engine wrote them to, for copying them would cost more.
+/// A role's fan-out writes thousands of packets at once. Because they are collected, each connection is processed once,
+/// while it is in the CPU cache, and the host can pass many packets to one system call. Long batches stay in the buffer
+/// to which the engine wrote them, since copying would cost more.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     batches: Vec<Vec<u8>>,
     batch_bytes: usize,
-    /// Memory of batches that were sent.
+    /// Buffers of batches that were sent.
     spare: Vec<Vec<u8>>,
 }
 
@@ -26,34 +26,34 @@ struct Entry {
     place: Place,
 }
 
-/// Where an entry's bytes lie.
+/// Where an entry's bytes are.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// From here on among those of others.
+    /// In the shared buffer, from this offset.
     Shared(u32),
-    /// Alone, under this number.
+    /// In a buffer of its own, with this index.
     Batch(u32),
 }
 
-/// One packet, or several of equal size for one peer that may be sent as one GSO batch.
+/// One packet, or several of equal size to one peer that may be sent as one GSO batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Where to.
+    /// The destination address.
     pub destination: SocketAddr,
-    /// Which of the host's sockets, as given to `connect` or `handle_packet`.
+    /// The host's socket, as given to `connect` or `handle_packet`.
     pub socket: u32,
-    /// The local address to send from, if the peer's packets came to a certain one.
+    /// The local address to send from, if the peer's packets came to a specific one.
     pub source: Option<IpAddr>,
     /// ECN codepoint to set in the IP header.
     pub ecn: Option<EcnCodepoint>,
-    /// Size of each packet but the last, if `data` holds several.
+    /// Size of each packet except the last, if `data` holds several.
     pub segment_size: Option<usize>,
     /// The UDP payload or payloads.
     pub data: &'a [u8],
 }
 
 impl Outbox {
-    /// The packets in the order in which they are to be sent.
+    /// Returns the packets in the order in which they are to be sent.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet<'_>> {
         self.entries.iter().map(|entry| {
             let data = match entry.place {
@@ -71,22 +71,22 @@ impl Outbox {
         })
     }
 
-    /// Puts the packets of each socket next to each other. They keep their order among themselves.
+    /// Sorts the packets by socket; packets of the same socket keep their order.
     pub fn group_by_socket(&mut self) {
         self.entries.sort_by_key(|entry| entry.socket);
     }
 
-    /// Number of entries (GSO batches count once).
+    /// Returns the number of entries (a GSO batch counts once).
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is nothing to send.
+    /// Returns whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Forgets all packets and keeps the memory.
+    /// Removes all packets and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
@@ -99,7 +99,7 @@ impl Outbox {
         }
     }
 
-    /// Whether the host should send before more is added.
+    /// Returns whether the host should send before more is added.
     pub fn is_full(&self) -> bool {
         self.bytes.len() + self.batch_bytes >= BYTES_MAX || self.entries.len() >= ENTRIES_MAX
     }
@@ -119,7 +119,7 @@ impl Outbox {
         });
     }
 
-    /// As [`push`](Self::push), but may keep the memory of `data` and put an empty one of the same kind in its place.
+    /// Does the same as [`push`](Self::push), but may keep the buffer `data` and replace it with an empty one.
     pub(crate) fn push_from(&mut self, transmit: Transmit, socket: u32, data: &mut Vec<u8>) {
         if data.len() < BATCH_BYTES_MIN {
             return self.push(transmit, socket, data);
@@ -137,11 +137,11 @@ impl Outbox {
     }
 }
 
-/// Shorter ones are copied, so that they lie back to back.
+/// Shorter batches are copied, so that they are contiguous.
 const BATCH_BYTES_MIN: usize = 8 << 10;
-/// Pieces of memory that are kept for the next burst: as many as one has, if they are as long as can be.
+/// Buffers kept for the next burst: as many as a burst of the longest batches has.
 const SPARE_MAX: usize = 16;
-/// About a quarter of a second-level cache: the burst is still there when the host sends it.
+/// About a quarter of a second-level cache: the burst is still cached when the host sends it.
 const BYTES_MAX: usize = 512 << 10;
 /// Enough for one datagram to each of two thousand subscribers.
 const ENTRIES_MAX: usize = 2048;

@@ -1,12 +1,11 @@
-//! Which thread of a relay a packet belongs to, told from its connection ID.
+//! Which thread of a relay a packet belongs to, according to its connection ID.
 
 /// One of several endpoints that share an address, each on a thread of its own.
 ///
-/// The first byte of every connection ID that an endpoint gives out is its number, modulo the count. The
-/// first packet of a connection carries an ID of the client's choice, which by the same rule chooses the
-/// endpoint. So whoever looks at that one byte, a program in the kernel for instance, finds the endpoint of
-/// each packet, also after the peer has changed its address. An observer can tell from two IDs of one
-/// connection that they belong to the same thread, and no more.
+/// The first byte of every connection ID that an endpoint issues is the endpoint's number, modulo the count. The first
+/// packet of a connection carries an ID of the client's choice, which selects the endpoint by the same rule. That one
+/// byte thus identifies the endpoint of each packet, for instance to a program in the kernel, even after the peer has
+/// changed its address. An observer learns only which IDs belong to the same thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     index: u16,
@@ -14,29 +13,29 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// An endpoint that shares its address with none.
+    /// The only endpoint at its address.
     pub const ALONE: Self = Self { index: 0, count: 1 };
-    /// Endpoints that can share an address.
+    /// Largest number of endpoints that can share an address.
     pub const COUNT_MAX: u16 = 64;
 
-    /// Number `index` of `count`; `None` if there is no such number or more than
-    /// [`COUNT_MAX`](Self::COUNT_MAX).
+    /// Creates the shard number `index` of `count`. Returns `None` if `index` is not less than `count`, or `count`
+    /// exceeds [`COUNT_MAX`](Self::COUNT_MAX).
     pub fn new(index: u16, count: u16) -> Option<Self> {
         (index < count && count <= Self::COUNT_MAX).then_some(Self { index, count })
     }
 
-    /// Its number.
+    /// Returns the number of this endpoint.
     pub fn index(self) -> u16 {
         self.index
     }
 
-    /// How many there are.
+    /// Returns the number of endpoints.
     pub fn count(self) -> u16 {
         self.count
     }
 
-    /// The number of the endpoint, of `count`, that the UDP payload `data` is for. What is too short to be
-    /// a packet is for the first.
+    /// Returns the number of the endpoint, of `count`, that the UDP payload `data` belongs to; 0 if `data` is too short
+    /// for a packet.
     pub fn owner(data: &[u8], count: u16) -> u16 {
         let offset = match data.first() {
             Some(first) if first & LONG_HEADER != 0 => LONG_HEADER_ID_OFFSET,
@@ -45,7 +44,7 @@ impl Shard {
         u16::from(data.get(offset).copied().unwrap_or(0)) % count.max(1)
     }
 
-    /// The first byte of a connection ID of this endpoint, from a random one.
+    /// Returns the first byte of a connection ID of this endpoint, given a random one.
     pub(crate) fn mark(self, random: u8) -> u8 {
         let (random, index) = (u16::from(random), self.index);
         let marked = random - random % self.count + index;
@@ -58,11 +57,11 @@ impl Shard {
     }
 }
 
-/// Bit of the first byte by which long headers are known (RFC 8999 §5.1).
+/// The bit of the first byte that marks long headers (RFC 8999 §5.1).
 pub const LONG_HEADER: u8 = 0x80;
-/// Where the Destination Connection ID begins in a long header: after flags, version and length (RFC 8999 §5.1).
+/// Offset of the Destination Connection ID in a long header: after flags, version and length (RFC 8999 §5.1).
 pub const LONG_HEADER_ID_OFFSET: usize = 6;
-/// Where it begins in a short header (RFC 8999 §5.2).
+/// Offset of the Destination Connection ID in a short header (RFC 8999 §5.2).
 pub const SHORT_HEADER_ID_OFFSET: usize = 1;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The table of connections: what is looked at for every packet lies apart from the engine's state.
+//! The table of connections. Fields that are read for every packet are kept apart from the engine's state.
 
 use std::{sync::Arc, time::Instant};
 
@@ -16,22 +16,23 @@ pub(crate) struct Slots {
     hot: Vec<Hot>,
     cold: Vec<Option<Slot>>,
     open: usize,
-    /// The first places are for connections that the engine does not have, and vacant here.
+    /// Number of leading places for connections to peer threads, which are vacant here.
     reserved: usize,
 }
 
-/// The few bytes that are read for every packet and every turn.
+/// The fields that are read for every packet and every turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Hot {
     generation: u32,
-    /// Socket on which the peer's packets come.
+    /// The socket on which the peer's packets arrive.
     pub(crate) socket: u32,
-    /// May have packets to send, so it is `listed` too.
+    /// Whether the connection may have packets to send. It is then also `listed`.
     pub(crate) dirty: bool,
-    /// In the endpoint's list of connections to look at for packets. Belongs to the place: stays when
-    /// the connection there goes.
+    /// Whether the place is in the endpoint's list of connections that may have packets. Stays when the connection is
+    /// removed.
     pub(crate) listed: bool,
-    /// In the endpoint's list of connections that may have events. Belongs to the place, too.
+    /// Whether the place is in the endpoint's list of connections that may have events. Stays when the connection is
+    /// removed.
     pub(crate) active: bool,
     /// The live entry in the timer wheel.
     pub(crate) scheduled: Entry,
@@ -40,34 +41,34 @@ pub(crate) struct Hot {
 /// One connection.
 pub(crate) struct Slot {
     pub(crate) engine: quinn_proto::Connection,
-    /// The layer between the connection and the role, on HTTP/3.
+    /// The HTTP/3 layer between the connection and the role, if there is one.
     pub(crate) web_transport: Option<Box<WebTransport>>,
-    /// Why its client refused certificates; none on a server.
+    /// Why its client refused certificates; `None` on a server.
     pub(crate) refusals: Option<Arc<Refusals>>,
     pub(crate) datagrams: DatagramQueue,
     pub(crate) datagram_bytes_max: usize,
     pub(crate) state: State,
-    /// Counts among the handshakes in flight.
+    /// Whether it counts as a handshake in flight.
     pub(crate) handshaking: bool,
     /// Datagrams dropped before they reached the engine.
     pub(crate) dropped: Dropped,
     /// Datagrams handed to the role.
     pub(crate) datagrams_received: u64,
-    /// Datagrams that the engine dropped because they were not fetched in time.
+    /// Datagrams that the engine dropped because they were not read in time.
     pub(crate) datagrams_unread: u64,
 }
 
-/// How far a connection has come, as its role sees it.
+/// The state of a connection, as its role sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Handshake,
     Established,
-    /// Closed by either side: no more events, waiting for the engine to drain it.
+    /// Closed by either side: no further events; the engine is draining it.
     Closed,
 }
 
 impl Slots {
-    /// No connections, and the first `reserved` places never to be used.
+    /// Creates an empty table whose first `reserved` places stay vacant.
     pub(crate) fn new(reserved: usize) -> Self {
         Self {
             hot: vec![Hot::vacant(); reserved],
@@ -77,22 +78,22 @@ impl Slots {
         }
     }
 
-    /// The place of the engine's connection number `index`.
+    /// Returns the place of the engine's connection number `index`.
     pub(crate) fn place(&self, index: usize) -> usize {
         index + self.reserved
     }
 
-    /// The engine's number of the connection at a place.
+    /// Returns the engine's number of the connection at a place.
     pub(crate) fn engine_index(&self, place: u32) -> usize {
         place as usize - self.reserved
     }
 
-    /// Number of connections that the engine still keeps.
+    /// Returns the number of connections that the engine keeps.
     pub(crate) fn open(&self) -> usize {
         self.open
     }
 
-    /// Takes in a new connection under the engine's index.
+    /// Inserts a new connection under the engine's index.
     pub(crate) fn insert(&mut self, index: usize, slot: Slot, socket: u32) -> Handle {
         let index = self.place(index);
         while self.hot.len() <= index {
@@ -119,7 +120,7 @@ impl Slots {
         }
     }
 
-    /// Frees a drained connection's place.
+    /// Removes a drained connection.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Slot> {
         let slot = self.cold.get_mut(index as usize)?.take()?;
         let hot = &mut self.hot[index as usize];
@@ -141,23 +142,23 @@ impl Slots {
         }
     }
 
-    /// The connection at an index, whoever it is now.
+    /// Returns the connection at an index, whatever its handle.
     pub(crate) fn at(&mut self, index: u32) -> Option<&mut Slot> {
         self.cold.get_mut(index as usize)?.as_mut()
     }
 
-    /// Both halves of the entry at an index.
+    /// Returns both halves of the entry at an index.
     pub(crate) fn both(&mut self, index: u32) -> Option<(&mut Hot, &mut Slot)> {
         let slot = self.cold.get_mut(index as usize)?.as_mut()?;
         Some((&mut self.hot[index as usize], slot))
     }
 
-    /// Number of indexes ever used.
+    /// Returns the number of places ever used.
     pub(crate) fn len(&self) -> usize {
         self.hot.len()
     }
 
-    /// Both halves of a connection that its role may still use.
+    /// Returns both halves of a connection that its role may use.
     pub(crate) fn usable(&mut self, handle: Handle) -> Option<(&mut Hot, &mut Slot)> {
         let hot = self.hot.get_mut(handle.index as usize)?;
         if hot.generation != handle.generation {
@@ -182,7 +183,7 @@ impl Hot {
 }
 
 impl Slot {
-    /// When this connection wants to be woken.
+    /// Returns when this connection is to be woken.
     #[inline]
     pub(crate) fn poll_timeout(&mut self) -> Option<Instant> {
         let engine = self.engine.poll_timeout();
@@ -192,7 +193,7 @@ impl Slot {
         }
     }
 
-    /// The bare connection, and the layer above it if there is one.
+    /// Returns the bare connection and the layer above it, if there is one.
     #[inline]
     pub(crate) fn split<'a>(
         &'a mut self,
@@ -212,20 +213,20 @@ impl Slot {
         (bare, self.web_transport.as_deref_mut())
     }
 
-    /// Looks up how many datagrams the engine has dropped unread, which only its statistics show; returns how many of them
-    /// are new.
+    /// Updates how many datagrams the engine dropped unread, which only its statistics show. Returns the number of new
+    /// ones.
     pub(crate) fn note_unread(&mut self) -> u64 {
         let unread = self.engine.stats().frame_rx.datagram - self.datagrams_received;
         unread - std::mem::replace(&mut self.datagrams_unread, unread)
     }
 
-    /// Bytes in front of each datagram.
+    /// Returns the number of bytes before each datagram's payload.
     pub(crate) fn datagram_prefix_length(&self) -> usize {
         let layer = self.web_transport.as_ref();
         layer.map_or(0, |layer| layer.datagram_prefix().len())
     }
 
-    /// Gives the engine as many waiting datagrams as it takes now. Counts those that it drops here and in `total`.
+    /// Passes as many waiting datagrams to the engine as it accepts. Counts dropped datagrams here and in `total`.
     pub(crate) fn feed(&mut self, now: Instant, total: &mut Dropped) {
         let mut dropped = Dropped::default();
         self.feed_engine(now, &mut dropped);
@@ -241,7 +242,7 @@ impl Slot {
                 return;
             }
             let Some(data) = self.datagrams.pop(now, size_max, dropped) else {
-                // The next one no longer fits the path: drop it rather than block the rest.
+                // The next datagram does not fit the path: it is dropped so that it does not block the others.
                 if self.datagrams.pop(now, usize::MAX, dropped).is_some() {
                     dropped.oldest += 1;
                 }

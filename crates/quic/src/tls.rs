@@ -27,13 +27,13 @@ use crate::web_transport::Offer;
 /// Why TLS parameters cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// The certificate chain or the key is not usable, or they do not belong together.
+    /// The certificate chain or the key is invalid, or they do not match.
     #[error("certificate and key cannot be used: {0}")]
     Certificate(String),
-    /// A trusted certificate is not usable.
+    /// A trusted certificate is invalid.
     #[error("trusted certificate cannot be used: {0}")]
     Root(String),
-    /// TLS 1.3 parameters were refused.
+    /// The TLS 1.3 parameters were refused.
     #[error("TLS parameters cannot be used: {0}")]
     Parameters(String),
 }
@@ -42,12 +42,13 @@ pub enum TlsError {
 #[derive(Clone)]
 pub struct ServerTls {
     pub(crate) config: Arc<QuicServerConfig>,
-    /// Leads connections that choose HTTP/3.
+    /// The WebTransport offer for connections that choose HTTP/3.
     pub(crate) web_transport: Option<Arc<Offer>>,
 }
 
 impl ServerTls {
-    /// A server that proves itself by `chain` and `key` and speaks `protocols` (ALPN, preferred first).
+    /// Creates the parameters of a server with the certificate `chain`, its `key`, and `protocols` (ALPN, preferred
+    /// first).
     pub fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
@@ -56,7 +57,7 @@ impl ServerTls {
         Self::with_time(chain, key, protocols, None)
     }
 
-    /// As [`new`](Self::new), with the time of day from elsewhere than the system.
+    /// Does the same as [`new`](Self::new), with another source of the time of day than the system.
     pub fn with_time(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
@@ -76,8 +77,8 @@ impl ServerTls {
         Self::finish(config, protocols)
     }
 
-    /// A server that asks `resolver` for its certificate at every handshake, so that it can change, and lets `clients`
-    /// judge the certificates that clients show.
+    /// Creates the parameters of a server that asks `resolver` for its certificate at every handshake, so that the
+    /// certificate can be replaced. `clients` verifies client certificates.
     pub fn with_resolver(
         resolver: Arc<dyn ResolvesServerCert>,
         clients: Option<Arc<dyn ClientCertVerifier>>,
@@ -91,16 +92,16 @@ impl ServerTls {
             .with_client_cert_verifier(clients)
             .with_cert_resolver(resolver);
         if knows_clients {
-            // A resumed session would keep an identity that is no longer trusted.
+            // A resumed session would keep an identity that is not trusted any longer.
             config.session_storage = Arc::new(NoServerSessionStorage {});
         }
         Self::finish(config, protocols)
     }
 
-    /// As [`new`](Self::new), for clients that come often: it keeps up to `sessions_max` sessions, so that a client that
-    /// comes back is known by its ticket, which is good for once, and may send a request with its first packet (0-RTT,
-    /// RFC 8446 §2.3). Such a request can be sent again by others (RFC 9001 §9.2), so it must not change anything. With 0
-    /// there are no tickets, and every handshake is a full one.
+    /// Does the same as [`new`](Self::new), with session tickets for up to `sessions_max` clients. A client that
+    /// returns can resume its session once with a ticket, and may send a request with its first packet (0-RTT,
+    /// RFC 8446 §2.3). Others can replay such a request (RFC 9001 §9.2), so it must not change anything. With 0 there
+    /// are no tickets, and every handshake is a full one.
     pub fn with_sessions(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
@@ -117,7 +118,7 @@ impl ServerTls {
             config.session_storage = Arc::new(NoServerSessionStorage {});
         } else {
             config.session_storage = ServerSessionMemoryCache::new(sessions_max);
-            // The only value that means "yes" in QUIC (RFC 9001 §4.6.1).
+            // The only value that permits early data in QUIC (RFC 9001 §4.6.1).
             config.max_early_data_size = u32::MAX;
         }
         Self::finish(config, protocols)
@@ -125,9 +126,9 @@ impl ServerTls {
 
     fn finish(mut config: rustls::ServerConfig, protocols: &[&str]) -> Result<Self, TlsError> {
         config.alpn_protocols = wire_protocols(protocols);
-        // A server seals the same object a thousand times; its own preference counts.
+        // The server encrypts the same object many times, so its preference of cipher suites counts.
         config.ignore_client_order = true;
-        // One ticket is enough to resume once; each costs a frame per handshake.
+        // One ticket is enough to resume once, and each costs a frame per handshake.
         config.send_tls13_tickets = 1;
         let config = QuicServerConfig::try_from(config)
             .map_err(|error| TlsError::Parameters(error.to_string()))?;
@@ -137,8 +138,8 @@ impl ServerTls {
         })
     }
 
-    /// Serves WebTransport on connections whose ALPN is [`h3`](weir_h3::ALPN), which has to be among the
-    /// protocols: the role sees them, like any other connection, from when their session is established.
+    /// Serves WebTransport on connections whose ALPN is [`h3`](weir_h3::ALPN), which has to be among the protocols. The
+    /// role sees such a connection once its session is established.
     #[must_use]
     pub fn with_web_transport(mut self, offer: Offer) -> Self {
         self.web_transport = Some(Arc::new(offer));
@@ -146,30 +147,30 @@ impl ServerTls {
     }
 }
 
-/// Whom a client trusts.
+/// Which servers a client trusts.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// Servers whose certificates lead to one of these.
+    /// Servers whose certificate chain leads to one of these roots.
     Roots(Vec<CertificateDer<'static>>),
-    /// The server whose own certificate has one of these SHA-256 hashes, whoever vouches for it. What
-    /// browsers call `serverCertificateHashes`.
+    /// The server whose own certificate has one of these SHA-256 hashes, regardless of its issuer. Browsers call this
+    /// `serverCertificateHashes`.
     Hashes(Vec<[u8; 32]>),
-    /// Anybody. For tests and self-made certificates only: it protects against no one.
+    /// Any server. For tests and self-signed certificates only: it gives no protection.
     Anyone,
 }
 
-/// What a client does with the sessions of earlier connections.
+/// How a client uses the sessions of earlier connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sessions {
-    /// It forgets them: every handshake is a full one.
+    /// Not at all: every handshake is a full one.
     Forgotten,
-    /// It comes back to them: the server need not prove itself again (RFC 8446 §2.2).
+    /// Sessions are resumed: the server need not authenticate again (RFC 8446 §2.2).
     Resumed,
-    /// As `Resumed`, and it may send with its first packet (0-RTT, RFC 8446 §2.3).
+    /// Sessions are resumed, and the client may send data with its first packet (0-RTT, RFC 8446 §2.3).
     Early,
 }
 
-/// A client's trust and protocols.
+/// A client's trusted certificates and protocols.
 #[derive(Clone)]
 pub struct ClientTls {
     pub(crate) config: Arc<QuicClientConfig>,
@@ -183,12 +184,12 @@ impl std::fmt::Debug for ClientTls {
 }
 
 impl ClientTls {
-    /// A client that trusts `trust` and offers `protocols` (ALPN, preferred first).
+    /// Creates the parameters of a client that trusts `trust` and offers `protocols` (ALPN, preferred first).
     pub fn new(trust: Trust, protocols: &[&str]) -> Result<Self, TlsError> {
         Self::with_time(trust, protocols, None)
     }
 
-    /// As [`new`](Self::new), with the time of day from elsewhere than the system.
+    /// Does the same as [`new`](Self::new), with another source of the time of day than the system.
     pub fn with_time(
         trust: Trust,
         protocols: &[&str],
@@ -197,9 +198,9 @@ impl ClientTls {
         Self::build(trust, protocols, Sessions::Resumed, provider(), time)
     }
 
-    /// As [`new`](Self::new), for a client that measures: it says what becomes of sessions, and notes what its handshakes
-    /// agreed on ([`proofs`](Self::proofs), [`certificate_key`](Self::certificate_key),
-    /// [`cipher_suites`](Self::cipher_suites)). It offers AES only, which every server has (RFC 8446 §9.1).
+    /// Does the same as [`new`](Self::new), for a client that measures: it chooses how sessions are used, and records
+    /// what its handshakes negotiated ([`proofs`](Self::proofs), [`certificate_key`](Self::certificate_key),
+    /// [`cipher_suites`](Self::cipher_suites)). It offers AES only, which every server supports (RFC 8446 §9.1).
     pub fn with_sessions(
         trust: Trust,
         protocols: &[&str],
@@ -241,28 +242,30 @@ impl ClientTls {
         Self::finish(config, protocols, seen)
     }
 
-    /// How often a server proved itself with its certificate, or tried to: once in each full handshake, never in a resumed
-    /// one.
+    /// Returns how often a server authenticated with its certificate, successfully or not: once in each full handshake,
+    /// never in a resumed one.
     pub fn proofs(&self) -> u64 {
         self.seen.proofs()
     }
 
-    /// The latest reasons for which certificates of servers were refused.
+    /// Returns the latest reasons for which server certificates were refused.
     pub(crate) fn refusals(&self) -> &Arc<Refusals> {
         self.seen.refusals()
     }
 
-    /// The kind of key, such as `ECDSA P-256`, of the first certificate with which a server proved itself.
+    /// Returns the kind of key, such as `ECDSA P-256`, of the first certificate with which a server authenticated.
     pub fn certificate_key(&self) -> Option<&str> {
         self.seen.key()
     }
 
-    /// The cipher suites that complete handshakes agreed on, by the names of RFC 8446 §B.4, with the number of handshakes.
+    /// Returns the cipher suites that complete handshakes negotiated, by their names in RFC 8446 §B.4, with the number
+    /// of handshakes.
     pub fn cipher_suites(&self) -> Vec<(&'static str, u64)> {
         self.seen.suites()
     }
 
-    /// A client that trusts the certificates that lead to one of `roots`, and proves itself by `chain` and `key`.
+    /// Creates the parameters of a client that trusts certificates leading to one of `roots`, and authenticates with
+    /// `chain` and `key`.
     pub fn with_certificate(
         roots: Vec<CertificateDer<'static>>,
         chain: Vec<CertificateDer<'static>>,
@@ -306,7 +309,7 @@ fn root_store(certificates: Vec<CertificateDer<'static>>) -> Result<RootCertStor
     Ok(roots)
 }
 
-/// The SHA-256 hash of a certificate, as `serverCertificateHashes` of the WebTransport API takes it.
+/// Returns the SHA-256 hash of a certificate, as used for `serverCertificateHashes` in the WebTransport API.
 pub fn certificate_hash(certificate: &CertificateDer<'_>) -> [u8; 32] {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
     let mut hash = [0; 32];
@@ -314,8 +317,8 @@ pub fn certificate_hash(certificate: &CertificateDer<'_>) -> [u8; 32] {
     hash
 }
 
-/// TLS 1.3 with AES-128-GCM first: the cheapest per packet on machines with AES instructions, and the one that every
-/// QUIC stack has (RFC 9001 §5.3). The others stay on offer.
+/// Returns TLS 1.3 with AES-128-GCM first: the cheapest suite per packet on machines with AES instructions, and one
+/// that every QUIC implementation has (RFC 9001 §5.3). The others are offered as well.
 fn provider() -> Arc<CryptoProvider> {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider

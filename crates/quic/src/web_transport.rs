@@ -1,10 +1,10 @@
 //! WebTransport over HTTP/3: one session on one connection, as a layer between the connection and its role.
 //!
-//! [`WebTransport`] speaks HTTP/3 with the peer until the session is established, and from then on adds and takes off
-//! what marks streams and datagrams as the session's. It works on any [`Transport`], knows no engine and
-//! reads no clock. It is *not* an HTTP server: other requests are refused, and other streams ignored, as the
-//! specifications say. All generations of draft-ietf-webtrans-http3 that browsers speak are served; they
-//! differ in SETTINGS and in a few fields of the request.
+//! [`WebTransport`] exchanges HTTP/3 with the peer until the session is established. From then on it adds and removes
+//! the prefixes that mark the session's streams and datagrams. It works on any [`Transport`], knows no engine and reads
+//! no clock. It is *not* an HTTP server: other requests are refused, and other streams ignored, as the specifications
+//! say. It supports all generations of draft-ietf-webtrans-http3 that browsers use; they differ in SETTINGS and in a
+//! few fields of the request.
 
 mod capsule;
 mod close;
@@ -39,24 +39,24 @@ use weir_h3::{
 pub struct WebTransport {
     side: Side,
     state: State,
-    /// The stream of the request, whose number names the session: once it was sent or received.
+    /// The stream of the CONNECT request, whose ID is the session ID; `None` before the request.
     session: Option<StreamId>,
     /// The request that opened the session.
     request: Option<Request>,
     protocol: Option<String>,
     prefixes: Prefixes,
-    /// What the peer said in SETTINGS.
+    /// The peer's SETTINGS.
     settings: Option<Settings>,
-    /// Our control stream.
+    /// The own control stream.
     control: Option<StreamId>,
     peer_streams: PeerStreams,
-    /// Streams that the role does not know (yet).
+    /// Streams that are not passed to the role, or not yet.
     own: BTreeMap<StreamId, Own>,
-    /// Bytes of ours that a stream did not take yet.
+    /// Bytes of the layer that a stream has not accepted.
     unsent: BTreeMap<StreamId, Unsent>,
-    /// What was read with the first bytes of a stream and belongs to the role.
+    /// Bytes for the role that were read with the first bytes of a stream.
     unread: BTreeMap<StreamId, Bytes>,
-    /// Streams, with the session they name, and datagrams that came before the session was established.
+    /// Streams, with their session ID, that came before the session was established; likewise datagrams.
     early_streams: Vec<(StreamId, Direction, u64)>,
     early_datagrams: Vec<Bytes>,
     events: VecDeque<Event>,
@@ -64,7 +64,7 @@ pub struct WebTransport {
     counters: Counters,
 }
 
-/// What the role is to learn. The rest it learns from the connection itself.
+/// Events of the layer for the role, in addition to those of the connection.
 #[derive(Debug)]
 pub enum Event {
     /// The session is established.
@@ -73,22 +73,22 @@ pub enum Event {
     Opened(StreamId, Direction),
     /// A datagram that came before the session was established.
     Datagram(Bytes),
-    /// The session is over, or will not come to be. The connection was closed.
+    /// The session is over, or was not established. The connection was closed.
     Lost(Lost),
 }
 
-/// What was refused, dropped or broken.
+/// Counters of the layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Sessions established.
+    /// WebTransport sessions established.
     pub sessions: u64,
     /// Requests that were answered with an error status, or reset because there were too many.
     pub requests_refused: u64,
     /// Streams that belong to no established session, and early streams beyond the limit.
     pub streams_refused: u64,
-    /// Datagrams of the same kind.
+    /// Datagrams that belong to no established session, and early datagrams beyond the limit.
     pub datagrams_dropped: u64,
-    /// Connections closed because the peer broke the rules of HTTP/3.
+    /// Connections closed because the peer violated HTTP/3.
     pub violations: u64,
     /// Connections closed because no session was established within [`SETUP_TIME_MAX`].
     pub overdue: u64,
@@ -102,12 +102,12 @@ enum Side {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing was sent yet.
+    /// Nothing was sent.
     New,
-    /// No session yet.
+    /// The session is not established.
     Opening,
     Established,
-    /// The role ended the session; the peer has not acknowledged it.
+    /// The role closed the session; the peer has not acknowledged it.
     Closing,
     Closed,
 }
@@ -115,17 +115,17 @@ enum State {
 #[derive(Debug)]
 struct Unsent {
     data: Bytes,
-    /// The stream ends after them.
+    /// Whether the stream ends after these bytes.
     is_last: bool,
 }
 
 impl WebTransport {
-    /// The client's end, for one session.
+    /// Creates the client's end, for one session.
     pub fn client(request: Request) -> Self {
         Self::new(Side::Client, Some(request))
     }
 
-    /// The server's end.
+    /// Creates the server's end.
     pub fn server(offer: Arc<Offer>) -> Self {
         Self::new(Side::Server(offer), None)
     }
@@ -156,38 +156,37 @@ impl WebTransport {
         }
     }
 
-    /// Whether the session is established.
+    /// Returns whether the session is established.
     pub fn is_established(&self) -> bool {
         self.state == State::Established
     }
 
-    /// The subprotocol that was agreed on, once the session is established.
+    /// Returns the negotiated subprotocol, once the session is established.
     pub fn protocol(&self) -> Option<&str> {
         self.protocol.as_deref()
     }
 
-    /// The request that opened the session; on the client, the one that will.
+    /// Returns the request that opened the session; on a client, also before.
     pub fn request(&self) -> Option<&Request> {
         self.request.as_ref()
     }
 
-    /// The next thing that the role is to learn.
+    /// Returns the next event for the role.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Hands out what was counted since the last call.
+    /// Returns the counters since the last call, and resets them.
     pub fn take_counters(&mut self) -> Counters {
         std::mem::take(&mut self.counters)
     }
 
-    /// The connection takes bytes, though the handshake may not be over: begins with SETTINGS. Later calls do
-    /// nothing.
+    /// Sends SETTINGS, once the connection accepts data, even before the handshake completes. Later calls do nothing.
     pub fn start(&mut self, transport: &mut dyn Transport) {
         if self.state == State::New {
             self.state = State::Opening;
@@ -195,7 +194,7 @@ impl WebTransport {
         }
     }
 
-    /// The handshake is over: from now on the session has [`SETUP_TIME_MAX`] to come to be.
+    /// Handles the end of the handshake, from which the session has [`SETUP_TIME_MAX`] to be established.
     pub fn handle_connected(&mut self, now: Instant, transport: &mut dyn Transport) {
         self.start(transport);
         if self.state == State::Opening {
@@ -205,14 +204,14 @@ impl WebTransport {
         }
     }
 
-    /// The peer opened a stream; it is to be reported as readable, too.
+    /// Handles a stream that the peer opened, which is reported as readable as well.
     pub fn handle_opened(&mut self, stream: StreamId, direction: Direction) {
         if matches!(self.state, State::Opening | State::Established) {
             self.own.insert(stream, Own::Fresh(direction, Bytes::new()));
         }
     }
 
-    /// A stream may be readable. Returns whether the role is to learn of it.
+    /// Handles a stream that may be readable. Returns whether the role is to be notified.
     pub fn handle_readable(&mut self, transport: &mut dyn Transport, stream: StreamId) -> bool {
         if !self.own.contains_key(&stream) {
             return self.is_established();
@@ -223,12 +222,12 @@ impl WebTransport {
         false
     }
 
-    /// A stream takes data again. Returns whether the role is to learn of it.
+    /// Handles a stream that accepts data again. Returns whether the role is to be notified.
     pub fn handle_writable(&mut self, transport: &mut dyn Transport, stream: StreamId) -> bool {
         self.flush(transport, stream) && self.is_role_stream(stream)
     }
 
-    /// The peer wants no more of a stream. Returns the code for the role, if it is to learn of it.
+    /// Handles `STOP_SENDING`. Returns the code for the role, if the role is to be notified.
     pub fn handle_stopped(
         &mut self,
         transport: &mut dyn Transport,
@@ -243,7 +242,7 @@ impl WebTransport {
         None
     }
 
-    /// All of a finished stream was acknowledged. Returns whether the role is to learn of it.
+    /// Handles a finished stream that was acknowledged. Returns whether the role is to be notified.
     pub fn handle_finished(&mut self, transport: &mut dyn Transport, stream: StreamId) -> bool {
         if self.state == State::Closing && self.session == Some(stream) {
             self.end(transport, weir_h3::Code::NO_ERROR, "", None);
@@ -251,15 +250,15 @@ impl WebTransport {
         }
         let is_role_stream = self.is_role_stream(stream);
         if matches!(self.own.get(&stream), Some(Own::Answered)) {
-            // The peer has the answer. Told earlier that the rest of its request is not wanted (RFC 9114 §4.1),
-            // Chromium 156 would give up before it looks at the answer.
+            // The peer has the answer. If STOP_SENDING for the rest of the request (RFC 9114 §4.1) came earlier,
+            // Chromium 156 would give up before it reads the answer.
             self.own.remove(&stream);
             transport.stop(stream, weir_h3::Code::NO_ERROR.0);
         }
         is_role_stream
     }
 
-    /// The peer lets more streams be opened. Returns whether the role is to learn of it.
+    /// Handles a raised stream limit. Returns whether the role is to be notified.
     pub fn handle_streams_available(&mut self, transport: &mut dyn Transport) -> bool {
         match self.state {
             State::Opening => {
@@ -272,7 +271,7 @@ impl WebTransport {
         }
     }
 
-    /// The time of [`poll_timeout`](Self::poll_timeout) has come. Early calls do nothing.
+    /// Handles the time of [`poll_timeout`](Self::poll_timeout). Early calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant, transport: &mut dyn Transport) {
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return;
@@ -284,7 +283,7 @@ impl WebTransport {
         self.is_established() && !self.own.contains_key(&stream)
     }
 
-    /// Writes bytes of our own to a stream; what does not fit waits.
+    /// Writes bytes of the layer to a stream; bytes that do not fit wait.
     fn write_own(
         &mut self,
         transport: &mut dyn Transport,
@@ -296,7 +295,7 @@ impl WebTransport {
         self.flush(transport, stream);
     }
 
-    /// Writes what waits for a stream. Returns whether nothing waits any more.
+    /// Writes what waits for a stream. Returns whether all of it was written.
     fn flush(&mut self, transport: &mut dyn Transport, stream: StreamId) -> bool {
         let Some(unsent) = self.unsent.get_mut(&stream) else {
             return true;
@@ -304,7 +303,7 @@ impl WebTransport {
         if transport.write(stream, &mut unsent.data) == Err(weir_transport::WriteError::Blocked) {
             return false;
         }
-        // Also if the stream is gone: then nobody waits for these bytes.
+        // Also if the stream is gone, when these bytes are not needed.
         let is_last = unsent.is_last;
         self.unsent.remove(&stream);
         if is_last {
@@ -314,15 +313,15 @@ impl WebTransport {
     }
 }
 
-/// How long a session may take to come to be, from the end of the QUIC handshake.
+/// How long the establishment of a session may take, from the end of the QUIC handshake.
 pub const SETUP_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long the end of a session may stay unacknowledged before the connection is closed all the same.
+/// How long the end of a session may stay unacknowledged before the connection is closed.
 pub const CLOSE_TIME_MAX: Duration = Duration::from_secs(3);
 /// Streams that may come before their session is established.
 pub const EARLY_STREAMS_MAX: usize = 32;
 /// Datagrams that may come before their session is established.
 pub const EARLY_DATAGRAMS_MAX: usize = 32;
-/// Requests whose heads may be incomplete at once.
+/// Requests that may be incomplete at the same time.
 pub const REQUESTS_MAX: usize = 8;
-/// Bytes of a head, compressed or not.
+/// Size of a request or response header in bytes, whether compressed or not.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;

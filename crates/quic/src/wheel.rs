@@ -1,21 +1,21 @@
-//! One timer structure for all connections of an endpoint.
+//! A timer wheel for all connections of an endpoint.
 //!
-//! A connection's deadline moves with nearly every packet. Moving its entry costs a few nanoseconds: the new one is
-//! added to its slot, the old one stays where it is and only its slot's count of live entries drops. A slot without
-//! live entries wakes nobody; what is left in it is thrown away when its time has passed. Entries beyond the wheel's
-//! horizon are parked in its last slot and looked at again from there.
+//! A connection's deadline changes with nearly every packet. Moving its entry costs a few nanoseconds: the new entry is
+//! added to its slot, and the old one becomes stale, which only lowers its slot's count of live entries. A slot without
+//! live entries causes no wake-up, and its stale entries are discarded once its time has passed. Entries beyond the
+//! wheel's horizon wait in its last slot and are scheduled again from there.
 
 use std::time::{Duration, Instant};
 
-/// A point in time on the wheel.
+/// A time on the wheel, in units of `TICK`.
 pub(crate) type Tick = u64;
 
-/// A connection's own note of its live entry.
+/// A connection's record of its live entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Where it lies.
+    /// The tick of its slot.
     pub(crate) tick: Tick,
-    /// What it was made for.
+    /// The deadline for which it was made.
     deadline: Tick,
 }
 
@@ -25,20 +25,20 @@ pub(crate) const UNSCHEDULED: Entry = Entry {
     deadline: Tick::MAX,
 };
 
-/// Buckets of connection indexes by time.
+/// Connection indexes in slots by time.
 pub(crate) struct Wheel {
-    /// Time of tick 0; known from the first use on.
+    /// Time of tick 0; set on first use.
     start: Option<Instant>,
     /// All ticks up to and including this one have been expired.
     current: Tick,
     slots: Vec<Vec<u32>>,
-    /// Emptied buffers of slots, the last used on top. Buffers that stayed with their slots would each grow to the most
-    /// that ever met there, entries that are no longer meant included: a thousand connections in step took some MiB more
-    /// from minute to minute.
+    /// Empty buffers of slots, the last used on top. If each slot kept its buffer, every buffer would grow to the
+    /// largest number of entries ever in its slot, stale ones included: with a thousand synchronous connections, by
+    /// some MiB per minute.
     spare: Vec<Vec<u32>>,
-    /// How many entries of each slot are still meant.
+    /// Number of live entries of each slot.
     live: Vec<u32>,
-    /// One bit per slot: has live entries.
+    /// One bit per slot: whether it has live entries.
     occupied: [u64; SLOTS / 64],
 }
 
@@ -54,8 +54,8 @@ impl Wheel {
         }
     }
 
-    /// Makes sure that `index` comes up soon after `deadline`: within a tick, or an eighth of the time left. `scheduled`
-    /// is the connection's own note of its live entry.
+    /// Schedules a wake-up of `index` soon after `deadline`: within a tick, or an eighth of the remaining time.
+    /// `scheduled` is the connection's record of its live entry.
     pub(crate) fn schedule(
         &mut self,
         now: Instant,
@@ -90,7 +90,7 @@ impl Wheel {
         self.occupied[slot / 64] |= 1 << (slot % 64);
     }
 
-    /// One entry of a slot is no longer meant.
+    /// Makes an entry of a slot stale.
     fn retire(&mut self, slot: usize) {
         self.live[slot] = self.live[slot].saturating_sub(1);
         if self.live[slot] == 0 {
@@ -98,7 +98,7 @@ impl Wheel {
         }
     }
 
-    /// The next time at which [`expire`](Self::expire) has something to do.
+    /// Returns the next time at which [`expire`](Self::expire) has something to do.
     pub(crate) fn next(&self) -> Option<Instant> {
         let start = self.start?;
         let first = slot(self.current + 1);
@@ -107,11 +107,11 @@ impl Wheel {
         Some(start + Duration::from_nanos(tick.saturating_mul(TICK_NANOS)))
     }
 
-    /// Moves the entries due at `now` to `due`, with the tick that they lay at.
+    /// Moves the entries due at `now` to `due`, with their ticks.
     pub(crate) fn expire(&mut self, now: Instant, due: &mut Vec<(u32, Tick)>) {
         let Some(start) = self.start else { return };
         let target = ticks_down(now.saturating_duration_since(start));
-        // No entry lies further ahead than once round, however long ago the last look was.
+        // No entry is further ahead than one round, however long ago the last call was.
         let last = target.min(self.current + SLOTS as Tick);
         for tick in self.current + 1..=last {
             let slot = slot(tick);
@@ -132,7 +132,7 @@ impl Wheel {
         self.current = self.current.max(target);
     }
 
-    /// How many slots after `first`, going round once, the next occupied one lies.
+    /// Returns the distance from `first` to the next occupied slot, going round once.
     fn first_occupied(&self, first: usize) -> Option<usize> {
         let words = self.occupied.len();
         for step in 0..=words {
@@ -152,8 +152,8 @@ impl Wheel {
     }
 }
 
-/// Puts a deadline off by at most an eighth of the time left, to a round tick, so that many connections share
-/// one wake-up: a thousand of them that sent together would otherwise wake their host each at its own time.
+/// Delays a deadline by at most an eighth of the remaining time, to a round tick, so that many connections share one
+/// wake-up. Otherwise a thousand connections that sent together would each wake the host separately.
 fn coarse(wanted: Tick, current: Tick) -> Tick {
     let left = wanted.saturating_sub(current);
     let round = 1_u64 << (left / 8).max(1).ilog2();
@@ -173,24 +173,24 @@ fn ticks_down(duration: Duration) -> Tick {
     u64::try_from(duration.as_nanos() / TICK.as_nanos()).unwrap_or(Tick::MAX - 1)
 }
 
-/// Resolution: a timer fires at most this much late. Well below the pacing interval of a video burst
-/// and the granularity of loss detection (1 ms, RFC 9002 §6.1.2).
+/// Resolution: a timer fires at most this late. Well below the pacing interval of a video burst and the granularity of
+/// loss detection (1 ms, RFC 9002 §6.1.2).
 const TICK: Duration = Duration::from_nanos(TICK_NANOS);
 const TICK_NANOS: u64 = 250_000;
-/// 4096 × 250 µs: a horizon of about a second; idle connections are looked at once in it.
+/// 4096 × 250 µs: a horizon of about a second, in which idle connections are visited once.
 const SLOTS: usize = 4096;
-/// Emptied buffers that are kept: as many slots as are in use at once where connections are in step, deadlines of 25 ms
-/// in the coarseness of an eighth.
+/// Empty buffers kept: the number of slots in use when connections are synchronous, with deadlines of 25 ms and
+/// coarseness of an eighth.
 const SPARE_MAX: usize = 64;
-/// Entries that a buffer has room for, if it is kept: 4 KiB, and so 256 KiB in all. A larger one is made when it is
-/// needed, which costs little beside what so many connections cost.
+/// Entries for which a kept buffer has space: 4 KiB, so 256 KiB in total. Larger buffers are allocated when needed,
+/// which costs little compared with that number of connections.
 const SPARE_ENTRIES_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A fixed origin, without reading the clock.
+    /// A fixed origin that does not read the clock.
     fn origin() -> Instant {
         #[expect(
             clippy::disallowed_methods,
@@ -279,7 +279,7 @@ mod tests {
         );
     }
 
-    /// Entries that the wheel has room for.
+    /// Number of entries for which the wheel has space.
     fn room(wheel: &Wheel) -> usize {
         let buffers = wheel.slots.iter().chain(&wheel.spare);
         buffers.map(Vec::capacity).sum()
@@ -292,7 +292,7 @@ mod tests {
         let mut entries = [UNSCHEDULED; CONNECTIONS as usize];
         let mut now = start;
         let mut early = 0;
-        // All connections in step, at moments that come to lie on every slot of the wheel.
+        // All connections in step, at times that cover every slot of the wheel.
         for burst in 0..3_000 {
             now += Duration::from_micros(20_000 + 250 * (burst % 7));
             expired(&mut wheel, now);
@@ -325,7 +325,7 @@ mod tests {
             let (start, mut wheel) = (origin(), Wheel::new());
             for number in 0..u32::try_from(slots).unwrap() {
                 let mut entry = UNSCHEDULED;
-                // Eight in each power of two: none is put off to the slot of another.
+                // Eight deadlines in each power of two: none is delayed into the slot of another.
                 let deadline = start + TICK * ((8 + number % 8) << (number / 8));
                 wheel.schedule(start, number, deadline, &mut entry);
             }

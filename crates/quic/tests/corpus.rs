@@ -1,4 +1,4 @@
-//! Replays the committed corpus of the fuzz target through the function the target calls.
+//! Runs the committed corpus of the fuzz target.
 
 #[path = "../../../fuzz/src/corpus.rs"]
 #[expect(unreachable_pub, reason = "tests of several crates call it")]

@@ -1,7 +1,7 @@
-//! Who may do what: the question that the relay asks before it serves anybody.
+//! Authorization: the interface that decides what each session and request may do.
 //!
-//! What a credential means is not known here. An [`Authority`] judges it and answers with prefixes and a time; the
-//! relay holds every request to that answer, for as long as the session lives.
+//! The relay does not interpret credentials. An [`Authority`] judges them and returns grants: namespace prefixes with
+//! an expiry time. The relay applies them to every request for as long as the session lives.
 
 use std::{fmt, time::Instant};
 
@@ -12,78 +12,79 @@ use weir_moqt::{
     token::Token,
 };
 
-/// Judges credentials. It is asked once for each session, when its SETUP is there, and once for each request or
-/// update that brings tokens of its own.
+/// Judges credentials: once for each session, on its SETUP, and once for each request or update that carries tokens.
 pub trait Authority: fmt::Debug + Send + Sync {
-    /// What the bearer of `credentials` may do from `now` on, each grant for its own time. Whatever none of them names
-    /// is refused; of several that name it, the one that lasts longest counts.
+    /// Returns what the bearer of `credentials` may do from `now` on. Each grant has its own expiry. What no grant
+    /// names is refused; if several grants name it, the one that expires last counts.
     fn grant(&self, now: Instant, credentials: &Credentials) -> Result<Vec<Grant>, Denial>;
 }
 
-/// What somebody shows to be let in.
+/// The credentials that a client presents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// The AUTHORIZATION TOKENs of SETUP, in the order sent [moqt-18 §10.3.1.4].
     pub session_tokens: Vec<AccessToken>,
-    /// Those of the request in question, aliases resolved; none when the session itself is judged.
+    /// The tokens of the request being judged, with aliases resolved; empty when the session itself is judged.
     pub request_tokens: Vec<AccessToken>,
-    /// Path and query of the URL that the session was opened with: PATH of SETUP, or WebTransport's.
+    /// Path and query of the URL that the session was opened with, from the PATH option of SETUP or the WebTransport
+    /// request.
     pub path: Option<String>,
-    /// Host and port of that URL, if the client told.
+    /// Host and port of that URL, if the client sent them.
     pub authority: Option<String>,
-    /// Whether the client proved who it is with a certificate that the server trusts.
+    /// Whether the client presented a certificate that the server trusts.
     pub has_client_certificate: bool,
 }
 
-/// One token.
+/// An authorization token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessToken {
-    /// What kind of token it is; 0 for one agreed on elsewhere [moqt-18 §10.2.2].
+    /// The token type; 0 for a type agreed out of band [moqt-18 §10.2.2].
     pub token_type: u64,
-    /// The token itself.
+    /// The token value.
     pub value: Bytes,
 }
 
-/// What somebody may do, and until when.
+/// A permission, and when it expires.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// Namespaces in and under which they may publish tracks and announce namespaces.
+    /// Namespace prefixes under which the bearer may publish tracks and announce namespaces.
     pub publish: Vec<Namespace>,
-    /// Namespaces in and under which they may ask for tracks, their state, their past and their names.
+    /// Namespace prefixes under which the bearer may subscribe to tracks and namespaces, fetch objects, and request
+    /// track status.
     pub subscribe: Vec<Namespace>,
-    /// When it ends, together with all that was granted by it; `None` if never.
+    /// When the grant expires, with everything that it permitted; `None` if never.
     pub expires: Option<Instant>,
 }
 
 /// Why nothing is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
-    /// Nothing that was shown permits it.
+    /// The credentials do not permit it.
     #[error("nothing that was shown permits this")]
     Unauthorized,
-    /// What was shown was good once.
+    /// The credentials have expired.
     #[error("the authorization has expired")]
     Expired,
-    /// What was shown cannot be read.
+    /// The credentials cannot be read.
     #[error("the authorization token cannot be read")]
     Malformed,
 }
 
-/// What is asked for.
+/// What a request does, as far as authorization distinguishes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Publish,
     Subscribe,
 }
 
-/// What a request is about.
+/// What a request is about, for authorization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub(crate) action: Action,
     pub(crate) namespace: Namespace,
 }
 
-/// The authority that lets everybody do everything, for as long as they like.
+/// The authority that permits everything, without expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Open;
 
@@ -94,7 +95,7 @@ impl Authority for Open {
 }
 
 impl Grant {
-    /// All namespaces, without end.
+    /// A grant of all namespaces that does not expire.
     pub fn everything() -> Self {
         Self {
             publish: vec![Namespace::EMPTY],
@@ -103,7 +104,7 @@ impl Grant {
         }
     }
 
-    /// Whether it covers `action` in `namespace`, or in all that lies under it.
+    /// Returns whether the grant covers `action` in `namespace` and everything under it.
     pub(crate) fn permits(&self, now: Instant, action: Action, namespace: &Namespace) -> bool {
         let prefixes = match action {
             Action::Publish => &self.publish,
@@ -112,14 +113,14 @@ impl Grant {
         !self.is_over(now) && prefixes.iter().any(|prefix| namespace.starts_with(prefix))
     }
 
-    /// Whether its time is over.
+    /// Returns whether the grant has expired.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.expires.is_some_and(|expires| expires <= now)
     }
 }
 
 impl Denial {
-    /// The answer to a request that is denied [moqt-18 §10.6.2].
+    /// Returns the error code for a request that is denied [moqt-18 §10.6.2].
     pub(crate) fn code(self) -> RequestErrorCode {
         match self {
             Self::Unauthorized => RequestErrorCode::UNAUTHORIZED,
@@ -128,7 +129,7 @@ impl Denial {
         }
     }
 
-    /// The end of a session whose own tokens are denied [moqt-18 §3.5].
+    /// Returns the error that closes a session whose SETUP tokens are denied [moqt-18 §3.5].
     pub(crate) fn session_error(self) -> SessionError {
         match self {
             Self::Unauthorized => SessionError::UNAUTHORIZED,
@@ -138,14 +139,14 @@ impl Denial {
     }
 }
 
-/// The tokens of a message whose aliases the session has resolved.
+/// Returns the tokens of a message whose aliases the session has resolved.
 pub(crate) fn access_tokens(tokens: &[Token]) -> Vec<AccessToken> {
     let values = tokens.iter().filter_map(|token| match token {
         Token::UseValue { token_type, value }
         | Token::Register {
             token_type, value, ..
         } => {
-            // A copy, so that what is kept of a session does not keep whole messages alive.
+            // A copy, so that a kept token does not hold its whole message in memory.
             let value = Bytes::copy_from_slice(value);
             Some(AccessToken {
                 token_type: *token_type,

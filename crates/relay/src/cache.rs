@@ -1,7 +1,7 @@
-//! What a relay remembers of a track: objects that went through it, and what is known not to exist.
+//! The cache of a track: objects that the relay forwarded or fetched, and ranges known not to exist.
 //!
-//! It holds references to the bytes that subscribers were sent, not copies of its own. It does not fetch: who finds
-//! something unknown has to ask for it.
+//! It shares the bytes that subscribers were sent instead of copying them. It does not fetch: `fetch/upstream.rs`
+//! requests what the cache does not know.
 
 mod absent;
 mod contradiction;
@@ -33,18 +33,19 @@ pub(crate) use self::{
 };
 use crate::{Counters, Limits, ids::TrackId, turn::Turn};
 
-/// What all tracks remember together, and in which order it came.
+/// What the caches of all tracks hold together, and the order in which groups expire.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     bytes: u64,
     objects: u64,
-    /// Objects that have arrived in part on streams of subgroups; they are not in `bytes`.
+    /// Objects that have arrived in part on subgroup streams; not counted in `bytes`.
     pub(crate) parts: Parts,
-    /// Those that have in answer to fetches of the relay: what publishers begin leaves room for what others ask for.
+    /// Objects that have arrived in part in answers to the relay's fetches. They have a limit of their own, so that
+    /// incomplete objects of publishers leave room for them.
     pub(crate) fetched_parts: Parts,
-    /// When the timer is set for.
+    /// When the cache timer is due.
     pub(crate) wake: Option<Instant>,
-    /// Every cached group, the one that was begun or looked at longest ago first.
+    /// Every cached group, ordered by the time at which it began or was last examined, earliest first.
     queue: BTreeMap<u64, Aging>,
     next: u64,
 }
@@ -57,23 +58,23 @@ pub(crate) struct Aging {
     since: Instant,
 }
 
-/// What is remembered of one track.
+/// The cache of one track.
 #[derive(Debug, Default)]
 pub(crate) struct TrackCache {
     groups: BTreeMap<u64, Group>,
     absent: Absent,
-    /// Groups in the order in which they were begun, by their number in the ledger.
+    /// Groups in the order in which they began, by their number in the ledger.
     order: BTreeMap<u64, u64>,
     bytes: u64,
-    /// The priority of objects that do not tell theirs.
+    /// The priority of objects that do not carry one.
     default_priority: u8,
-    /// The largest location of an object that came, or that a publisher told of in answer to a fetch.
+    /// The largest location that arrived, or that a publisher reported in answer to a fetch.
     largest: Option<Location>,
 }
 
 #[derive(Debug)]
 struct Group {
-    /// Its number in the ledger.
+    /// The group's number in the ledger.
     number: u64,
     /// When the last object was added.
     touched: Instant,
@@ -86,30 +87,30 @@ struct Group {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     object: u64,
-    /// When it began to arrive.
+    /// When the object began to arrive.
     received: Instant,
     content: Content,
 }
 
-/// An object without its place.
+/// The contents of an object, without its location.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
-    /// A datagram as it was sent on.
+    /// A datagram as it was forwarded.
     Datagram(Bytes),
     /// An object of a stream.
     Stream {
         subgroup: u64,
         priority: Option<u8>,
-        /// As encoded, without their length.
+        /// The encoded properties, without their length.
         properties: Bytes,
-        /// All of it, or its first part.
+        /// The whole payload, or its first part.
         payload: Bytes,
-        /// The other parts.
+        /// The remaining parts of the payload.
         rest: Vec<Bytes>,
     },
-    /// An object that came in answer to a fetch.
+    /// An object that arrived in answer to a fetch.
     Fetched {
-        /// None if it is one of datagrams.
+        /// `None` for an object that was sent as a datagram.
         subgroup: Option<u64>,
         priority: u8,
         properties: Bytes,
@@ -117,18 +118,18 @@ pub(crate) enum Content {
     },
 }
 
-/// What is known of a location and those behind it, in the order of a span.
+/// What the cache knows of a location and those that follow it in the order of a span.
 #[derive(Debug)]
 pub(crate) enum Known<'a> {
-    /// There is an object.
+    /// An object exists.
     Object(&'a Entry),
-    /// There are none up to this location, included.
+    /// No objects exist up to this location, inclusive.
     Absent(Location),
-    /// Nothing is known up to this location, included.
+    /// Nothing is known up to this location, inclusive.
     Unknown(Location),
 }
 
-/// Where an object of a track goes: the accounts and the limits to keep.
+/// What an object is stored with: ledger, counters and limits.
 pub(crate) struct Keeper<'a> {
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) counters: &'a mut Counters,
@@ -138,7 +139,7 @@ pub(crate) struct Keeper<'a> {
 }
 
 impl Ledger {
-    /// Where an object of a track goes in this turn.
+    /// Returns the keeper for a track in this turn.
     pub(crate) fn keeper<'a>(&'a mut self, turn: &'a mut Turn<'_>, track: TrackId) -> Keeper<'a> {
         Keeper {
             ledger: self,
@@ -149,7 +150,7 @@ impl Ledger {
         }
     }
 
-    /// Bytes of all tracks, with what it costs to keep them.
+    /// Returns the bytes of all tracks, including overhead.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -158,12 +159,12 @@ impl Ledger {
         self.objects
     }
 
-    /// The track whose turn it is to forget something.
+    /// Returns the track of the group to evict first.
     pub(crate) fn oldest(&self) -> Option<TrackId> {
         self.queue.first_key_value().map(|(_, turn)| turn.track)
     }
 
-    /// The group whose turn it is to be looked at, and when.
+    /// Returns the group to examine next, and when.
     pub(crate) fn due(&self, age_max: Duration) -> Option<(Instant, Aging)> {
         let (_, &turn) = self.queue.first_key_value()?;
         Some((turn.since.checked_add(age_max)?, turn))
@@ -183,7 +184,7 @@ impl Ledger {
 }
 
 impl Keeper<'_> {
-    /// How many bytes may be held of an object of `session` that has not arrived in full, of which `held` are.
+    /// Returns how many bytes may be held of an incomplete object of `session`, of which `held` bytes are held already.
     pub(crate) fn partial_max(&self, session: Option<Handle>, held: u64) -> u64 {
         let limits = self.limits;
         if limits.cache_track_bytes_max == 0 {
@@ -194,7 +195,7 @@ impl Keeper<'_> {
         room.min(limits.cache_object_bytes_max)
     }
 
-    /// How many may be of one that comes in answer to a fetch, however large it is.
+    /// Returns the same for an object that arrives in answer to a fetch, whatever its size.
     pub(crate) fn fetched_partial_max(&self, session: Option<Handle>, held: u64) -> u64 {
         let max = self.limits.cache_fetched_partial_bytes_max;
         self.ledger.fetched_parts.room(session, held, max)
@@ -222,7 +223,7 @@ impl Content {
 }
 
 impl Entry {
-    /// The object as the stream of a fetch has it, and the parts of its payload.
+    /// Returns the object in the form of a FETCH stream, and the parts of its payload.
     pub(crate) fn fetched(&self, group: u64, default_priority: u8) -> (FetchObject, Vec<Bytes>) {
         let decoded = |properties: &Bytes| {
             Properties::decode(properties.clone()).unwrap_or(Properties::EMPTY)
@@ -270,12 +271,12 @@ impl Entry {
 }
 
 impl TrackCache {
-    /// Whether it holds no object.
+    /// Returns whether the cache holds no object.
     pub(crate) fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// The priority of objects that do not tell theirs.
+    /// Returns the priority of objects that do not carry one.
     pub(crate) fn default_priority(&self) -> u8 {
         self.default_priority
     }
@@ -284,24 +285,24 @@ impl TrackCache {
         self.default_priority = priority;
     }
 
-    /// The largest location of an object that came, or that a publisher told of in answer to a fetch.
+    /// Returns the largest location that arrived, or that a publisher reported in answer to a fetch.
     pub(crate) fn largest(&self) -> Option<Location> {
         self.largest
     }
 
-    /// A publisher told of a location in answer to a fetch, or an object came there.
+    /// Notes a location that arrived, or that a publisher reported in answer to a fetch.
     pub(crate) fn note_location(&mut self, location: Location) {
         self.largest = self.largest.max(Some(location));
     }
 
-    /// Whether it is known that no object follows that at `largest`.
+    /// Returns whether no object is known to follow `largest`.
     pub(crate) fn is_final(&self, largest: Location) -> bool {
         let end = self.absent.around(LAST);
         end.is_some_and(|(first, _)| after(largest).is_none_or(|next| first <= next))
     }
 
-    /// Remembers an object, unless it is there already or known not to exist; then makes room for it. If another one
-    /// is there in its place, nothing changes, and the track is malformed.
+    /// Stores an object, then evicts what exceeds the limits. Does nothing if the object is stored already or known not
+    /// to exist. Fails if a different object is stored at the location: the track is malformed.
     pub(crate) fn insert(
         &mut self,
         keeper: &mut Keeper<'_>,
@@ -312,7 +313,7 @@ impl TrackCache {
         let limits = keeper.limits;
         let size = content.bytes();
         self.note_location(location);
-        // Somebody waits for what was fetched.
+        // A fetched object is kept even if the cache is off: a fetch waits for it.
         let is_awaited = matches!(content, Content::Fetched { .. });
         let is_off = limits.cache_track_bytes_max == 0 && !is_awaited;
         if is_off || self.rules_out(location) {
@@ -362,20 +363,20 @@ impl TrackCache {
         Ok(())
     }
 
-    /// Whether it is known that there is no object at `location`.
+    /// Returns whether no object is known to exist at `location`.
     #[inline]
     pub(crate) fn rules_out(&self, location: Location) -> bool {
         self.absent.around(location).is_some()
     }
 
-    /// The object at `location`, if it is remembered.
+    /// Returns the object at `location`, if it is cached.
     pub(crate) fn find(&self, location: Location) -> Option<&Entry> {
         let group = self.groups.get(&location.group)?;
         let place = group.place(location.object).ok()?;
         group.objects.get(place)
     }
 
-    /// Whether an object from `first` to `last`, both included, is remembered.
+    /// Returns whether the cache holds an object from `first` to `last`, inclusive.
     pub(crate) fn holds_any(&self, first: Location, last: Location) -> bool {
         let groups = self.groups.range(first.group..=last.group);
         groups.into_iter().any(|(&group, objects)| {
@@ -384,17 +385,17 @@ impl TrackCache {
         })
     }
 
-    /// Remembers that there are no objects from `first` to `last`, both included.
+    /// Notes that no objects exist from `first` to `last`, inclusive.
     pub(crate) fn exclude(&mut self, keeper: &mut Keeper<'_>, first: Location, last: Location) {
-        // Each group that is remembered may have an end, besides.
+        // Each cached group may have one more range, for its end.
         let max = keeper.limits.cache_gaps_per_track_max + self.groups.len();
         if self.absent.insert(first, last, max) {
             keeper.counters.cache_gaps_forgotten += 1;
         }
     }
 
-    /// What is known of the location `at` and those behind it in `span`. Objects received before `oldest` count
-    /// as forgotten.
+    /// Returns what is known of the location `at` and those behind it in `span`. Objects received before `oldest` count
+    /// as unknown.
     pub(crate) fn look(&self, at: Location, span: &Span, oldest: Option<Instant>) -> Known<'_> {
         let segment_end = span.last_of(at.group);
         let objects = self.groups.get(&at.group).map(|group| &group.objects);
@@ -424,7 +425,7 @@ impl TrackCache {
         };
         let mut last = last.min(stop);
         if last == segment_end && at == span.first_of(at.group) && at.object == 0 {
-            // A whole group: those below it may be the same.
+            // The whole group has this state, and so may the groups below it.
             let lowest = known_above.max(self.group_above(at.group));
             last = span.last_of(lowest.clamp(span.whole_from(), at.group));
         }
@@ -457,13 +458,13 @@ impl TrackCache {
         Known::Unknown(known.unwrap_or(LAST).min(last))
     }
 
-    /// The group right above the next smaller one of which something is remembered.
+    /// Returns the group directly above the next smaller group of which something is known.
     fn group_above(&self, group: u64) -> u64 {
         let below = self.groups.range(..group).next_back();
         below.map_or(0, |(&below, _)| below.saturating_add(1))
     }
 
-    /// Forgets the group that was begun first, or the first half of the only one.
+    /// Evicts the group that began first, or the first half of it if it is the only one.
     pub(crate) fn evict(&mut self, ledger: &mut Ledger, counters: &mut Counters) {
         let Some((_, &group)) = self.order.first_key_value() else {
             return;
@@ -480,8 +481,8 @@ impl TrackCache {
         counters.cache_objects_evicted += objects.div_ceil(2) as u64;
     }
 
-    /// Forgets a group that has had its turn in the ledger, if nothing was added to it since `oldest`; otherwise
-    /// what came before, and it has another turn.
+    /// Expires a group that is due in the ledger. If objects were added to the group since `oldest`, only earlier ones
+    /// are removed, and the group is queued again.
     pub(crate) fn expire(
         &mut self,
         ledger: &mut Ledger,
@@ -510,7 +511,7 @@ impl TrackCache {
         self.forget_objects(ledger, aging.group, expired);
     }
 
-    /// Forgets all objects and all that is known not to exist.
+    /// Removes all objects and all ranges known not to exist.
     pub(crate) fn clear(&mut self, ledger: &mut Ledger) {
         while let Some((&id, _)) = self.groups.first_key_value() {
             self.forget_group(ledger, id);
@@ -526,7 +527,7 @@ impl TrackCache {
         }
     }
 
-    /// Forgets the first objects of a group.
+    /// Removes the first objects of a group.
     fn forget_objects(&mut self, ledger: &mut Ledger, id: u64, count: usize) {
         let Some(group) = self.groups.get_mut(&id) else {
             return;
@@ -569,14 +570,14 @@ impl Entry {
     }
 }
 
-/// The last location before `next`, if that is not behind `end`.
+/// Returns the location before `next`, or `end` if that is smaller.
 fn stop(next: Option<Location>, end: Location) -> Location {
     next.and_then(before).map_or(end, |stop| stop.min(end))
 }
 
-/// What it costs to keep an object, besides its bytes.
+/// Overhead of a cached object, in addition to its bytes.
 const OBJECT_BYTES: u64 = 160;
-/// What it costs to keep a group, besides its objects.
+/// Overhead of a cached group, in addition to its objects.
 const GROUP_BYTES: u64 = 320;
 
 #[cfg(test)]

@@ -14,16 +14,16 @@ use self::{
 pub(crate) use self::{prefix_subscriptions::PrefixSubscription, track_status::TrackStatusEvent};
 use crate::{delivery::Delivery, ids::RequestKey, track::Tracks};
 
-/// The open requests of clients and links that are about namespaces, prefixes and the status of tracks.
+/// The open requests of clients and links about namespaces, prefixes and track status.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     announcements: Announcements,
     subscriptions: PrefixSubscriptions,
-    /// TRACK_STATUS requests of sessions that wait for the answer of a publisher.
+    /// TRACK_STATUS requests that wait for a publisher's answer.
     track_statuses: BTreeMap<RequestKey, TrackStatusRequest>,
 }
 
-/// The catalogue, with the tracks that are offered and the subscriptions to them.
+/// The catalogue, with the tracks to offer and their subscriptions.
 pub(crate) struct Offering<'a> {
     pub(crate) catalogue: &'a mut Catalogue,
     pub(crate) delivery: &'a mut Delivery,

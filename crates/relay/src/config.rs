@@ -1,4 +1,4 @@
-//! What a relay is made with.
+//! Configuration of a relay.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use weir_moqt::draft::Draft;
 
 use crate::LoadLimits;
 
-/// What a relay is made with.
+/// Configuration of a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The drafts that may be negotiated, by their ALPN.
+    /// The drafts that may be negotiated by ALPN.
     pub drafts: Vec<Draft>,
     /// Bounds of the relay's own tables.
     pub limits: Limits,
-    /// Bounds of each session.
+    /// Limits of each session.
     pub session_limits: weir_moqt::limits::Limits,
-    /// From which load on nothing new is taken on.
+    /// The load from which the relay refuses new sessions and requests.
     pub load: LoadLimits,
     /// How long sessions may take to leave when the relay is asked to stop.
     pub drain_max: Duration,

@@ -1,7 +1,7 @@
-//! Delivery: the subscriptions of every track, and what is on its way to every session.
+//! Delivery: the subscriptions of every track, and the data under way to every session.
 //!
-//! Objects are not queued per subscriber: a subscription has a cursor into the log of each subgroup that it reads. What a
-//! session does not take costs that session only.
+//! Objects are not queued per subscriber: a subscription has a cursor into the log of each subgroup that it reads. A
+//! slow session delays only itself.
 
 mod blocked_streams;
 mod deadlines;
@@ -34,36 +34,37 @@ use crate::{
     turn::Turn,
 };
 
-/// Subscriptions of all tracks, and the streams on their way to sessions.
+/// Subscriptions of all tracks, and the streams under way to sessions.
 #[derive(Default)]
 pub(crate) struct Delivery {
     tracks: ByTrack<Subscriptions>,
     sessions: BySession<Outgoing>,
 }
 
-/// Who gets one track.
+/// The subscribers of one track.
 #[derive(Debug, Default)]
 struct Subscriptions {
-    /// Sorted by session and request, so that the fan-out meets connections in the order of their memory.
+    /// Sorted by session and request, so that the fan-out visits connections in memory order.
     established: Vec<Subscription>,
     /// SUBSCRIBE requests that wait for a publisher.
     pending: Vec<PendingSubscribe>,
 }
 
-/// How many there are, in all tracks.
+/// Numbers of subscriptions, over all tracks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// Subscriptions of links.
     pub(crate) links: usize,
-    /// Subscriptions of clients.
+    /// Established subscriptions of clients.
     pub(crate) clients: usize,
-    /// Requests of clients that wait for a publisher.
+    /// SUBSCRIBE requests of clients that wait for a publisher.
     pub(crate) pending: usize,
 }
 
 impl Delivery {
-    /// What a publisher of a track has to know of the subscribers. A publisher behind a link serves no subscriber
-    /// behind a link; but of everyone who waits here it has to know, since the largest location has to be known to answer.
+    /// Returns the demand that a publisher of a track has to know. Subscriptions and requests of links do not count for
+    /// a publisher behind a link, which does not serve them. All other waiting requests count for it, even with FORWARD
+    /// 0, since their answer needs the largest location.
     pub(crate) fn demand(&self, id: TrackId, from_link: bool) -> Demand {
         let Some(subscriptions) = self.tracks.get(id) else {
             return Demand::NONE;
@@ -99,40 +100,40 @@ impl Delivery {
         }
     }
 
-    /// Whether nobody subscribes to a track or waits to.
+    /// Returns whether a track has neither subscriptions nor waiting requests.
     pub(crate) fn is_unused(&self, id: TrackId) -> bool {
         let subscriptions = self.tracks.get(id);
         subscriptions.is_none_or(|it| it.established.is_empty() && it.pending.is_empty())
     }
 
-    /// Whether a track has established subscriptions.
+    /// Returns whether a track has established subscriptions.
     pub(crate) fn has_subscriptions(&self, id: TrackId) -> bool {
         self.tracks
             .get(id)
             .is_some_and(|it| !it.established.is_empty())
     }
 
-    /// Whether a session subscribes to a track already, or waits to.
+    /// Returns whether a session has a subscription to a track, or a waiting request for it.
     pub(crate) fn has_subscriber(&self, id: TrackId, handle: Handle) -> bool {
         self.tracks.get(id).is_some_and(|it| it.has_session(handle))
     }
 
-    /// Forgets the table of a track that is gone.
+    /// Removes the subscriptions of a track that is gone.
     pub(crate) fn forget_track(&mut self, id: TrackId) {
         self.tracks.remove(id);
     }
 
-    /// Forgets what was on its way to a session that is gone; returns when its timer is due.
+    /// Removes what was under way to a session that is gone. Returns when its timer is due.
     pub(crate) fn forget_session(&mut self, handle: Handle) -> Option<Instant> {
         self.sessions.remove(handle)?.disarm()
     }
 
-    /// Bytes that all subscriptions are behind.
+    /// Returns the bytes that all subscriptions have not read.
     pub(crate) fn lag_bytes(&self) -> u64 {
         self.sessions.iter().map(|it| it.lag_bytes()).sum()
     }
 
-    /// How many subscriptions there are. Looks at every track.
+    /// Counts subscriptions. Visits every track.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for subscriptions in self.tracks.iter() {
@@ -145,14 +146,14 @@ impl Delivery {
         totals
     }
 
-    /// How many subscriptions a track has, and how many requests that wait for a publisher.
+    /// Returns the numbers of a track's subscriptions and of its waiting requests.
     pub(crate) fn lens(&self, id: TrackId) -> (usize, usize) {
         let subscriptions = self.tracks.get(id);
         subscriptions.map_or((0, 0), |it| (it.established.len(), it.pending.len()))
     }
 
-    /// Sends PUBLISH for a track to a session, and subscribes the session to the track. Its objects follow without
-    /// waiting for the answer. Gives the request's ID.
+    /// Sends PUBLISH for a track to a session, and subscribes the session to the track. Objects follow without waiting
+    /// for the answer. Returns the ID of the request.
     pub(crate) fn publish(
         &mut self,
         turn: &mut Turn<'_>,
@@ -195,7 +196,7 @@ impl Subscriptions {
         }
     }
 
-    /// Index of a subscription, or where it belongs.
+    /// Returns the index of a subscription, or the index at which to insert it.
     fn position(&self, handle: Handle, request: RequestId) -> Result<usize, usize> {
         self.established
             .binary_search_by_key(&(handle, request), |other| (other.handle, other.request))
@@ -215,7 +216,7 @@ impl Subscriptions {
             || self.pending.iter().any(|waiting| waiting.handle == handle)
     }
 
-    /// Number of subscriptions of links, which come first.
+    /// Returns the number of subscriptions of links, which are sorted first.
     fn links_len(&self) -> usize {
         let mut established = self.established.iter();
         let first_client = established.position(|subscription| !subscription.is_link);

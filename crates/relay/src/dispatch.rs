@@ -1,4 +1,4 @@
-//! Hands events and timers to the owners of what they concern, and each owner's effects to the others.
+//! Dispatch: hands events and timers to the owners that they concern, and the effects of each owner to the others.
 
 mod effects;
 mod inspection;
@@ -28,7 +28,7 @@ use crate::{
     turn::Turn,
 };
 
-/// Everything that the relay holds, but for its sessions.
+/// Everything that the relay holds, except its sessions.
 #[derive(Default)]
 pub(crate) struct Owners {
     tracks: Tracks,
@@ -39,7 +39,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// The fetches, with what they are served from.
+    /// Returns the fetches, with what they are served from.
     fn serving(&mut self) -> Serving<'_> {
         Serving {
             fetches: &mut self.fetches,
@@ -49,7 +49,7 @@ impl Owners {
         }
     }
 
-    /// The catalogue, with the tracks that it offers and who subscribes to them.
+    /// Returns the catalogue, with the tracks that it offers and their subscriptions.
     fn offering(&mut self) -> Offering<'_> {
         Offering {
             catalogue: &mut self.catalogue,
@@ -58,7 +58,7 @@ impl Owners {
         }
     }
 
-    /// The links, with what is exchanged over them.
+    /// Returns the links, with what is exchanged over them.
     fn linking(&mut self) -> Linking<'_> {
         Linking {
             links: &mut self.links,
@@ -68,7 +68,7 @@ impl Owners {
         }
     }
 
-    /// Something happened on a connection.
+    /// Handles an event of a connection.
     pub(crate) fn on_event(&mut self, turn: &mut Turn<'_>, event: Event) {
         let now = turn.now;
         match event {
@@ -84,7 +84,7 @@ impl Owners {
                     Some((request, datagram)) => {
                         self.on_datagram(turn, (handle, request), datagram);
                     }
-                    // A datagram whose Track Alias is not known yet comes later, as an event of the session.
+                    // A datagram with an unknown Track Alias follows later, as an event of the session.
                     None => self.process_session(turn, handle),
                 }
             }
@@ -129,8 +129,8 @@ impl Owners {
         }
     }
 
-    /// Hands an object that came in a datagram to all who want it: admits it (`track/admit.rs`), keeps it
-    /// (`track/keep.rs`), delivers it (`delivery/fan_out.rs`), and serves the fetches that waited for it.
+    /// Handles an object that came in a datagram: admits it (`track/admit.rs`), keeps it (`track/keep.rs`), delivers it
+    /// (`delivery/fan_out.rs`), and serves the fetches that waited for it.
     fn on_datagram(&mut self, turn: &mut Turn<'_>, sender: RequestKey, datagram: ObjectDatagram) {
         let Some(admitted) = self.tracks.admit_datagram(turn, sender, &datagram) else {
             return;
@@ -142,8 +142,8 @@ impl Owners {
         self.serving().on_cached(turn, admitted.track);
     }
 
-    /// Sends on what arrived on subgroup streams in this turn: one write per subscriber and subgroup, however
-    /// many packets it came in.
+    /// Delivers what arrived on subgroup streams in this turn: one write per subscriber and subgroup, however many
+    /// packets brought the data.
     fn publish_grown(&mut self, turn: &mut Turn<'_>) {
         if !self.tracks.has_grown() {
             return;
@@ -195,7 +195,7 @@ impl Owners {
         self.publish_grown(turn);
     }
 
-    /// Deals with all that a session has to say, sends on what came with it, and keeps its timer.
+    /// Handles all events of a session, delivers what arrived with them, and sets the session's timer.
     fn process_session(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         while let Some(event) = turn
             .sessions
@@ -210,7 +210,7 @@ impl Owners {
         turn.set_session_timer(handle);
     }
 
-    /// Settles the sessions that closed, or that may have something to say though nothing came.
+    /// Processes the sessions that closed, or that may have events although no packet came.
     pub(crate) fn process_sessions(&mut self, turn: &mut Turn<'_>) {
         self.carry_effects(turn);
         while let Some(handle) = turn.sessions.next_unprocessed() {
@@ -263,8 +263,8 @@ impl Owners {
                 turn.counters.sessions_token_overflow += u64::from(is_overflow);
                 self.on_lost(turn, handle);
             }
-            // Answers to requests that the relay does not make, and notices that need no answer: a client
-            // that is going away ends its requests itself.
+            // Answers to requests that the relay does not make, and notices that need no answer: a client that sent
+            // GOAWAY ends its requests itself.
             E::Namespace { .. }
             | E::NamespaceDone { .. }
             | E::PublishBlocked { .. }
@@ -281,7 +281,7 @@ impl Owners {
         turn.authorise_session(handle, setup);
     }
 
-    /// A request of the relay's was accepted.
+    /// Handles the acceptance of a request of the relay.
     fn on_accepted(&mut self, turn: &mut Turn<'_>, id: RequestKey, ok: Accepted) {
         let Some(purpose) = turn.purpose(id) else {
             return;
@@ -308,7 +308,7 @@ impl Owners {
         }
     }
 
-    /// A request of the relay's was refused.
+    /// Handles the refusal of a request of the relay.
     fn on_rejected(&mut self, turn: &mut Turn<'_>, id: RequestKey, error: &RequestError) {
         match turn.purpose(id) {
             Some(Purpose::UpstreamTrackStatus(requester)) => {
@@ -328,7 +328,7 @@ impl Owners {
         }
     }
 
-    /// A publisher answered to whether objects are wanted.
+    /// Handles a publisher's answer to a change of FORWARD.
     fn on_updated(
         &mut self,
         turn: &mut Turn<'_>,
@@ -391,7 +391,7 @@ impl Owners {
         }
     }
 
-    /// A session changes one of its requests.
+    /// Handles a REQUEST_UPDATE of a session.
     fn on_update(&mut self, turn: &mut Turn<'_>, id: RequestKey, parameters: &Parameters) {
         if !turn.permits_update(id.0) {
             return self.fail_update(turn, id, RequestErrorCode::EXCESSIVE_LOAD);
@@ -418,8 +418,8 @@ impl Owners {
         turn.grant_update(id.0, id.1, answer);
     }
 
-    /// A session changes a request and brings new tokens for it. Returns whether they permit it; if not, the
-    /// update is refused, and with it what the draft says [moqt-18 §10.9.1].
+    /// Checks the new tokens of a REQUEST_UPDATE. Returns false if they do not permit the request. The update is then
+    /// refused, and the request ends where the draft says so [moqt-18 §10.9.1].
     fn is_renewed(&mut self, turn: &mut Turn<'_>, id: RequestKey, parameters: &Parameters) -> bool {
         let Some(mut subject) = self.subject(turn, id) else {
             return true;
@@ -433,7 +433,7 @@ impl Owners {
                 for joining in self.fetches.authorized_by(id.0, id.1).collect::<Vec<_>>() {
                     turn.note_expiry(id.0, joining, expires);
                 }
-                // It has tokens of its own from now on.
+                // The fetch has tokens of its own.
                 self.fetches.use_own_authorization(id);
                 true
             }
@@ -445,7 +445,7 @@ impl Owners {
         }
     }
 
-    /// What a request of a session is about.
+    /// Returns what a request of a session is about, for authorization.
     fn subject(&mut self, turn: &mut Turn<'_>, id: RequestKey) -> Option<Subject> {
         let (action, namespace) = match turn.purpose(id)? {
             Purpose::Source(track) => {
@@ -465,7 +465,7 @@ impl Owners {
         Some(Subject { action, namespace })
     }
 
-    /// The peer ended one of its requests.
+    /// Handles a request that the peer ended.
     fn on_closed(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey, reason: CloseReason) {
         let is_clean = reason == CloseReason::Fin;
         if self.fetches.is_upstream((handle, id)) {
@@ -499,9 +499,9 @@ impl Owners {
         }
     }
 
-    /// A peer wants a request moved [moqt-18 §10.4], as often as requests may be updated: it is made again in the same
-    /// session, since that is the only place where the relay can reach the peer. What the peer asked for itself, it moves
-    /// itself.
+    /// Handles a GOAWAY on a request stream [moqt-18 §10.4]. A request of the relay is sent again in the same session,
+    /// the only one in which the relay can reach the peer. This counts towards the limit of updates. The peer itself
+    /// moves the requests that it sent.
     fn on_request_goaway(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
         let Some(purpose) = turn.moved_purpose((handle, id)) else {
             return;

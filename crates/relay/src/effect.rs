@@ -1,4 +1,4 @@
-//! What one owner wants of the others: values that [`Owners`](crate::dispatch::Owners) hands on after the step that
+//! Effects: what one owner asks of the others. [`Owners`](crate::dispatch::Owners) carries them out after the step that
 //! caused them.
 
 use std::collections::VecDeque;
@@ -15,54 +15,54 @@ use crate::{
     sessions::peer::Purpose,
 };
 
-/// What one owner wants of the others.
+/// What one owner asks of the others.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// A session is to be closed from here.
+    /// Close a session from this side.
     CloseSession(Handle, SessionError, String),
-    /// The sessions that have nothing open were closed: the relay goes on to drain.
+    /// The sessions without open requests were closed: continue the drain.
     DrainContinues,
-    /// All sessions were closed: the relay has come to its end.
+    /// All sessions were closed: the drain is over.
     DrainOver,
-    /// A request of a session has ended, and what it stood for with it.
+    /// A request of a session has ended, with its purpose.
     RequestEnded(Handle, RequestId, Purpose),
-    /// An update of a request was refused, and the request has to end with it where the draft says so.
+    /// An update of a request was refused, and the request ends with it where the draft says so.
     UpdateFailed(Handle, RequestId, RequestErrorCode),
-    /// A namespace was announced by a session.
+    /// A session announced a namespace.
     NamespaceAnnounced(Namespace, Handle),
     /// A session waits for a track.
     TrackWanted {
         track: TrackId,
-        /// The session is a link.
+        /// Whether the session is a link.
         by_link: bool,
-        /// The new group that it asks for.
+        /// The new group that the request asks for.
         new_group: Option<u64>,
     },
     /// A subscriber asks for a new group.
     NewGroupWanted(TrackId, u64),
-    /// Who wants a track, or how much of it, has changed: its publishers have to know.
+    /// The demand for a track has changed, and its publishers have to know.
     DemandChanged(TrackId),
-    /// Objects of a track may come from now on: whoever waits for it is to be admitted.
+    /// A publisher accepted or offered a track: requests that wait for it become subscriptions.
     Established(TrackId),
-    /// A session offers a track with PUBLISH; `is_new` if none did before.
+    /// A session published a track; `is_new` if no other session had.
     Published { track: TrackId, is_new: bool },
-    /// It is known now how far a track has come that is to be offered.
+    /// The largest location of a track that awaits an offer has become known.
     OfferAwaited(TrackId),
-    /// A publisher is no more; the code is for whoever waits for its answer.
+    /// A publisher is gone; the code is for requests that wait for its answer.
     PublisherGone(TrackId, PublisherId, RequestErrorCode),
-    /// A track may have no client left that publishes it: links are not served then.
+    /// A track may have no client left that publishes it, in which case subscriptions of links end.
     LinksUnserved(TrackId),
-    /// Subscriptions of a track were established or refused: fetches that join them go on, or end.
+    /// Subscriptions of a track were established or refused: fetches that join them continue or end.
     SubscriptionsAnswered(TrackId),
-    /// A subscription may have come to its end.
+    /// The last stream of a subscription may be complete.
     MaybeDrained(TrackId, Handle, RequestId),
-    /// Nothing more is read of a subgroup.
+    /// No subscriber reads a subgroup further.
     LogRead(TrackId, SubgroupId),
-    /// A track was found malformed by what a publisher sent.
+    /// A track is malformed by what a publisher sent.
     Malformed(TrackId, Handle),
-    /// Somebody who had to do with a track has gone: it may be forgotten.
+    /// A user of a track is gone: the track may be forgotten.
     Released(TrackId),
 }
 
-/// Effects in the order in which they came about.
+/// Effects in the order in which they were pushed.
 pub(crate) type Effects = VecDeque<Effect>;

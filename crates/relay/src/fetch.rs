@@ -75,12 +75,12 @@ impl Fetches {
         self.upstream.len()
     }
 
-    /// Whether a track has no fetches.
+    /// Returns whether a track has no fetches.
     pub(crate) fn is_unused(&self, track: TrackId) -> bool {
         !self.tracks.contains_key(&track)
     }
 
-    /// Whether a request is a fetch of the relay.
+    /// Returns whether a request is a fetch of the relay.
     pub(crate) fn is_upstream(&self, id: FetchId) -> bool {
         self.upstream.contains_key(&id)
     }
@@ -92,7 +92,7 @@ impl Fetches {
         pending.map(|(request, fetch)| (fetch.rank(), request))
     }
 
-    /// Whether a fetch waits for the peer to allow another stream.
+    /// Returns whether a fetch waits for the peer to allow another stream.
     pub(crate) fn is_pending(&self, id: FetchId) -> bool {
         let fetch = self.served.get(&id);
         fetch.is_some_and(|fetch| fetch.stream().is_pending())
@@ -109,8 +109,8 @@ impl Fetches {
         joining.map(|(request, _)| request)
     }
 
-    /// Detaches a fetch from the authorization of the subscription that it joined, since it has tokens of its own now. Does
-    /// nothing for other requests.
+    /// Detaches a fetch from the authorization of the subscription that it joined, since it has tokens of its own now.
+    /// Does nothing for other requests.
     pub(crate) fn use_own_authorization(&mut self, id: FetchId) {
         if let Some(fetch) = self.served.get_mut(&id) {
             fetch.use_own_authorization();
@@ -176,7 +176,7 @@ impl Fetches {
         ids.filter_map(|id| self.upstream.get(id))
     }
 
-    /// Adds a fetch of a peer to those that wait for objects to come into the cache.
+    /// Adds a fetch of a peer to those that wait for objects in the cache.
     fn add_waiting(&mut self, track: TrackId, id: FetchId) {
         if let Some(fetches) = self.tracks.get_mut(&track) {
             fetches.waiting.insert(id);
@@ -198,12 +198,12 @@ impl Fetches {
         })
     }
 
-    /// Whether a fetch of the relay is of use to any fetch of a peer.
+    /// Returns whether a fetch of the relay is of use to any fetch of a peer.
     fn is_wanted(&self, id: FetchId) -> bool {
         self.is_of_use(id, |fetches| &fetches.served)
     }
 
-    /// Whether a fetch of the relay is of use to a fetch of a peer that waits.
+    /// Returns whether a fetch of the relay is of use to a fetch of a peer that waits.
     fn is_awaited(&self, id: FetchId) -> bool {
         self.is_of_use(id, |fetches| &fetches.waiting)
     }

@@ -1,32 +1,32 @@
-//! Names of tracks, logs, requests and publishers, and dense tables by track and by session.
+//! Identifiers of tracks, subgroups, requests and publishers, and dense tables by track and by session.
 
 use weir_moqt::session::RequestId;
 use weir_quic::Handle;
 
-/// Names a track while it is in use.
+/// Identifies a track while it is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TrackId {
     pub(crate) index: u32,
-    /// The Track Alias, which tells a track from an earlier one at the same index.
+    /// The Track Alias, which distinguishes the track from earlier ones at the same index.
     pub(crate) alias: u64,
 }
 
-/// Names a subgroup within its track, for as long as the track lives.
+/// Identifies a subgroup within its track, for as long as the track lives.
 pub(crate) type SubgroupId = u64;
 
-/// Names a request: the session that it belongs to, and its ID there.
+/// Identifies a request: the session that it belongs to, and its request ID.
 pub(crate) type RequestKey = (Handle, RequestId);
 
-/// Names a fetch, of a peer or of the relay, by its request.
+/// Identifies a fetch, of a peer or of the relay, by its request.
 pub(crate) type FetchId = RequestKey;
 
-/// Names a publisher of a track by the request that its objects come by.
+/// Identifies a publisher of a track by the request that brings its objects.
 pub(crate) type PublisherId = RequestKey;
 
-/// A group and a subgroup in it.
+/// Group ID and subgroup ID.
 pub(crate) type SubgroupKey = (u64, u64);
 
-/// What a dense table is kept by: a small number, which is used again when what it named is gone.
+/// A key of a dense table: a small index, which is reused once its object is gone.
 pub(crate) trait Key: Copy + PartialEq {
     fn place(self) -> usize;
 }
@@ -51,7 +51,7 @@ pub(crate) type ByTrack<T> = Dense<TrackId, T>;
 /// One value per session.
 pub(crate) type BySession<T> = Dense<Handle, Box<T>>;
 
-/// One value per key, found by the key's place. What an earlier key had there is never found.
+/// A table with one value per key, at the key's index. A value of an earlier key at the same index is never returned.
 #[derive(Debug)]
 pub(crate) struct Dense<K, T> {
     slots: Vec<Option<(K, T)>>,
@@ -91,7 +91,7 @@ impl<K: Key, T> Dense<K, T> {
 }
 
 impl<K: Key, T: Default> Dense<K, T> {
-    /// The value of a key, made if there is none; what an earlier key has left there is dropped.
+    /// Returns the value of a key, created if there is none. A value of an earlier key is dropped.
     pub(crate) fn entry(&mut self, key: K) -> &mut T {
         let place = key.place();
         if self.slots.len() <= place {

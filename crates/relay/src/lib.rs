@@ -1,12 +1,11 @@
 //! The MOQT relay: many sessions, the tracks between them, and the fan-out.
 //!
-//! Pure: a host drives [`Relay`] as an [`App`](weir_quic::App). An object arrives once, is kept once and is handed
-//! to each subscriber's connection without a copy: every subscriber knows a track by the same Track Alias, so
-//! that the bytes of a datagram or of a piece of a stream are the same for all of them. What a subscriber
-//! has not taken yet is not queued for it; it has a cursor into the one log of the subgroup, and the distance
-//! is limited.
+//! It is sans-I/O: a host drives [`Relay`] as an [`App`](weir_quic::App). An object arrives once, is kept once and is
+//! handed to each subscriber's connection without a copy. All subscribers know a track by the same Track Alias, so they
+//! all receive the same bytes. Nothing is queued per subscriber: each has a cursor into the log of a subgroup, and a
+//! limit on its lag.
 //!
-//! It does not know media, and no draft: both are the business of others.
+//! The relay knows neither media nor drafts.
 
 mod authority;
 mod cache;

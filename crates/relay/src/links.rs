@@ -1,8 +1,8 @@
-//! Links: other relays that this relay exchanges tracks with.
+//! Links: sessions with other relays that this relay exchanges tracks with.
 //!
-//! A link is a MOQT session with another relay. Each relay announces over its links what its own clients publish, and a
-//! track crosses a link once, however many clients of the other relay subscribe to it. What came over one link is never
-//! passed on over another, since every relay has a link to all others: nothing goes in a circle.
+//! A link is a MOQT session with another relay. Each relay announces over its links what its own clients publish. A
+//! track crosses a link once, however many clients of the other relay subscribe to it. Every relay has a link to all
+//! others, so what came over one link is never passed on over another, and nothing circulates.
 
 mod peer_threads;
 
@@ -25,7 +25,7 @@ use crate::{
     turn::Turn,
 };
 
-/// The links that are set up, and what was announced over them.
+/// The established links, and what was announced over them.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     ready: Vec<Handle>,
@@ -42,7 +42,7 @@ pub(crate) struct Linking<'a> {
 }
 
 impl Links {
-    /// Whether no link is set up.
+    /// Returns whether no link is established.
     pub(crate) fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
@@ -54,7 +54,7 @@ impl Links {
         catalogue.announcements_len() - of_links
     }
 
-    /// Forgets a link whose session is gone.
+    /// Removes a link whose session is gone.
     pub(crate) fn forget(&mut self, handle: Handle) {
         self.ready.retain(|&other| other != handle);
         for announcements in self.announced.values_mut() {
@@ -62,7 +62,7 @@ impl Links {
         }
     }
 
-    /// Announces a namespace over all links, unless another client announced it before.
+    /// Announces a namespace over all links, unless another client announced it already.
     pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
         if !turn.has_peer_threads() || self.announced.contains_key(namespace) {
             return;
@@ -84,7 +84,7 @@ impl Links {
         }
     }
 
-    /// Withdraws the announcements of a namespace, which no client announces any more, over all links.
+    /// Withdraws the announcements of a namespace over all links, since no client announces it.
     pub(crate) fn withdraw(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
         let announcements = self.announced.remove(namespace);
         for (handle, request) in announcements.into_iter().flatten() {
@@ -119,14 +119,14 @@ impl Linking<'_> {
             return;
         };
         if track.is_published_by_client() && !self.delivery.has_subscriber(id, handle) {
-            // Objects follow until the other relay says that it has no subscriber, so that subscribers that wait there
-            // miss none. If the offer cannot be sent, the other relay can still subscribe.
+            // Objects are forwarded until the other relay reports that it has no subscriber, so subscribers that wait
+            // there miss none. If the offer cannot be sent, the other relay can still subscribe.
             let _offered = self.delivery.publish(turn, (id, track), handle, true);
         }
     }
 
-    /// Subscribes over links to a track that clients publish as well: each relay passes on only what its own clients
-    /// publish of a track.
+    /// Subscribes over links to a track that clients publish as well, since each relay passes on only what its own
+    /// clients publish.
     pub(crate) fn ask(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         if self.links.ready.is_empty() {
             return;
@@ -144,8 +144,8 @@ impl Linking<'_> {
         }
     }
 
-    /// Ends the subscriptions of links to a track that no client publishes any more. Other relays may still have the
-    /// track, and each finds out for itself whether it has ended.
+    /// Ends the subscriptions of links to a track that no client publishes. Other relays may still have the track, and
+    /// each finds out for itself whether it has ended.
     pub(crate) fn end_unserved(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         if self.links.ready.is_empty() {
             return;
@@ -165,11 +165,11 @@ impl Linking<'_> {
     }
 }
 
-/// The code by which a relay says over a link that none of its clients publishes a track any more.
+/// The PUBLISH_DONE code over a link if none of the relay's clients publishes the track.
 const MOVED: PublishDoneCode = PublishDoneCode::GOING_AWAY;
 
-/// Whether a PUBLISH_DONE that came over a link says nothing about the track itself: the other relay has no publisher any
-/// more, or this one fell too far behind.
+/// Returns whether a PUBLISH_DONE over a link does not end the track itself: the other relay has lost its publisher, or
+/// this relay fell too far behind.
 pub(crate) fn is_moved(code: PublishDoneCode) -> bool {
     code == MOVED || code == PublishDoneCode::TOO_FAR_BEHIND
 }

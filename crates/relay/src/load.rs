@@ -1,22 +1,22 @@
-//! When a relay takes on nothing new, because its host can hardly keep up.
+//! Load shedding: when a relay refuses new sessions and requests because its host can hardly keep up.
 
 use std::time::{Duration, Instant};
 
-/// What a host observes of itself.
+/// A host's observation of its own load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// How long what arrives waits before it is dealt with: the lag of the event loop.
+    /// How long input waits before it is processed: the lag of the event loop.
     pub queue_delay: Duration,
-    /// Memory that the process uses, in bytes.
+    /// Memory of the process, in bytes.
     pub memory_bytes: u64,
 }
 
-/// From which load on nothing new is taken on.
+/// The load from which new sessions and requests are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadLimits {
-    /// Longest delay, where it stands for [`STANDING`]; at half of it new sessions and requests are welcome again.
+    /// Longest delay, if it lasts for [`STANDING`]. Below half of it, new sessions and requests are accepted again.
     pub queue_delay_max: Duration,
-    /// Most memory, in bytes; at nine tenths of it new sessions and requests are welcome again.
+    /// Most memory, in bytes. Below nine tenths of it, new sessions and requests are accepted again.
     pub memory_bytes_max: u64,
 }
 
@@ -29,21 +29,21 @@ impl Default for LoadLimits {
     }
 }
 
-/// For how long a delay has to be too long before anything is refused for it. A host that was not let run for once is late
-/// for once, and a storm of newcomers makes it late until they are in: neither is overload, and neither is a reason to refuse those who come after.
+/// How long the delay has to exceed its limit before anything is refused. A single pause of the host, or a burst of new
+/// sessions, causes a shorter delay; neither is overload.
 pub const STANDING: Duration = Duration::from_secs(1);
 
-/// Decides from what a host observes whether it is too much.
+/// Decides from a host's observations whether to shed load.
 #[derive(Clone, Debug)]
 pub struct Shedder {
     limits: LoadLimits,
-    /// Since when every delay that was observed has been too long.
+    /// Since when every observed delay has exceeded the limit.
     late_since: Option<Instant>,
     is_shedding: bool,
 }
 
 impl Shedder {
-    /// One that sheds nothing yet.
+    /// Creates a shedder that sheds nothing.
     pub fn new(limits: LoadLimits) -> Self {
         Self {
             limits,
@@ -52,7 +52,7 @@ impl Shedder {
         }
     }
 
-    /// Takes note of a load; returns whether to shed from now on.
+    /// Observes a load; returns whether to shed.
     pub fn observe(&mut self, now: Instant, load: Load) -> bool {
         let LoadLimits {
             queue_delay_max,
@@ -72,7 +72,7 @@ impl Shedder {
         self.is_shedding
     }
 
-    /// Whether new sessions and requests are to be refused.
+    /// Returns whether new sessions and requests are refused.
     pub fn is_shedding(&self) -> bool {
         self.is_shedding
     }
@@ -127,13 +127,13 @@ mod tests {
             queue_delay: Duration::from_secs(5),
             ..CALM
         };
-        // Not let run for five seconds, again and again, with one calm look in between.
+        // The host is repeatedly paused for five seconds, with one calm observation in between.
         for second in (0..60).step_by(6) {
             assert!(!shedder.observe(at(second * 1000), late));
             assert!(!shedder.observe(at(second * 1000 + 750), late));
             assert!(!shedder.observe(at(second * 1000 + 1000), CALM));
         }
-        // Late all the time.
+        // The host is late all the time.
         assert!(!shedder.observe(at(60_000), late));
         assert!(shedder.observe(at(61_000), late));
     }

@@ -1,4 +1,4 @@
-//! The relay as a role: a host drives it, and it hands every event to the owners of what the event concerns.
+//! The relay as a role: hands the events of its host to the owners that they concern.
 
 use std::{sync::Arc, time::Instant};
 
@@ -26,12 +26,12 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay without sessions, which is open to everybody.
+    /// Creates a relay without sessions that permits everything.
     pub fn new(config: Config) -> Self {
         Self::with_authority(config, Arc::new(Open))
     }
 
-    /// A relay without sessions, in which `authority` decides who may do what.
+    /// Creates a relay without sessions, in which `authority` decides who may do what.
     pub fn with_authority(config: Config, authority: Arc<dyn Authority>) -> Self {
         Self {
             sessions: Sessions::new(config.load.clone()),
@@ -44,39 +44,39 @@ impl Relay {
         }
     }
 
-    /// What was done so far.
+    /// Returns the counters since the relay was created.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// What is held now. Looks at every track.
+    /// Returns the gauges. Visits every track.
     pub fn gauges(&self) -> Gauges {
         Gauges::of(&self.owners, &self.sessions)
     }
 
-    /// What sessions with peers did not pass on, including sessions that have ended. Looks at every session.
+    /// Returns what sessions did not pass on, including sessions that have ended. Visits every session.
     pub fn session_counters(&self) -> session::Counters {
         self.sessions.session_counters()
     }
 
-    /// Every track. Looks at all of them.
+    /// Returns the state of every track. Visits all of them.
     pub fn tracks(&self) -> impl Iterator<Item = TrackState<'_>> {
         track_states(&self.owners)
     }
 
-    /// Whether new sessions and requests are refused because of the load.
+    /// Returns whether new sessions and requests are refused because of load.
     pub fn is_shedding(&self) -> bool {
         self.sessions.is_shedding()
     }
 
-    /// Takes note of how its host keeps up. Under too much load, new connections are refused before they cost a
-    /// handshake, and requests are answered with `EXCESSIVE_LOAD` and when to come back; what runs goes on.
+    /// Observes how the host keeps up. Under too much load, new connections are refused before their handshake, and new
+    /// requests with `EXCESSIVE_LOAD` and a retry interval. What is established continues.
     pub fn observe_load(&mut self, now: Instant, endpoint: &mut Endpoint, load: Load) {
         let (_, mut turn) = self.turn(now, endpoint);
         turn.observe_load(load);
     }
 
-    /// The owners, and what a step of theirs may touch.
+    /// Returns the owners, and what their steps may touch.
     fn turn<'a>(
         &'a mut self,
         now: Instant,

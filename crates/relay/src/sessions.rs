@@ -1,4 +1,4 @@
-//! Sessions: who is connected, what each session may do, and how much of it.
+//! Sessions: the connected clients and links, what each may do, and how much of it.
 
 mod access;
 pub(crate) mod admission;
@@ -21,14 +21,14 @@ use crate::{
     turn::Turn,
 };
 
-/// All sessions, by their connection.
+/// All sessions, by connection.
 pub(crate) struct Sessions {
     places: Vec<Option<Box<Peer>>>,
     count: usize,
     origins: BTreeMap<Origin, usize>,
-    /// Sessions that closed, or that may have something to say, while another one was dealt with.
+    /// Sessions that closed, or that may have events, as a result of another session's step.
     unprocessed: Vec<Handle>,
-    /// The counters of sessions that have ended.
+    /// Sum of the counters of sessions that have ended.
     ended: session::Counters,
     pub(crate) shedder: Shedder,
     pub(crate) stage: Stage,
@@ -81,73 +81,73 @@ impl Sessions {
         self.places[handle.index()].take()
     }
 
-    /// The sessions that come from somewhere.
+    /// Returns the number of sessions from an origin.
     pub(crate) fn from(&self, origin: Origin) -> usize {
         self.origins.get(&origin).copied().unwrap_or_default()
     }
 
-    /// All sessions.
+    /// Returns all sessions.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
         self.places.iter().flatten().map(Box::as_ref)
     }
 
-    /// All sessions but links, in an order that is always the same.
+    /// Returns all sessions except links, in a deterministic order.
     pub(crate) fn handles(&self) -> Vec<Handle> {
         let over_network = self.iter().filter(|peer| !peer.is_link());
         over_network.map(|peer| peer.handle).collect()
     }
 
-    /// Number of sessions, not counting links.
+    /// Returns the number of sessions, not counting links.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// Number of namespaces that a session announced.
+    /// Returns the number of namespaces that a session announced.
     pub(crate) fn namespaces_of(&self, handle: Handle) -> usize {
         let peer = self.places.get(handle.index()).and_then(Option::as_deref);
         peer.map_or(0, |peer| peer.counts().namespaces)
     }
 
-    /// Has a session dealt with at the end of the turn.
+    /// Has a session processed at the end of the turn.
     pub(crate) fn process_later(&mut self, handle: Handle) {
         self.unprocessed.push(handle);
     }
 
-    /// Takes a session that is still to be dealt with.
+    /// Takes the next session to process.
     pub(crate) fn next_unprocessed(&mut self) -> Option<Handle> {
         self.unprocessed.pop()
     }
 
-    /// Keeps the counters of a session that has ended.
+    /// Adds the counters of a session that has ended.
     pub(crate) fn keep_counters(&mut self, counters: session::Counters) {
         self.ended = self.ended.plus(counters);
     }
 
-    /// What sessions with peers did not pass on, including sessions that have ended.
+    /// Returns what sessions did not pass on, including sessions that have ended.
     pub(crate) fn session_counters(&self) -> session::Counters {
         let peers = self.iter().filter(|peer| !peer.is_link());
         let counters = peers.map(|peer| *peer.session().counters());
         counters.fold(self.ended, session::Counters::plus)
     }
 
-    /// Whether new sessions and requests are refused because of the load.
+    /// Returns whether new sessions and requests are refused because of load.
     pub(crate) fn is_shedding(&self) -> bool {
         self.shedder.is_shedding()
     }
 
-    /// Whether nothing new is taken on because the end is near.
+    /// Returns whether new sessions and requests are refused because the relay is draining.
     pub(crate) fn is_draining(&self) -> bool {
         self.stage != Stage::Serving
     }
 
-    /// Whether the relay has come to its end.
+    /// Returns whether the drain is over.
     pub(crate) fn is_finished(&self) -> bool {
         self.stage == Stage::Over
     }
 }
 
 impl Turn<'_> {
-    /// Wakes at the next time-out of a session, or before.
+    /// Sets the wake-up for the next timeout of a session.
     pub(crate) fn set_session_timer(&mut self, handle: Handle) {
         let Some(peer) = self.sessions.get(handle) else {
             return;
@@ -162,8 +162,8 @@ impl Turn<'_> {
         }
     }
 
-    /// A time-out of a session is due. Returns whether it is still there: without its connection it would want to be
-    /// woken for the same again, for ever.
+    /// Handles a session timer. Returns false if the session's connection is gone, in which case it would wake up
+    /// forever.
     pub(crate) fn on_session_timer(&mut self, handle: Handle) -> bool {
         let now = self.now;
         if let Some(peer) = self.sessions.get(handle) {
@@ -175,7 +175,7 @@ impl Turn<'_> {
         acted.is_some()
     }
 
-    /// Takes note of how the relay's host keeps up.
+    /// Observes how the host keeps up.
     pub(crate) fn observe_load(&mut self, load: Load) {
         let shedder = &mut self.sessions.shedder;
         let before = shedder.is_shedding();

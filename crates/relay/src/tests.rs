@@ -1,4 +1,4 @@
-//! What the unit tests need to name connections and moments.
+//! Connection handles and times for the unit tests.
 
 use std::{
     sync::Arc,
@@ -8,12 +8,12 @@ use std::{
 use weir_quic::{Endpoint, EndpointConfig, Handle, Limits, TimeSource};
 use weir_sim::{SERVER_NAME, Sim};
 
-/// A moment.
+/// An arbitrary time.
 pub(crate) fn epoch() -> Instant {
     Sim::new(0).now()
 }
 
-/// Names of as many connections, always the same.
+/// Returns handles of several connections, the same on every call.
 pub(crate) fn handles<const N: usize>() -> [Handle; N] {
     let sim = Sim::new(0);
     let mut endpoint = Endpoint::new(EndpointConfig {

@@ -1,4 +1,4 @@
-//! Everything that can wake the relay, in one queue.
+//! All wake-ups of the relay, in one queue.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -7,32 +7,32 @@ use weir_quic::Handle;
 
 use crate::ids::TrackId;
 
-/// What a wake-up is for. Whoever is named here knows when it is due, and cancels it when it goes.
+/// The purpose of a wake-up. Its object knows when the wake-up is due, and cancels it when it is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// The relay comes to its end.
+    /// The next step of the drain.
     Draining,
     /// A session's own timers.
     Session(Handle),
-    /// The authorization of some of a session's requests may be over.
+    /// The authorization of some of a session's requests may have expired.
     Expiry(Handle),
-    /// A request has waited for a publisher long enough.
+    /// The time of a request to wait for a publisher is over.
     Rendezvous(Handle, RequestId),
-    /// A track has been without a publisher long enough.
+    /// The time of a track without a publisher is over.
     Orphaned(TrackId),
-    /// The last streams of a publisher have had time enough to arrive.
+    /// The time for the last streams of a publisher is over.
     Leaving(TrackId),
-    /// A fetch has waited for publishers long enough.
+    /// The time of a fetch to wait for publishers is over.
     Fill(Handle, RequestId),
-    /// Publishers have had time enough to answer a session's TRACK_STATUS.
+    /// The time of publishers to answer a session's TRACK_STATUS is over.
     TrackStatus(Handle, RequestId),
-    /// Some streams of a session may not have arrived in time.
+    /// The deadline of some streams of a session may have passed.
     Delivery(Handle),
-    /// The oldest group of the cache may be too old.
+    /// The oldest group of the cache may have expired.
     Cache,
 }
 
-/// Wake-ups in the order of their time; none outlives the one it is for.
+/// Wake-ups ordered by time.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     queue: BTreeSet<(Instant, Timer)>,

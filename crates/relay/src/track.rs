@@ -1,4 +1,4 @@
-//! Tracks: who publishes each track, what is on its way, what is known of it.
+//! Tracks: the publishers of each track, the subgroups under way, and what is known of its objects.
 
 mod admit;
 mod duplicates;
@@ -40,14 +40,14 @@ use crate::{
     ids::{PublisherId, SubgroupId},
 };
 
-/// What a track says for all its subscribers.
+/// The properties of a track that apply to all its subscribers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrackDefaults {
     pub(crate) priority: u8,
     pub(crate) order: GroupOrder,
-    /// The object delivery time-out, unless there is none.
+    /// The object delivery timeout, if there is one.
     pub(crate) object_timeout: Option<Duration>,
-    /// The subgroup delivery time-out, unless there is none.
+    /// The subgroup delivery timeout, if there is one.
     pub(crate) subgroup_timeout: Option<Duration>,
 }
 
@@ -55,10 +55,10 @@ pub(crate) struct TrackDefaults {
 #[derive(Debug)]
 pub(crate) struct Track {
     name: FullTrackName,
-    /// The alias by which all subscribers know it [moqt-18 §11.1].
+    /// The Track Alias by which all subscribers know the track [moqt-18 §11.1].
     alias: u64,
     properties: Properties,
-    /// Some publisher has said what its properties are.
+    /// Whether a publisher has sent the Track Properties.
     is_known: bool,
     publishers: Vec<Publisher>,
     largest: Option<Location>,
@@ -69,13 +69,13 @@ pub(crate) struct Track {
     /// The new group that publishers were asked for, and the largest group at that time.
     group_asked: Option<(u64, Option<u64>)>,
     cache: TrackCache,
-    /// When it is to be looked whether the last streams of a leaving publisher have arrived.
+    /// When to check whether the last streams of a leaving publisher have arrived.
     leaving_at: Option<Instant>,
-    /// Somebody is to be offered it as soon as it is known how far it has come.
+    /// Whether an offer of the track waits until its largest location is known.
     awaits_offer: bool,
-    /// Without a publisher, and until when its subscribers are kept.
+    /// Until when subscribers are kept without a publisher; `None` if the track has one.
     orphaned_until: Option<Instant>,
-    /// The last publisher went, and the next one has sent nothing yet.
+    /// Whether the last publisher is gone and the next one has sent nothing.
     is_restarting: bool,
 }
 
@@ -113,12 +113,12 @@ impl Track {
         &self.properties
     }
 
-    /// Whether some publisher has said what its properties are.
+    /// Returns whether a publisher has sent the Track Properties.
     pub(crate) fn is_known(&self) -> bool {
         self.is_known
     }
 
-    /// The largest location that is known of it.
+    /// Returns the largest known location.
     pub(crate) fn largest(&self) -> Option<Location> {
         self.largest
     }
@@ -131,93 +131,93 @@ impl Track {
         &self.cache
     }
 
-    /// The subgroups that some subscriber has not taken in full, or that have not ended.
+    /// Returns the subgroups that have not ended, or that some subscriber has not read in full.
     pub(crate) fn subgroups(&self) -> &[Subgroup] {
         &self.subgroups
     }
 
-    /// Whether a subgroup that is being received may bring the object at `location`.
+    /// Returns whether a subgroup that is being received may bring the object at `location`.
     pub(crate) fn is_arriving(&self, location: Location) -> bool {
         let mut subgroups = self.subgroups.iter();
         subgroups.any(|subgroup| subgroup.is_arriving(location))
     }
 
-    /// Bytes of subgroups that some subscriber has not taken yet.
+    /// Returns the bytes of subgroups that some subscriber has not read.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.subgroups.iter().map(Subgroup::held).sum()
     }
 
-    /// Publishers that are clients.
+    /// Returns the publishers that are clients.
     fn clients(&self) -> impl Iterator<Item = &Publisher> {
         self.publishers
             .iter()
             .filter(|publisher| !publisher.is_link)
     }
 
-    /// Whether objects come from a client, or may come at any time.
+    /// Returns whether a client is an established publisher.
     pub(crate) fn is_established_by_client(&self) -> bool {
         self.clients().any(Publisher::is_established)
     }
 
-    /// Whether some client offers it with PUBLISH.
+    /// Returns whether a client offers the track with PUBLISH.
     pub(crate) fn is_published_by_client(&self) -> bool {
         self.clients().any(Publisher::is_offering)
     }
 
-    /// Whether objects come from a client, if only the last ones.
+    /// Returns whether objects come from a client, including the last ones after PUBLISH_DONE.
     pub(crate) fn is_sent_by_client(&self) -> bool {
         self.clients().any(Publisher::is_sending)
     }
 
-    /// Whether some client was asked and has not answered.
+    /// Returns whether a client was asked with SUBSCRIBE and has not answered.
     pub(crate) fn is_asking_client(&self) -> bool {
         self.clients().any(Publisher::is_asked)
     }
 
-    /// Whether objects come, or may come at any time.
+    /// Returns whether the track has an established publisher.
     pub(crate) fn is_established(&self) -> bool {
         self.publishers.iter().any(Publisher::is_established)
     }
 
-    /// Whether some session offers it with PUBLISH.
+    /// Returns whether a session offers the track with PUBLISH.
     pub(crate) fn is_published(&self) -> bool {
         self.publishers.iter().any(Publisher::is_offering)
     }
 
-    /// Whether objects come, if only the last ones of a publisher that is done.
+    /// Returns whether objects come from a publisher, including the last ones after PUBLISH_DONE.
     pub(crate) fn is_sent(&self) -> bool {
         self.publishers.iter().any(Publisher::is_sending)
     }
 
-    /// Whether objects come, or would as soon as somebody here wants them: a link offers them.
+    /// Returns whether objects come, or would as soon as there is a subscriber here, because a link offers the track.
     pub(crate) fn is_within_reach(&self) -> bool {
         let mut publishers = self.publishers.iter();
         self.is_sent() || publishers.any(|it| it.is_link && it.is_offering())
     }
 
-    /// Whether some publisher was asked and has not answered.
+    /// Returns whether a publisher was asked with SUBSCRIBE and has not answered.
     pub(crate) fn is_asking(&self) -> bool {
         self.publishers.iter().any(Publisher::is_asked)
     }
 
-    /// Whether objects come as they are published, so that the largest location is known at any time.
+    /// Returns whether objects arrive as they are published, so that the largest location is always known.
     pub(crate) fn is_live(&self) -> bool {
         self.publishers.iter().any(Publisher::is_live)
     }
 
-    /// Whether a session is among its publishers.
+    /// Returns whether a session is a publisher of the track.
     pub(crate) fn has_publisher(&self, session: Handle) -> bool {
         let mut publishers = self.publishers.iter();
         publishers.any(|publisher| publisher.handle == session)
     }
 
-    /// The largest location known, and whether nothing will ever follow.
+    /// Returns the largest known location, and whether it is final.
     pub(crate) fn known_end(&self) -> Option<(Location, bool)> {
         let largest = self.largest.max(self.cache.largest())?;
         Some((largest, self.cache.is_final(largest)))
     }
 
-    /// Whether somebody is to be offered it as soon as it is known how far it has come.
+    /// Returns whether an offer of the track waits until its largest location is known.
     pub(crate) fn awaits_offer(&self) -> bool {
         self.awaits_offer
     }
@@ -226,7 +226,7 @@ impl Track {
         self.awaits_offer = awaits;
     }
 
-    /// What holds for all subscribers.
+    /// Returns the properties that apply to all subscribers.
     pub(crate) fn defaults(&self) -> TrackDefaults {
         let is_set = |timeout: &Duration| !timeout.is_zero();
         let object_timeout = self.properties.object_delivery_timeout();
@@ -248,7 +248,7 @@ impl Track {
         Some(self.publishers.remove(index))
     }
 
-    /// The last publisher is gone: the next one starts from the beginning.
+    /// Prepares for the next publisher, which starts from the beginning, after the last one is gone.
     pub(crate) fn restart(&mut self) {
         self.duplicates.clear();
         self.end_markers = EndMarkers::default();
@@ -256,8 +256,9 @@ impl Track {
         self.is_restarting = true;
     }
 
-    /// An object of a track with several publishers is there: whether its sender has restarted the track. Then what the
-    /// cache remembers of the others is not what it will send.
+    /// Notes the sender of an object, and returns how the object is treated if the sender has restarted the track. The
+    /// first object after the restart clears a cache that has reached its location, since the cached objects are those
+    /// of other publishers.
     #[inline]
     fn note_sender(
         &mut self,
@@ -265,7 +266,8 @@ impl Track {
         location: Location,
         ledger: &mut Ledger,
     ) -> Option<Restarted> {
-        // Nor what the last publisher sent, if this one begins where that one was, or where it said that nothing comes.
+        // A new publisher after the last one also clears the cache, if it begins at a location that the former
+        // publisher has reached or declared not to exist.
         if std::mem::take(&mut self.is_restarting)
             && (self.cache.largest() >= Some(location) || self.cache.rules_out(location))
         {
@@ -289,12 +291,12 @@ impl Track {
         }
     }
 
-    /// Subgroup streams that are being received.
+    /// Returns the number of subgroup streams that are being received.
     fn streams_open(&self) -> usize {
         self.publishers.iter().map(|it| it.streams_open).sum()
     }
 
-    /// A subgroup begins; the header is the publisher's, `number` the subgroup's ID.
+    /// Creates a subgroup with the publisher's header; `number` is the subgroup ID.
     fn open_subgroup(&mut self, header: SubgroupHeader, number: u64) -> &mut Subgroup {
         let id = self.next_subgroup;
         self.next_subgroup += 1;
@@ -312,8 +314,8 @@ impl Track {
         self.subgroups.iter_mut().find(|subgroup| subgroup.id == id)
     }
 
-    /// Forgets what all subscribers have taken of a subgroup, up to `taken`; with `None`, nobody reads it. Returns whether
-    /// all of it can go.
+    /// Removes what all subscribers have read of a subgroup, up to `taken`; `None` if it has no readers. Returns
+    /// whether the whole subgroup was removed.
     pub(crate) fn trim_subgroup(&mut self, id: SubgroupId, taken: Option<u64>) -> bool {
         let Some(subgroup) = self.subgroup(id) else {
             return false;

@@ -1,4 +1,4 @@
-//! What one step of the relay may touch, whichever owner takes it.
+//! A turn: what one step of the relay may touch, whichever owner takes it.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::{
     timers::Timers,
 };
 
-/// The time, the connections and what all owners share, for the duration of one event or timer.
+/// Time, endpoint and shared state, for the duration of one event or timer.
 pub(crate) struct Turn<'a> {
     pub(crate) now: Instant,
     pub(crate) endpoint: &'a mut Endpoint,
@@ -31,22 +31,22 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Has another owner act after this step.
+    /// Pushes an effect for another owner, carried out after this step.
     pub(crate) fn push(&mut self, effect: Effect) {
         self.effects.push_back(effect);
     }
 
-    /// Whether a session is a link.
+    /// Returns whether a session is a link.
     pub(crate) fn is_link(&mut self, handle: Handle) -> bool {
         self.sessions.get(handle).is_some_and(|peer| peer.is_link())
     }
 
-    /// What a request stands for.
+    /// Returns the purpose of a request.
     pub(crate) fn purpose(&mut self, (handle, id): (Handle, RequestId)) -> Option<Purpose> {
         self.sessions.get(handle)?.purpose(id).cloned()
     }
 
-    /// Does something with a session and its connection, if both are still there.
+    /// Calls a function with a session and its connection, if both exist.
     pub(crate) fn with_session<T>(
         &mut self,
         handle: Handle,
@@ -68,12 +68,12 @@ impl Turn<'_> {
         }
     }
 
-    /// Removes a request from its session; returns what it stood for.
+    /// Removes a request from its session; returns its purpose.
     pub(crate) fn remove_request(&mut self, (handle, id): RequestKey) -> Option<Purpose> {
         self.sessions.get(handle)?.remove(id)
     }
 
-    /// Answers a request with an OK.
+    /// Answers a request with REQUEST_OK.
     pub(crate) fn accept(&mut self, (handle, id): RequestKey, ok: RequestOk) {
         self.with_session(handle, |session, connection| {
             session.request_ok(connection, id, ok);
@@ -87,21 +87,21 @@ impl Turn<'_> {
         });
     }
 
-    /// Ends a subscription of a session.
+    /// Sends PUBLISH_DONE for a subscription of a session.
     pub(crate) fn publish_done(&mut self, (handle, id): RequestKey, done: PublishDone) {
         self.with_session(handle, |session, connection| {
             session.publish_done(connection, id, done);
         });
     }
 
-    /// Answers a request with an error.
+    /// Answers a request with REQUEST_ERROR.
     pub(crate) fn refuse(&mut self, handle: Handle, id: RequestId, code: RequestErrorCode) {
         self.with_session(handle, |session, connection| {
             session.request_error(connection, id, refusal(code));
         });
     }
 
-    /// Answers the oldest update of a request.
+    /// Answers the oldest unanswered update of a request.
     pub(crate) fn grant_update(&mut self, handle: Handle, id: RequestId, ok: RequestOk) {
         self.with_session(handle, |session, connection| {
             session.update_ok(connection, id, ok);

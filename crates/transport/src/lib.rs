@@ -1,14 +1,14 @@
-//! The trait [`Transport`]: what a protocol's session needs of the connection below it.
+//! The trait [`Transport`]: the operations that a protocol session needs from its connection.
 //!
-//! A session of MOQT or HTTP/3 speaks through it, whether QUIC, WebTransport or a queue carries the session. It is
-//! *not* a transport: the `quic` crate implements the trait for its connection, tests implement it for queues. A session
-//! borrows its transport for the length of one call and keeps no handle to it.
+//! MOQT and HTTP/3 sessions use it, whether QUIC, WebTransport or a queue carries the session. It is *not* a transport:
+//! the `quic` crate implements the trait for connections, and tests implement it for queues. A session borrows its
+//! transport for one call and keeps no handle to it.
 
 use bytes::Bytes;
 
-/// One stream of a connection, in the numbering of the transport below.
+/// One stream of a connection, in the numbering of the underlying transport.
 ///
-/// The number is opaque here: the session compares and orders it, and never looks at its bits.
+/// The number is opaque: a session compares and orders it, and does not interpret its bits.
 #[derive(Copy, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct StreamId(pub u64);
 
@@ -21,7 +21,7 @@ pub enum Direction {
     Bi,
 }
 
-/// What reading a stream gave.
+/// The result of a read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Read {
     /// The next bytes of the stream, in order; never empty.
@@ -30,34 +30,33 @@ pub enum Read {
     Fin,
     /// The peer reset the stream with this code; nothing follows.
     Reset(u64),
-    /// Nothing more for now; the transport says when there is.
+    /// No data at present; the transport reports when there is more.
     Blocked,
 }
 
-/// Why a write did not take all bytes.
+/// Why a write did not accept all bytes.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum WriteError {
-    /// Flow control or the send buffer is full; the transport says when there is room.
+    /// Flow control or the send buffer is full; the transport reports when there is room.
     Blocked,
-    /// The peer asked with this code not to be sent more on this stream.
+    /// The peer sent `STOP_SENDING` with this code.
     Stopped(u64),
-    /// The stream, or the connection, is gone.
+    /// The stream or the connection is closed.
     Closed,
 }
 
 /// A connection as a session sees it: streams, resets, priorities and the end of the connection.
 ///
-/// Datagrams are missing on purpose: a session only receives them, and the role sends them on its
-/// own connection.
+/// Datagrams are left out: a session only receives them, and the role sends them on its own connection.
 pub trait Transport {
-    /// Opens a stream, or returns `None` while the peer's stream limit is reached.
+    /// Opens a stream. Returns `None` if the peer's stream limit is reached.
     fn open(&mut self, direction: Direction) -> Option<StreamId>;
 
-    /// Takes the next bytes off a stream.
+    /// Reads the next bytes of a stream.
     fn read(&mut self, stream: StreamId) -> Read;
 
-    /// Takes all that is there off a stream, in order and in one go, and appends it to `pieces`; returns why there is no
-    /// more: anything but [`Read::Data`].
+    /// Reads everything available on a stream, in order, and appends it to `pieces`. Returns the reason that it
+    /// stopped, which is never [`Read::Data`].
     fn read_all(&mut self, stream: StreamId, pieces: &mut Vec<Bytes>) -> Read {
         loop {
             match self.read(stream) {
@@ -67,19 +66,20 @@ pub trait Transport {
         }
     }
 
-    /// Takes what fits off the front of `data`; `Ok` only if all of it was taken.
+    /// Writes as much as fits, and removes it from the front of `data`. Returns `Ok` only if all of `data` was
+    /// accepted.
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError>;
 
-    /// Ends the sending side cleanly, after everything written.
+    /// Ends the sending side with a FIN after everything written.
     fn finish(&mut self, stream: StreamId);
 
-    /// Ends the sending side at once; bytes not yet delivered may be lost.
+    /// Resets the sending side with `code`; bytes not yet delivered may be lost.
     fn reset(&mut self, stream: StreamId, code: u64);
 
-    /// Asks the peer to stop sending on this stream, and discards what arrives.
+    /// Sends `STOP_SENDING` with `code`, and discards what arrives.
     fn stop(&mut self, stream: StreamId, code: u64);
 
-    /// Sets the send order of a stream: higher is sent first.
+    /// Sets the send priority of a stream: higher is sent first.
     fn set_priority(&mut self, stream: StreamId, priority: i32);
 
     /// Closes the connection with an application code.

@@ -1,4 +1,4 @@
-//! What must hold after every operation.
+//! Checks after every operation.
 
 use weir_moqt::message::RequestKind;
 use weir_moqt::session::{Event, RequestId};
@@ -6,7 +6,7 @@ use weir_moqt::session::{Event, RequestId};
 use super::{Known, World, limits};
 
 impl World {
-    /// Takes the events, and checks them and the bounds.
+    /// Takes the events, and checks them and the limits.
     pub(super) fn hear(&mut self) {
         while let Some(event) = self.session.poll_event() {
             assert!(!self.is_over, "{event:?} after the end");
@@ -26,7 +26,7 @@ impl World {
         for (stream, channel) in &self.peer.channels {
             let reads = self.session.is_ready() && !channel.is_stopped_here;
             let waits = channel.incoming.len();
-            // Only a subgroup with an unknown alias may be left alone, and streams nobody knows.
+            // Only a subgroup with an unknown alias may stay unread, and streams that nobody knows.
             assert!(
                 !reads || waits == 0 || stream.0 & 2 != 0 || channel.is_sent,
                 "{stream:?}"
@@ -65,7 +65,7 @@ impl World {
             }
             Event::Closed { id, .. } => {
                 assert!(self.closed.insert(id), "a request closes once");
-                // Objects may still come, so the role keeps it until it forgets it itself.
+                // Objects may still come, so the role keeps the request until it forgets it.
                 self.ending(id);
             }
             Event::Namespace { id, .. }
@@ -105,7 +105,7 @@ impl World {
         self.requests.insert(id, (true, kind, known));
     }
 
-    /// Nothing but objects may come for a request from here on.
+    /// Records that only objects may come for a request.
     fn ending(&mut self, id: RequestId) {
         let (own, kind, _) = self.requests[&id];
         self.requests.insert(id, (own, kind, Known::Ending));

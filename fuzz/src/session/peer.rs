@@ -1,4 +1,4 @@
-//! The transport below the session, and what the peer at its other end has seen and sent.
+//! The session's transport, and the state of the peer at its other end.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,10 +10,10 @@ use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 use super::DRAFT;
 
-/// One stream, as the session's transport has it.
+/// One stream in the session's transport.
 #[derive(Debug, Default)]
 pub(super) struct Channel {
-    /// What the peer has sent and the session has not read.
+    /// Data that the peer has sent and the session has not read.
     pub(super) incoming: VecDeque<Read>,
     /// Whether the peer has ended its direction, or the session has stopped it.
     pub(super) is_received: bool,
@@ -21,7 +21,7 @@ pub(super) struct Channel {
     /// Whether the session has ended its direction.
     pub(super) is_sent: bool,
     pub(super) is_stopped_there: bool,
-    /// What the session has written.
+    /// Data that the session has written.
     pub(super) outgoing: Vec<u8>,
 }
 
@@ -30,16 +30,16 @@ pub(super) struct Peer {
     pub(super) side: Side,
     pub(super) channels: BTreeMap<StreamId, Channel>,
     pub(super) opened: u64,
-    /// Streams the session may still open.
+    /// Number of streams that the session may still open.
     pub(super) credit: u64,
-    /// Bytes the session may still write.
+    /// Bytes that the session may still write.
     pub(super) window: usize,
     pub(super) is_closed: bool,
-    /// What the session has asked, by stream.
+    /// The session's requests, by stream.
     pub(super) asked: BTreeMap<StreamId, Asked>,
     /// The peer's own requests.
     pub(super) requested: Vec<(StreamId, RequestKind)>,
-    /// Request IDs the peer has used, updates included.
+    /// Number of Request IDs that the peer has used, including updates.
     pub(super) requests: u64,
 }
 
@@ -134,7 +134,7 @@ impl Transport for Peer {
 }
 
 impl Peer {
-    /// Reads the request the session opens a stream with, once it is complete.
+    /// Reads the request at the beginning of a stream, once it is complete.
     pub(super) fn read_request(&mut self, stream: StreamId) {
         if self.asked.contains_key(&stream) {
             return;

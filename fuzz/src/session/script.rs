@@ -1,10 +1,10 @@
-//! What the bytes of an input spell: numbers, names and messages.
+//! Decoding of an input into numbers, names and messages.
 
 use bytes::{Bytes, BytesMut};
 
 use super::*;
 
-/// The bytes of the input, zero behind their end.
+/// The bytes of the input, followed by zeros.
 pub(super) struct Input<'a>(pub(super) &'a [u8]);
 
 impl Input<'_> {
@@ -22,7 +22,7 @@ impl Input<'_> {
     }
 }
 
-/// What requests are made of; each kind takes what it needs.
+/// The fields of requests; each kind uses those that it needs.
 struct RequestParts {
     request_id: u64,
     track: FullTrackName,
@@ -84,7 +84,7 @@ impl RequestParts {
     }
 }
 
-/// The first message of a request of this kind.
+/// Returns the first message of a request of this kind.
 pub(super) fn opening(input: &mut Input<'_>, kind: RequestKind, request_id: u64) -> Message {
     let mut parameters = Parameters::default();
     parameters.authorization_tokens.extend(token(input));
@@ -109,7 +109,7 @@ pub(super) fn opening(input: &mut Input<'_>, kind: RequestKind, request_id: u64)
     parts.into_message(kind)
 }
 
-/// Any message, with any Request ID and alias.
+/// Returns any message, with any Request ID and alias.
 pub(super) fn message(input: &mut Input<'_>) -> Message {
     let request_id = input.number(24);
     let mut parameters = Parameters::default();
@@ -220,7 +220,7 @@ pub(super) fn track(input: &mut Input<'_>) -> FullTrackName {
     FullTrackName::new(namespace(input), name).expect("it is short")
 }
 
-/// An alias that is mostly the track's own.
+/// Returns an alias, usually the track's own.
 pub(super) fn alias(track: &FullTrackName) -> u64 {
     let fields = track.namespace.fields().map(<[u8]>::len).sum::<usize>() as u64;
     u64::from(track.name.as_bytes()[0]) * 16 + fields

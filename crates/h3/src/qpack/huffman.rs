@@ -1,11 +1,11 @@
 //! The Huffman code of HPACK and QPACK (RFC 7541 §B).
 //!
-//! The code is canonical: the lengths alone say all of it. Shorter codes are smaller, and among those of one length
-//! they ascend with their symbols.
+//! The code is canonical, so the lengths determine it: shorter codes are smaller, and codes of equal length ascend with
+//! their symbols.
 
 use bytes::BufMut;
 
-/// Bytes that `text` has when encoded.
+/// Returns the encoded length of `text` in bytes.
 pub fn encoded_length(text: &[u8]) -> usize {
     let bits = |byte: &u8| usize::from(LENGTHS[usize::from(*byte)]);
     text.iter().map(bits).sum::<usize>().div_ceil(8)
@@ -24,15 +24,15 @@ pub fn encode(text: &[u8], out: &mut impl BufMut) {
         }
     }
     if count > 0 {
-        // Filled up with the first bits of the end symbol, which are all ones (RFC 7541 §5.2).
+        // Padded with the first bits of the end symbol, which are all ones (RFC 7541 §5.2).
         out.put_u8(((bits << (8 - count) | 0xff >> count) & 0xff) as u8);
     }
 }
 
-/// Appends the text of `code` to `out`; false if it is none.
+/// Appends the text of `code` to `out`; returns false if the code is invalid.
 #[must_use]
 pub fn decode(code: &[u8], out: &mut Vec<u8>) -> bool {
-    // The next bits stand at the top of the window.
+    // The next bits are at the top of the window.
     let (mut window, mut count) = (0_u64, 0_u32);
     let mut input = code.iter();
     loop {
@@ -48,7 +48,7 @@ pub fn decode(code: &[u8], out: &mut Vec<u8>) -> bool {
         let top = (window >> 32) as u32;
         let (symbol, length) = symbol_of(top);
         if length > count {
-            // What is left is padding: fewer than eight ones (RFC 7541 §5.2).
+            // The rest is padding: fewer than eight ones (RFC 7541 §5.2).
             return count < 8 && window >> (64 - count) == (1 << count) - 1;
         }
         let Ok(byte) = u8::try_from(symbol) else {
@@ -60,7 +60,7 @@ pub fn decode(code: &[u8], out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// The symbol whose code begins at the top of `bits`, and the length of its code.
+/// Returns the symbol whose code begins at the top of `bits`, and the length of the code.
 fn symbol_of(bits: u32) -> (u16, u32) {
     let short = SHORT[(bits >> 24) as usize];
     if short.1 > 0 {
@@ -75,13 +75,13 @@ fn symbol_of(bits: u32) -> (u16, u32) {
     (CODE.symbols[place as usize % SYMBOLS], length)
 }
 
-/// All that follows from the lengths.
+/// Tables derived from the lengths.
 struct Code {
-    /// By symbol.
+    /// Codes by symbol.
     codes: [u32; SYMBOLS],
     /// Symbols in the order of their codes.
     symbols: [u16; SYMBOLS],
-    /// By length: the first code, the one past the last, and where the symbols begin.
+    /// By length: the first code, the code after the last, and the index of the first symbol.
     firsts: [u32; LENGTH_MAX as usize + 1],
     ends: [u32; LENGTH_MAX as usize + 1],
     places: [u16; LENGTH_MAX as usize + 1],
@@ -116,7 +116,7 @@ const CODE: Code = {
     code
 };
 
-/// By the first eight bits: the symbol and the length of its code, or a length of 0 if it is longer.
+/// By the first eight bits: the symbol and the length of its code; a length of 0 if the code is longer.
 static SHORT: [(u16, u8); 256] = {
     let mut short = [(0, 0); 256];
     let mut symbol = 0_u16;
@@ -135,11 +135,11 @@ static SHORT: [(u16, u8); 256] = {
     short
 };
 
-/// The bytes, and the end symbol.
+/// The byte values, and the end symbol.
 const SYMBOLS: usize = 257;
 const LENGTH_MAX: u32 = 30;
 
-/// Bits of each symbol's code.
+/// The length of each symbol's code in bits.
 #[rustfmt::skip]
 const LENGTHS: [u8; SYMBOLS] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,

@@ -1,6 +1,6 @@
-//! The static table of QPACK (RFC 9204 §A): fields that every peer knows by their numbers.
+//! The static table of QPACK (RFC 9204 §A): common fields by index.
 
-/// Names and values by their numbers.
+/// Names and values by index.
 pub(super) const TABLE: [(&str, &str); 99] = [
     (":authority", ""),
     (":path", "/"),
@@ -112,7 +112,7 @@ pub(super) const TABLE: [(&str, &str); 99] = [
     ("x-frame-options", "sameorigin"),
 ];
 
-/// The number of a field; or of one with the same name, and whether the value is the same as well.
+/// Returns the index of an entry with this name, and whether its value is equal as well.
 pub(super) fn find(name: &[u8], value: &[u8]) -> Option<(u64, bool)> {
     let mut named = None;
     for (number, (known, known_value)) in (0_u64..).zip(TABLE) {

@@ -95,7 +95,7 @@ fn a_section_as_large_as_the_limit_and_one_byte_less_room() {
     let size = 7 + 32 + 1 + 32;
     assert_eq!(decode(&section, size).unwrap().len(), 2);
     assert_eq!(decode(&section, size - 1), Err(SectionError::TooLarge));
-    // Much code for little room is not even decoded.
+    // A long code for little remaining space is not decoded.
     let text = "\u{1}".repeat(1000);
     let mut coded = vec![0, 0, 0x23, b'a', b'b', b'c'];
     put_integer(

@@ -1,4 +1,4 @@
-//! Objects that are datagrams [moqt-18 §11.3.1].
+//! Object datagrams [moqt-18 §11.3.1].
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -16,29 +16,29 @@ use crate::varint;
 /// An object in a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectDatagram {
-    /// The number that stands for the track.
+    /// The Track Alias.
     pub track_alias: u64,
-    /// The object's group.
+    /// The group ID.
     pub group: u64,
-    /// The object's ID within the group.
+    /// The object ID within the group.
     pub object: u64,
-    /// The publisher's priority, or the track's if absent. Lower is sent first.
+    /// The publisher priority; `None` for the track's default. Lower is sent first.
     pub priority: Option<u8>,
-    /// Whether no object with a larger ID exists in the group; only normal objects say so.
+    /// Whether no object with a larger ID exists in the group; only for normal objects.
     pub end_of_group: bool,
-    /// The object's properties; only normal objects have some.
+    /// The object's properties; only normal objects have any.
     pub properties: Properties,
-    /// What the object is.
+    /// The object status.
     pub status: ObjectStatus,
-    /// The payload, empty unless the object is normal.
+    /// The payload; empty unless the status is normal.
     pub payload: Bytes,
 }
 
 impl ObjectDatagram {
-    /// Decodes the datagram `data`, sharing its buffer and allocating nothing, or returns `None` if it is padding, which
-    /// is to be discarded.
+    /// Decodes the datagram `data`, sharing its buffer, without allocation. Returns `None` for padding, which is to be
+    /// discarded.
     ///
-    /// The error is never [`DecodeError::Short`]: a datagram that ends within its header is the peer's fault.
+    /// The error is never [`DecodeError::Short`]: a datagram that ends within its header is invalid.
     #[inline]
     pub fn decode(draft: Draft, mut data: Bytes) -> Result<Option<Self>, DecodeError> {
         let mut cursor = Cursor::new(&data);
@@ -69,19 +69,19 @@ impl ObjectDatagram {
     /// Appends the whole datagram.
     ///
     /// # Panics
-    /// If the object has what its status forbids.
+    /// If the object has fields that its status forbids.
     pub fn encode(&self, draft: Draft, out: &mut BytesMut) {
         self.encode_header(draft, out);
         out.extend_from_slice(&self.payload);
     }
 
-    /// Appends what stands before the payload.
+    /// Appends everything before the payload.
     ///
-    /// An empty payload is written as the status of a normal object, except at the end of a group, which a datagram with
-    /// a status cannot announce.
+    /// An empty payload is written as the status of a normal object, except at the end of a group, which a datagram
+    /// with a status cannot express.
     ///
     /// # Panics
-    /// If the object has what its status forbids.
+    /// If the object has fields that its status forbids.
     pub fn encode_header(&self, draft: Draft, out: &mut BytesMut) {
         let has_status = self.has_status();
         let flags = self.flags(has_status);
@@ -142,7 +142,7 @@ impl ObjectDatagram {
     }
 }
 
-/// What stands before the payload of an object.
+/// The fields before the payload of an object.
 struct Header {
     flags: u8,
     track_alias: u64,
@@ -154,7 +154,7 @@ struct Header {
 }
 
 impl Header {
-    /// Reads the header of an object, or `None` if the datagram is padding.
+    /// Reads the header of an object; `None` if the datagram is padding.
     #[inline]
     fn read(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Option<Self>, DecodeError> {
         let datagram_type = cursor.varint()?;
@@ -196,7 +196,7 @@ impl Header {
         Ok(Some(header))
     }
 
-    /// Checks what a datagram that announces properties has to have.
+    /// Checks that a datagram whose type announces properties has some.
     fn check_properties(&self) -> Result<(), DecodeError> {
         if self.properties.is_empty() {
             return Err(DecodeError::protocol(

@@ -1,4 +1,4 @@
-//! Fetch streams: a header, and objects that leave out what they share with the one before [moqt-18 §11.4.4].
+//! Fetch streams: a header, and objects that omit the fields that they share with the object before [moqt-18 §11.4.4].
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -16,10 +16,10 @@ use crate::parameter::{GroupOrder, read_location, write_location};
 use crate::property::Properties;
 use crate::varint;
 
-/// The first thing on the stream of a fetch, the stream type included.
+/// The header of a fetch stream, including the stream type.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FetchHeader {
-    /// The ID of the request whose objects follow.
+    /// The Request ID of the FETCH.
     pub request_id: u64,
 }
 
@@ -41,46 +41,46 @@ impl FetchHeader {
     }
 }
 
-/// One thing on the stream of a fetch.
+/// One entry of a fetch stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchEntry {
     /// An object; its payload follows.
     Object(FetchObject),
-    /// No object between the one before, if any, and `location`, included, will come. Nothing follows
+    /// No object between the previous entry and `location`, inclusive, follows; the entry has no payload
     /// [moqt-18 §11.4.4.2].
     EndOfRange {
-        /// Whether the publisher does not know about the objects; if it does, they do not exist.
+        /// Whether the publisher does not know the objects. If false, the objects do not exist.
         unknown: bool,
         /// The last location of the range.
         location: Location,
     },
 }
 
-/// An object on the stream of a fetch, before its payload. It has no status: only objects that exist are sent.
+/// The header of an object on a fetch stream. It has no status: only objects that exist are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchObject {
-    /// The object's group.
+    /// The group ID.
     pub group: u64,
-    /// The object's subgroup, absent for an object of datagrams.
+    /// The subgroup ID; `None` for an object that was sent as a datagram.
     pub subgroup: Option<u64>,
-    /// The object's ID within the group.
+    /// The object ID within the group.
     pub object: u64,
-    /// The publisher's priority. Lower is sent first.
+    /// The publisher priority. Lower is sent first.
     pub priority: u8,
     /// The object's properties.
     pub properties: Properties,
-    /// How many bytes of payload follow.
+    /// Length of the payload that follows, in bytes.
     pub payload_len: u64,
 }
 
-/// What the next entry of a fetch stream may refer to.
+/// The fields that the next entry of a fetch stream may refer to.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 struct Prior {
-    /// Where the last entry was, be it an object or the end of a range.
+    /// The location of the last entry, whether an object or the end of a range.
     location: Option<Location>,
     /// The priority of the last object.
     priority: Option<u8>,
-    /// The subgroup of the last object, if that was not one of datagrams.
+    /// The subgroup of the last object; `None` if the object was sent as a datagram.
     subgroup: Option<u64>,
 }
 
@@ -101,7 +101,7 @@ impl Prior {
     }
 }
 
-/// Reads the entries of one fetch stream, remembering the one before.
+/// A decoder of the entries of one fetch stream, which keeps the fields of the previous entry.
 #[derive(Clone, Debug)]
 pub struct FetchDecoder {
     draft: Draft,
@@ -110,7 +110,7 @@ pub struct FetchDecoder {
 }
 
 impl FetchDecoder {
-    /// Starts behind the header of the stream of a fetch in this order of groups.
+    /// Creates a decoder for the entries after the stream header, with groups in this order.
     pub fn new(draft: Draft, order: GroupOrder) -> Self {
         Self {
             draft,
@@ -119,7 +119,7 @@ impl FetchDecoder {
         }
     }
 
-    /// Reads an entry off the front of `data`, up to its payload, or leaves `data` alone.
+    /// Decodes an entry from the front of `data`, up to its payload. On an error, `data` is unchanged.
     pub fn decode(&mut self, data: &mut Bytes) -> Result<FetchEntry, DecodeError> {
         let mut cursor = Cursor::new(data);
         let entry = self.read(&mut cursor)?;
@@ -128,13 +128,13 @@ impl FetchDecoder {
         Ok(entry)
     }
 
-    /// Reads an entry and moves on; on an error, nothing changes.
+    /// Reads an entry; on an error, nothing changes.
     pub(crate) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<FetchEntry, DecodeError> {
         let entry = match self.draft.fetch_flags(cursor.varint()?) {
             Some(FetchFlags::Object(flags)) => FetchEntry::Object(self.read_object(flags, cursor)?),
             // The location is absolute and no payload length follows: the draft calls the fields "Group ID and Object
-            // ID", a group delta could not name the group of the object before, and implementations agree (issue 1861
-            // of the draft's repository).
+            // ID". A group delta could not express the group of the previous object, and implementations agree (issue
+            // 1861 of the draft's repository).
             Some(FetchFlags::EndOfRange { unknown }) => FetchEntry::EndOfRange {
                 unknown,
                 location: read_location(cursor)?,
@@ -236,12 +236,12 @@ impl FetchDecoder {
     }
 }
 
-/// A reference to an object before the first one, or to the subgroup of an object of datagrams, which has none
+/// A reference to an object before the first one, or to the subgroup of an object sent as a datagram, which has none
 /// [moqt-18 §11.4.4.1].
 const NO_PRIOR: DecodeError =
     DecodeError::protocol("an object of a fetch refers to a field no object before it has");
 
-/// Writes the entries of one fetch stream, leaving out what the one before says.
+/// An encoder of the entries of one fetch stream, which omits the fields that the previous entry implies.
 #[derive(Clone, Debug)]
 pub struct FetchEncoder {
     draft: Draft,
@@ -250,7 +250,7 @@ pub struct FetchEncoder {
 }
 
 impl FetchEncoder {
-    /// Starts behind the header of the stream of a fetch in this order of groups.
+    /// Creates an encoder for the entries after the stream header, with groups in this order.
     pub fn new(draft: Draft, order: GroupOrder) -> Self {
         Self {
             draft,
@@ -262,7 +262,7 @@ impl FetchEncoder {
     /// Appends an entry, up to its payload.
     ///
     /// # Panics
-    /// If an object's group or its ID within the group is against the order of the stream.
+    /// If an object's group or its object ID is against the order of the stream.
     pub fn encode(&mut self, entry: &FetchEntry, out: &mut BytesMut) {
         match entry {
             FetchEntry::Object(object) => self.encode_object(object, out),
@@ -311,7 +311,7 @@ impl FetchEncoder {
         varint::encode(object.payload_len, out);
     }
 
-    /// What to write for the group, if anything.
+    /// Returns the group delta to write; `None` if the field is omitted.
     fn group_delta(&self, group: u64) -> Option<u64> {
         let Some(prior) = self.prior.location else {
             return Some(group);
@@ -327,13 +327,13 @@ impl FetchEncoder {
         Some(group.abs_diff(prior.group) - 1)
     }
 
-    /// What to write for the object ID, if anything. In a new group it is always written, though the draft would let it
-    /// be left out where it happens to be one more than that of the object before.
+    /// Returns the object ID delta to write; `None` if the field is omitted. In a new group the field is always
+    /// written, although the draft permits its omission if the ID is one more than that of the previous object.
     fn object_delta(&self, object: &FetchObject, is_new_group: bool) -> Option<u64> {
         let Some(prior) = self.prior.location.filter(|_| !is_new_group) else {
             return Some(object.object);
         };
-        // The same ID twice makes a malformed track, but a peer can send it, and whoever passes it on must not fail.
+        // Equal IDs make a track malformed, but a peer can send them, and forwarding must not panic.
         assert!(
             object.object >= prior.object,
             "object IDs grow along a group"

@@ -1,4 +1,4 @@
-//! Fields that objects have in common, however they are sent: properties and status.
+//! Fields that objects of all forms have in common: properties and status.
 
 use bytes::{Bytes, BytesMut};
 
@@ -9,7 +9,7 @@ use crate::kinds::ObjectStatus;
 use crate::property::Properties;
 use crate::varint;
 
-/// Reads properties behind their length [moqt-18 §11.2.1.2].
+/// Reads properties with their length [moqt-18 §11.2.1.2].
 #[inline]
 pub(super) fn read_properties(cursor: &mut Cursor<'_>) -> Result<Properties, DecodeError> {
     match cursor.varint()? {
@@ -33,6 +33,6 @@ pub(super) fn read_status(
         .ok_or(DecodeError::protocol("unknown object status"))
 }
 
-/// Objects of any status but normal have neither properties nor payload.
+/// Objects whose status is not normal have neither properties nor payload.
 pub(super) const PROPERTIES_WITH_STATUS: DecodeError =
     DecodeError::protocol("an object that is not normal has properties");

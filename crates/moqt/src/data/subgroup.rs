@@ -1,4 +1,4 @@
-//! Subgroup streams: a header and the objects behind it [moqt-18 §11.4.2].
+//! Subgroup streams: a header and the objects after it [moqt-18 §11.4.2].
 
 use std::ops::Range;
 
@@ -16,38 +16,38 @@ use crate::kinds::{ObjectStatus, StreamKind};
 use crate::property::Properties;
 use crate::varint;
 
-/// The first thing on the stream of a subgroup, the stream type included.
+/// The header of a subgroup stream, including the stream type.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SubgroupHeader {
-    /// The number that stands for the track.
+    /// The Track Alias.
     pub track_alias: u64,
-    /// The group all objects of the stream belong to.
+    /// The group ID of all objects on the stream.
     pub group: u64,
-    /// The subgroup all objects of the stream belong to.
+    /// The subgroup ID of all objects on the stream.
     pub subgroup: SubgroupId,
-    /// The publisher's priority of all objects, or the track's if absent. Lower is sent first.
+    /// The publisher priority of all objects; `None` for the track's default. Lower is sent first.
     pub priority: Option<u8>,
-    /// Whether objects can have properties; if not, each object is one byte shorter.
+    /// Whether objects can have properties; if not, the encoding of each object is one byte shorter.
     pub has_properties: bool,
-    /// Whether the subgroup holds the largest object of the group: the last one before a FIN is it.
+    /// Whether the subgroup contains the largest object of the group, which is then the last one before the FIN.
     pub end_of_group: bool,
-    /// Whether the first object of the stream is the first one ever published in the subgroup.
+    /// Whether the first object on the stream is the first one published in the subgroup.
     pub first_object: bool,
 }
 
-/// Where the ID of a subgroup comes from.
+/// How a subgroup header gives the subgroup ID.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum SubgroupId {
-    /// It is 0.
+    /// The subgroup ID is 0.
     Zero,
-    /// It is the ID of the first object on the stream.
+    /// The subgroup ID is the ID of the first object on the stream.
     FirstObject,
-    /// It is this number.
+    /// The subgroup ID is a field.
     Explicit(u64),
 }
 
 impl SubgroupId {
-    /// The ID itself, given the ID of the first object on the stream.
+    /// Returns the subgroup ID, given the ID of the first object on the stream.
     pub const fn resolve(self, first_object: u64) -> u64 {
         match self {
             Self::Zero => 0,
@@ -120,25 +120,25 @@ impl SubgroupHeader {
     }
 }
 
-/// One object on the stream of a subgroup, before its payload.
+/// The header of an object on a subgroup stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectHeader {
-    /// The object's ID within its group.
+    /// The object ID within the group.
     pub id: u64,
-    /// The object's properties; only normal objects have some.
+    /// The object's properties; only normal objects have any.
     pub properties: Properties,
-    /// What the object is.
+    /// The object status.
     pub status: ObjectStatus,
-    /// How many bytes of payload follow, 0 unless the object is normal.
+    /// Length of the payload that follows, in bytes; 0 unless the status is normal.
     pub payload_len: u64,
 }
 
 impl ObjectHeader {
-    /// Appends the fields before the payload, and says where in `out` the properties lie. `previous` is the ID of the
-    /// object before this one on the stream, `has_properties` what the stream's header says.
+    /// Appends the fields before the payload, and returns the range of the properties in `out`. `previous` is the ID of
+    /// the previous object on the stream, `has_properties` is that of the stream's header.
     ///
     /// # Panics
-    /// If the ID is not larger than `previous`, or if the object has what its stream or its status forbids.
+    /// If the ID is not larger than `previous`, or if the object has fields that its stream or its status forbids.
     pub fn encode_in_subgroup(
         &self,
         previous: Option<u64>,

@@ -1,4 +1,4 @@
-//! The fields of messages, and messages that are nothing but fields one behind the other.
+//! The fields of messages, and messages that are a sequence of fields.
 
 use bytes::BytesMut;
 
@@ -11,9 +11,9 @@ use crate::property::Properties;
 use crate::scope::Scopes;
 use crate::varint;
 
-/// A field of a message, or all of them.
+/// A field of a message, or a whole message.
 pub(super) trait Field: Sized {
-    /// Reads the field; its parameters have to be some that may stand in one of `scopes`.
+    /// Reads the field. Parameters are checked to be permitted in one of `scopes`.
     fn read(draft: Draft, scopes: Scopes, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError>;
 
     /// Appends the field.
@@ -93,7 +93,7 @@ impl Field for Parameters {
     }
 }
 
-/// Properties of a track, which fill the rest of a message [moqt-18 §2.5].
+/// Track Properties, which fill the rest of a message [moqt-18 §2.5].
 impl Field for Properties {
     fn read(_: Draft, _: Scopes, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let properties = Self::decode(cursor.rest())?;

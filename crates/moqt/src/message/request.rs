@@ -1,4 +1,4 @@
-//! The messages that start or change a request.
+//! Messages that start or update a request.
 
 use bytes::BytesMut;
 
@@ -59,8 +59,8 @@ impl Field for FetchKind {
     }
 }
 
-/// Reads the end of a range, whose object is one too large on the wire, with 0 for the whole group
-/// [moqt-18 §10.12.1]. Wrapping makes the whole group `u64::MAX`, the last object a group could have.
+/// Reads the end of a range. Its encoded object ID is one larger, with 0 for the whole group [moqt-18 §10.12.1].
+/// Wrapping turns 0 into `u64::MAX`, the largest object ID.
 pub(super) fn read_end(cursor: &mut Cursor<'_>) -> Result<Location, DecodeError> {
     let Location { group, object } = read_location(cursor)?;
     Ok(Location {
@@ -69,7 +69,7 @@ pub(super) fn read_end(cursor: &mut Cursor<'_>) -> Result<Location, DecodeError>
     })
 }
 
-/// Writes the end of a range; the inverse of [`read_end`].
+/// Appends the end of a range; the inverse of [`read_end`].
 pub(super) fn write_end(end: Location, out: &mut BytesMut) {
     write_location(
         Location {
@@ -81,8 +81,8 @@ pub(super) fn write_end(end: Location, out: &mut BytesMut) {
 }
 
 impl RequestUpdate {
-    /// Checks what decoding could not: that the parameters may stand in an update of a request of `kind`, and that such
-    /// a request can be updated at all [moqt-18 §10.9, §10.14].
+    /// Checks that the parameters may occur in an update of a request of `kind`, and that such a request can be updated
+    /// [moqt-18 §10.9, §10.14].
     pub fn check(&self, draft: Draft, kind: RequestKind) -> Result<(), Violation> {
         if kind == RequestKind::TrackStatus {
             return Err(Violation::protocol("TRACK_STATUS cannot be updated"));

@@ -1,4 +1,4 @@
-//! The messages that answer a request or end it.
+//! Messages that answer or end a request.
 
 use std::time::Duration;
 
@@ -83,8 +83,8 @@ impl Field for FetchOk {
 }
 
 impl RequestOk {
-    /// Checks what decoding could not: that the parameters may stand in the answer at this `step` of a request of `kind`,
-    /// and that only the answer to `TRACK_STATUS` has properties [moqt-18 §10.5].
+    /// Checks that the parameters may occur in the answer at this `step` of a request of `kind`, and that only the
+    /// answer to `TRACK_STATUS` has properties [moqt-18 §10.5].
     pub fn check(&self, draft: Draft, kind: RequestKind, step: Step) -> Result<(), Violation> {
         let of_track_status = kind == RequestKind::TrackStatus && step == Step::Answer;
         if !self.properties.is_empty() && !of_track_status {
@@ -97,7 +97,7 @@ impl RequestOk {
 }
 
 impl RequestError {
-    /// Checks what decoding could not: that a redirect of a namespace request names no track [moqt-18 §10.6.1].
+    /// Checks that the redirect of a namespace request names no track [moqt-18 §10.6.1].
     pub fn check(&self, kind: RequestKind) -> Result<(), Violation> {
         let of_namespace = matches!(
             kind,

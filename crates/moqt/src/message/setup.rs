@@ -1,4 +1,4 @@
-//! SETUP and its options [moqt-18 §10.3]. Their numbers are the same in all drafts.
+//! SETUP and its options [moqt-18 §10.3], whose code points are the same in all drafts.
 
 use bytes::{Bytes, BytesMut};
 
@@ -77,7 +77,7 @@ impl Setup {
             return Err(TOO_MANY_TOKENS.into());
         }
         let token = Token::decode(&Bytes::copy_from_slice(encoded))?;
-        // The draft says so of servers only; a client has no use for them either, for no alias exists before SETUP.
+        // The draft says so of servers only. A client cannot use them either, since no alias exists before SETUP.
         if matches!(token, Token::Delete { .. } | Token::UseAlias { .. }) {
             return Err(DecodeError::protocol("a token in SETUP refers to an alias"));
         }
@@ -86,7 +86,7 @@ impl Setup {
     }
 }
 
-/// Keeps the value of an option that may stand once.
+/// Sets an option that may occur once.
 fn set<T>(option: &mut Option<T>, value: T) -> Result<(), DecodeError> {
     match option.replace(value) {
         None => Ok(()),
@@ -145,7 +145,7 @@ fn is_port_or_nothing(rest: &str) -> bool {
             .is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The text, if each byte of it is unreserved, a sub-delimiter, one of `also`, or part of a percent-encoding.
+/// Returns the text if each byte is unreserved, a sub-delimiter, one of `also`, or part of a percent-encoding.
 fn read_uri_text(bytes: &[u8], also: &[u8]) -> Option<String> {
     let mut rest = bytes;
     while let Some((first, behind)) = rest.split_first() {

@@ -15,7 +15,7 @@ fn encode(message: &Message) -> Result<BytesMut, MessageTooLong> {
     Ok(out)
 }
 
-/// Decodes what [`encode`] gives for types in one byte.
+/// Decodes the output of [`encode`] for one-byte types.
 fn decode(encoded: &[u8]) -> Result<Message, DecodeError> {
     Message::decode(
         DRAFT,

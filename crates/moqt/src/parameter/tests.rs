@@ -4,7 +4,7 @@ const DRAFT: Draft = Draft::Draft18;
 /// One letter for each of [`RequestKind::ALL`].
 const LETTERS: &str = "SPFTnNT";
 
-/// All moments of a request in which `parameters` may be sent, one letter per request kind in the order of
+/// Returns the steps of requests in which `parameters` may be sent: one letter per request kind in the order of
 /// [`RequestKind::ALL`], one word per step.
 fn places(parameters: &Parameters) -> String {
     let steps = [

@@ -1,4 +1,4 @@
-//! The bytes of a stream that have arrived and are not yet read as headers and payload.
+//! The received bytes of a stream that were not yet read as headers and payload.
 
 use std::mem;
 
@@ -7,15 +7,15 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Violation};
 
-/// The bytes of a stream that have arrived and are not yet read.
+/// The received bytes of a stream that were not yet read.
 ///
-/// While a header is incomplete, its first bytes are in `partial` and `chunk` is empty. Otherwise `chunk` holds the bytes
-/// that arrived last, and shares them with the caller that delivered them.
+/// While a header is incomplete, its first bytes are in `partial` and `chunk` is empty. Otherwise `chunk` holds the
+/// bytes that arrived last, shared with the caller.
 #[derive(Debug)]
 pub(super) struct ReadBuffer {
     chunk: Bytes,
     partial: BytesMut,
-    /// How many bytes `partial` needs before another attempt to read it.
+    /// Number of bytes that `partial` needs before the next attempt to read it.
     wanted: usize,
     header_bytes_max: usize,
 }
@@ -31,7 +31,7 @@ impl ReadBuffer {
     }
 
     /// # Panics
-    /// If what was pushed before was not read.
+    /// If the bytes pushed before were not read.
     pub(super) fn push(&mut self, data: Bytes) {
         assert!(
             self.chunk.is_empty(),
@@ -40,12 +40,12 @@ impl ReadBuffer {
         self.chunk = data;
     }
 
-    /// Whether the stream may end here, as far as headers go.
+    /// Returns whether no header is incomplete, so that the stream may end.
     pub(super) fn is_empty(&self) -> bool {
         self.chunk.is_empty() && self.partial.is_empty()
     }
 
-    /// Reads a header with `read`, or keeps its beginning and returns `None`.
+    /// Reads a header with `read`; keeps an incomplete one and returns `None`.
     #[inline]
     pub(super) fn header<T>(
         &mut self,
@@ -76,7 +76,7 @@ impl ReadBuffer {
         }
     }
 
-    /// At most `left` bytes of payload, if any have arrived.
+    /// Returns at most `left` bytes of payload, if any have arrived.
     #[inline]
     pub(super) fn payload(&mut self, left: u64) -> Option<Bytes> {
         debug_assert!(
@@ -92,7 +92,7 @@ impl ReadBuffer {
         Some(self.chunk.split_to(len))
     }
 
-    /// Goes on with a header that did not arrive as a whole, taking no more than it needs.
+    /// Continues an incomplete header, taking no more bytes than it needs.
     fn split_header<T>(
         &mut self,
         mut read: impl FnMut(&mut Cursor<'_>) -> Result<T, DecodeError>,

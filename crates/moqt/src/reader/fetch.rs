@@ -1,4 +1,4 @@
-//! Reading the stream of a fetch.
+//! Reader of a fetch stream.
 
 use bytes::Bytes;
 
@@ -8,30 +8,30 @@ use crate::draft::Draft;
 use crate::error::DecodeError;
 use crate::parameter::GroupOrder;
 
-/// What the stream of a fetch says.
+/// An item of a fetch stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchItem {
-    /// What the stream carries. Comes first, once.
+    /// The stream header, once, first.
     Header(FetchHeader),
-    /// The next object, whose payload follows if it has one, or the end of a range.
+    /// The next object, whose payload follows if it is not empty, or the end of a range.
     Entry(FetchEntry),
-    /// A piece of the object's payload, never empty. The pieces of an object have the announced length together.
+    /// A piece of the object's payload, never empty. The pieces add up to the announced length.
     Payload(Bytes),
 }
 
-/// Reads the stream of a fetch, from its type on.
+/// A reader of a fetch stream, from its type on.
 #[derive(Debug)]
 pub struct FetchReader {
     draft: Draft,
     buffer: ReadBuffer,
-    /// Absent until the header was read.
+    /// `None` until the header was read.
     decoder: Option<FetchDecoder>,
     payload_left: u64,
 }
 
 impl FetchReader {
-    /// Starts at the beginning of a stream. An object with more than `header_bytes_max` bytes before its payload, which
-    /// are its properties mostly, closes the session.
+    /// Creates a reader for a new stream. An object with more than `header_bytes_max` bytes before its payload, mostly
+    /// its properties, closes the session.
     pub fn new(draft: Draft, header_bytes_max: usize) -> Self {
         Self {
             draft,
@@ -41,11 +41,11 @@ impl FetchReader {
         }
     }
 
-    /// Says in which order the groups come, ascending unless said. The header names the request that knows, so this is to
-    /// be called after [`FetchItem::Header`] and before the next poll.
+    /// Sets the order of groups, which is ascending by default. To be called after [`FetchItem::Header`], which
+    /// identifies the request and so its order, and before the next poll.
     ///
     /// # Panics
-    /// If the header was not read yet.
+    /// If the header was not read.
     pub fn set_group_order(&mut self, order: GroupOrder) {
         assert!(
             self.decoder.is_some(),
@@ -62,9 +62,9 @@ impl FetchReader {
         self.buffer.push(data);
     }
 
-    /// What the stream says next, or `None` until more bytes are pushed.
+    /// Returns the next item, or `None` if more bytes are needed.
     ///
-    /// The error is never [`DecodeError::Short`], and nothing can be read after one.
+    /// The error is never [`DecodeError::Short`], and nothing can be read after an error.
     pub fn poll(&mut self) -> Result<Option<FetchItem>, DecodeError> {
         if self.payload_left > 0 {
             return Ok(self.poll_payload());
@@ -81,7 +81,7 @@ impl FetchReader {
         }))
     }
 
-    /// Checks that the stream may end here: not in the middle of an object or of the header [moqt-18 §11.4].
+    /// Checks that the stream may end here, not within an object or the header [moqt-18 §11.4].
     pub fn fin(&self) -> Result<(), DecodeError> {
         if self.decoder.is_some() && self.payload_left == 0 && self.buffer.is_empty() {
             Ok(())

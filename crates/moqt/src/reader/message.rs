@@ -1,4 +1,4 @@
-//! Reading control messages off control and request streams.
+//! Reader of control messages on control and request streams.
 
 use bytes::Bytes;
 
@@ -9,10 +9,10 @@ use crate::error::{DecodeError, Violation};
 use crate::message::{MESSAGE_BYTES_MAX, Message, UNKNOWN_MESSAGE};
 use crate::varint;
 
-/// The bytes before a message's payload: the longest type and a length of 16 bits.
+/// Bytes before a message's payload: the longest type and a length of 16 bits.
 const FRAME_BYTES_MAX: usize = varint::BYTES_MAX + 2;
 
-/// Reads the messages of one control or request stream.
+/// A reader of the messages of one control or request stream.
 #[derive(Debug)]
 pub struct MessageReader {
     draft: Draft,
@@ -21,8 +21,8 @@ pub struct MessageReader {
 }
 
 impl MessageReader {
-    /// Starts at the beginning of a stream. Messages with more than `payload_bytes_max` bytes behind their length close
-    /// the session; no message has more than [`MESSAGE_BYTES_MAX`].
+    /// Creates a reader for a new stream. A message with a payload of more than `payload_bytes_max` bytes, at most
+    /// [`MESSAGE_BYTES_MAX`], closes the session.
     pub fn new(draft: Draft, payload_bytes_max: usize) -> Self {
         let payload_bytes_max = payload_bytes_max.min(MESSAGE_BYTES_MAX);
         let buffer = ReadBuffer::new(FRAME_BYTES_MAX + payload_bytes_max);
@@ -41,9 +41,9 @@ impl MessageReader {
         self.buffer.push(data);
     }
 
-    /// The next message, or `None` until more bytes are pushed.
+    /// Returns the next message, or `None` if more bytes are needed.
     ///
-    /// The error is never [`DecodeError::Short`], and nothing can be read after one.
+    /// The error is never [`DecodeError::Short`], and nothing can be read after an error.
     pub fn poll(&mut self) -> Result<Option<Message>, DecodeError> {
         let (draft, payload_bytes_max) = (self.draft, self.payload_bytes_max);
         let framed = self
@@ -52,11 +52,11 @@ impl MessageReader {
         let Some((message_type, payload)) = framed else {
             return Ok(None);
         };
-        // A copy, so that what the message keeps is its own size and not that of the packets it came in.
+        // A copy, so that a kept message does not hold the packets it came in.
         Message::decode(draft, message_type, &Bytes::copy_from_slice(&payload)).map(Some)
     }
 
-    /// Checks that the stream may end here: not in the middle of a message.
+    /// Checks that the stream may end here, not within a message.
     pub fn fin(&self) -> Result<(), DecodeError> {
         if self.buffer.is_empty() {
             Ok(())
@@ -68,7 +68,7 @@ impl MessageReader {
     }
 }
 
-/// Reads the type and payload of a message, refusing an unknown type before the payload is there.
+/// Reads the type and payload of a message. An unknown type is an error before the payload is complete.
 fn read_frame(
     draft: Draft,
     payload_bytes_max: usize,

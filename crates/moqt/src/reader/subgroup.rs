@@ -1,4 +1,4 @@
-//! Reading the stream of a subgroup.
+//! Reader of a subgroup stream.
 
 use bytes::Bytes;
 
@@ -7,31 +7,31 @@ use crate::data::{ObjectHeader, SubgroupHeader};
 use crate::draft::Draft;
 use crate::error::DecodeError;
 
-/// What the stream of a subgroup says.
+/// An item of a subgroup stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubgroupItem {
-    /// What the stream carries. Comes first, once.
+    /// The stream header, once, first.
     Header(SubgroupHeader),
-    /// The next object. Its payload follows, if it has one.
+    /// The next object. Its payload follows if it is not empty.
     Object(ObjectHeader),
-    /// A piece of the object's payload, never empty. The pieces of an object have the announced length together.
+    /// A piece of the object's payload, never empty. The pieces add up to the announced length.
     Payload(Bytes),
 }
 
-/// Reads the stream of a subgroup, from its type on.
+/// A reader of a subgroup stream, from its type on.
 #[derive(Debug)]
 pub struct SubgroupReader {
     draft: Draft,
     buffer: ReadBuffer,
-    /// Whether objects have properties, known once the header was read.
+    /// Whether objects have properties; `None` until the header was read.
     has_properties: Option<bool>,
     previous: Option<u64>,
     payload_left: u64,
 }
 
 impl SubgroupReader {
-    /// Starts at the beginning of a stream. An object with more than `header_bytes_max` bytes before its payload, which
-    /// are its properties mostly, closes the session.
+    /// Creates a reader for a new stream. An object with more than `header_bytes_max` bytes before its payload, mostly
+    /// its properties, closes the session.
     pub fn new(draft: Draft, header_bytes_max: usize) -> Self {
         Self {
             draft,
@@ -50,9 +50,9 @@ impl SubgroupReader {
         self.buffer.push(data);
     }
 
-    /// What the stream says next, or `None` until more bytes are pushed.
+    /// Returns the next item, or `None` if more bytes are needed.
     ///
-    /// The error is never [`DecodeError::Short`], and nothing can be read after one.
+    /// The error is never [`DecodeError::Short`], and nothing can be read after an error.
     #[inline]
     pub fn poll(&mut self) -> Result<Option<SubgroupItem>, DecodeError> {
         if self.payload_left > 0 {
@@ -72,7 +72,7 @@ impl SubgroupReader {
         }))
     }
 
-    /// Checks that the stream may end here: not in the middle of an object or of the header [moqt-18 §11.4].
+    /// Checks that the stream may end here, not within an object or the header [moqt-18 §11.4].
     pub fn fin(&self) -> Result<(), DecodeError> {
         if self.has_properties.is_some() && self.payload_left == 0 && self.buffer.is_empty() {
             Ok(())

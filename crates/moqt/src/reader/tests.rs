@@ -17,7 +17,7 @@ fn code(error: DecodeError) -> SessionError {
     }
 }
 
-/// A header and an object with properties of `len` bytes in all and a payload of two.
+/// A header and an object with properties of `len` bytes in total and a payload of two bytes.
 fn subgroup_with_properties(len: usize) -> Bytes {
     let mut out = BytesMut::new();
     let header = SubgroupHeader {
@@ -150,7 +150,7 @@ fn publish_of(len: usize) -> Bytes {
     stream.put_u16(u16::try_from(len).expect("16 bits"));
     let properties = len - 5;
     stream.put_slice(&[0, 0, 0, 0, 0]);
-    // One property after the other of two bytes, and one of three if the length is odd.
+    // Properties of two bytes each, and one of three if the length is odd.
     if properties % 2 == 1 {
         stream.put_slice(&[0x08, 0x80, 0x01]);
     } else {

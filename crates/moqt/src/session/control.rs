@@ -18,12 +18,12 @@ use crate::reader::MessageReader;
 pub(super) struct Control {
     sending: SendStream,
     reader: MessageReader,
-    /// The peer ended a control stream: when and with what the session closes.
+    /// When and with what the session closes, if the peer ended a control stream.
     ended: Option<(Instant, Violation)>,
 }
 
 impl Control {
-    /// Makes the control streams of a session; this endpoint's stream begins with these bytes.
+    /// Creates the control streams of a session; `setup` begins this endpoint's stream.
     pub(super) fn new(setup: Bytes, reader: MessageReader) -> Self {
         Self {
             sending: SendStream::beginning_with(setup),
@@ -32,12 +32,12 @@ impl Control {
         }
     }
 
-    /// This endpoint's control stream, once open.
+    /// Returns this endpoint's control stream, once open.
     pub(super) fn stream(&self) -> Option<StreamId> {
         self.sending.stream()
     }
 
-    /// When the session closes because the peer ended a control stream, and with what.
+    /// Returns when and with what the session closes, if the peer ended a control stream.
     pub(super) fn ended(&self) -> Option<(Instant, Violation)> {
         self.ended
     }
@@ -54,8 +54,8 @@ impl Control {
 }
 
 impl Session {
-    /// Sends GOAWAY. The session fills in the Request ID and rejects newer requests of the peer with
-    /// `GOING_AWAY`. The role closes the session when the timeout of the GOAWAY is over.
+    /// Sends GOAWAY. The session fills in the Request ID and rejects newer requests of the peer with `GOING_AWAY`. The
+    /// role closes the session when the timeout of the GOAWAY is over.
     ///
     /// Does nothing unless the session is ready. A session that is not ready needs no GOAWAY: the role closes it.
     ///
@@ -77,7 +77,7 @@ impl Session {
         self.send_control(transport, &message);
     }
 
-    /// Opens the control stream if that has not succeeded yet, with SETUP as its first message.
+    /// Opens the control stream, with SETUP as its first message, unless it is open.
     pub(super) fn open_control(&mut self, transport: &mut dyn Transport) {
         if self.control.stream().is_some() {
             return;
@@ -90,7 +90,7 @@ impl Session {
         self.open_queued(transport);
     }
 
-    /// Takes the peer's control stream.
+    /// Records the peer's control stream.
     pub(super) fn on_control_opened(&mut self) -> Result<(), Violation> {
         if let Verdict::Violate(reason) = judge(&self.state, Input::ControlStream) {
             return Err(Violation::protocol(reason));
@@ -121,7 +121,7 @@ impl Session {
         Ok(())
     }
 
-    /// Asserts that a GOAWAY of this endpoint says nothing that only the other side may.
+    /// Asserts that a GOAWAY of this endpoint has no field that only the other side may send.
     pub(super) fn check_goaway(&self, goaway: &GoAway) {
         let names_uri = !goaway.new_session_uri.is_empty();
         assert!(

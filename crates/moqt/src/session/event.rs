@@ -1,4 +1,4 @@
-//! What a session tells its role.
+//! The events of a session for its role.
 
 use bytes::Bytes;
 use weir_transport::StreamId;
@@ -15,7 +15,7 @@ use crate::name::{Namespace, TrackName};
 use crate::parameter::Parameters;
 use crate::property::Properties;
 
-/// One thing that happened, in the order it happened.
+/// An event. Events are returned in the order in which they happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The peer's SETUP came. Its tokens are resolved.
@@ -40,15 +40,15 @@ pub enum Event {
         /// The parameters that change. Their tokens are resolved.
         parameters: Parameters,
     },
-    /// The peer answered an own request with an OK.
+    /// The peer accepted an own request.
     Accepted {
         /// The request.
         id: RequestId,
         /// The answer.
         ok: Accepted,
     },
-    /// The peer answered the oldest own update of a request. After an error, a subscription goes on
-    /// until its publisher sends `PUBLISH_DONE`; any other request is over.
+    /// The peer answered the oldest own update of a request. After an error, a subscription continues until its
+    /// publisher sends `PUBLISH_DONE`; any other request is over.
     Updated {
         /// The request.
         id: RequestId,
@@ -60,7 +60,7 @@ pub enum Event {
     Rejected {
         /// The request.
         id: RequestId,
-        /// Why.
+        /// The error.
         error: RequestError,
     },
     /// The publisher ended a subscription. Objects may still come for a limited time.
@@ -74,21 +74,21 @@ pub enum Event {
     Namespace {
         /// The request.
         id: RequestId,
-        /// The namespace behind the prefix.
+        /// The suffix of the namespace after the prefix.
         suffix: Namespace,
     },
     /// A namespace announced before is gone.
     NamespaceDone {
         /// The request.
         id: RequestId,
-        /// The namespace behind the prefix.
+        /// The suffix of the namespace after the prefix.
         suffix: Namespace,
     },
     /// A track under the prefix of an own `SUBSCRIBE_TRACKS` that the peer has no stream for.
     PublishBlocked {
         /// The request.
         id: RequestId,
-        /// The track's namespace behind the prefix.
+        /// The suffix of the track's namespace after the prefix.
         suffix: Namespace,
         /// The track's name.
         name: TrackName,
@@ -98,10 +98,10 @@ pub enum Event {
     Closed {
         /// The request.
         id: RequestId,
-        /// How.
+        /// How the peer ended it.
         reason: CloseReason,
     },
-    /// The peer is about to close the session. Own requests are refused from now on.
+    /// The peer is about to close the session. Further own requests are refused.
     GoAway(GoAway),
     /// The peer asks to move one request elsewhere.
     RequestGoAway {
@@ -116,7 +116,7 @@ pub enum Event {
         stream: StreamId,
         /// The subscription: an own `SUBSCRIBE`, or the peer's `PUBLISH`.
         request: RequestId,
-        /// What all its objects share.
+        /// The fields that all its objects share.
         header: SubgroupHeader,
     },
     /// An object of a subgroup stream; its payload follows.
@@ -151,7 +151,7 @@ pub enum Event {
     StreamEnd {
         /// The data stream.
         stream: StreamId,
-        /// How.
+        /// How the stream ended.
         end: StreamEnd,
     },
     /// A datagram whose alias was unknown when it came. `handle_datagram` returns all others.
@@ -176,7 +176,7 @@ macro_rules! requests {
         }
 
         impl Request {
-            /// The request that a message opens a stream with, if it is one.
+            /// Returns the request that a message begins, if it is a request.
             pub(super) fn from_message(message: Message) -> Option<Self> {
                 match message {
                     $(Message::$request(request) => Some(Self::$request(request)),)*
@@ -184,28 +184,28 @@ macro_rules! requests {
                 }
             }
 
-            /// What kind of request this is.
+            /// Returns the kind of the request.
             pub fn kind(&self) -> RequestKind {
                 match self {
                     $(Self::$request(_) => RequestKind::$request,)*
                 }
             }
 
-            /// Its ID.
+            /// Returns the Request ID.
             pub fn id(&self) -> RequestId {
                 match self {
                     $(Self::$request(request) => RequestId(request.request_id),)*
                 }
             }
 
-            /// Its parameters.
+            /// Returns the parameters.
             pub fn parameters(&self) -> &Parameters {
                 match self {
                     $(Self::$request(request) => &request.parameters,)*
                 }
             }
 
-            /// Its parameters, in which the tokens are to be resolved.
+            /// Returns the parameters, in which tokens are to be resolved.
             pub(super) fn parameters_mut(&mut self) -> &mut Parameters {
                 match self {
                     $(Self::$request(request) => &mut request.parameters,)*
@@ -241,7 +241,7 @@ requests! {
 }
 
 impl Request {
-    /// The namespace or prefix it names; a joining fetch names none.
+    /// Returns the namespace or prefix of the request; a joining fetch has none.
     pub fn namespace(&self) -> Option<&Namespace> {
         match self {
             Self::Subscribe(request) => Some(&request.track.namespace),
@@ -257,7 +257,7 @@ impl Request {
         }
     }
 
-    /// Its track's properties, of a PUBLISH only.
+    /// Returns the Track Properties; only a PUBLISH has any.
     pub(super) fn properties(&self) -> Option<&Properties> {
         match self {
             Self::Publish(request) => Some(&request.properties),
@@ -271,14 +271,14 @@ impl Request {
     }
 }
 
-/// An OK to an own request.
+/// The acceptance of an own request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Accepted {
     /// To `SUBSCRIBE`.
     Subscribe(SubscribeOk),
     /// To `FETCH`.
     Fetch(FetchOk),
-    /// To everything else.
+    /// To any other request.
     Ok(RequestOk),
 }
 
@@ -296,7 +296,7 @@ pub enum CloseReason {
 /// How a data stream ended.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum StreamEnd {
-    /// All objects came.
+    /// With a FIN: all objects came.
     Fin,
     /// The peer reset the stream.
     Reset(ResetCode),
@@ -311,7 +311,7 @@ pub enum Refused {
     /// The peer sent GOAWAY.
     #[error("the peer is going away")]
     GoingAway,
-    /// The peer allows no further stream for now.
+    /// The peer's stream limit is reached.
     #[error("the peer allows no further stream")]
     NoStream,
     /// The session is closed.
@@ -320,7 +320,7 @@ pub enum Refused {
     /// The request to update is over.
     #[error("the request is over")]
     Over,
-    /// The message does not fit the 16-bit length of a control message.
+    /// The message exceeds the 16-bit length of a control message.
     #[error("the message is longer than 65535 bytes")]
     TooLong,
 }

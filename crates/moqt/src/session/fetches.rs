@@ -1,4 +1,4 @@
-//! Own fetches that expect a data stream, and how far that stream has come.
+//! Own fetches that expect a data stream, and the state of that stream.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ pub(super) struct Fetches {
     table: BTreeMap<RequestId, State>,
 }
 
-/// How far the data stream of a fetch has come.
+/// The state of a fetch's data stream.
 #[derive(Debug)]
 enum State {
-    /// Its header is not there; its groups will come in this order.
+    /// The header has not come; groups will come in this order.
     AwaitingHeader(GroupOrder),
-    /// Its header is there, its end is not.
+    /// The header has come, the end has not.
     Open,
 }
 
@@ -30,8 +30,8 @@ impl Fetches {
         }
     }
 
-    /// Records the data stream of a fetch, which may have only one. Returns the order of its groups, or `None` if the
-    /// stream is not expected any more.
+    /// Records the data stream of a fetch, which may have only one. Returns the order of its groups; `None` if the
+    /// stream is not expected.
     pub(super) fn open(&mut self, id: RequestId) -> Result<Option<GroupOrder>, Violation> {
         let Some(state) = self.table.get_mut(&id) else {
             return Ok(None);
@@ -47,7 +47,7 @@ impl Fetches {
         self.table.remove(&id);
     }
 
-    /// Whether a fetch expects data.
+    /// Returns whether a fetch expects data.
     pub(super) fn contains(&self, id: RequestId) -> bool {
         self.table.contains_key(&id)
     }

@@ -1,11 +1,10 @@
-//! The Request IDs of both endpoints: which comes next here, and which the peer has used
-//! [moqt-18 §10.1].
+//! The Request IDs of both endpoints: this endpoint's next ID, and the peer's used IDs [moqt-18 §10.1].
 
 use std::collections::BTreeMap;
 
 use crate::error::{SessionError, Violation};
 
-/// Which endpoint of the connection this is.
+/// One of the two endpoints of a connection.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Side {
     /// It opened the connection; its Request IDs are even.
@@ -15,7 +14,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The other endpoint.
+    /// Returns the other endpoint.
     #[must_use]
     pub fn peer(self) -> Self {
         match self {
@@ -25,14 +24,14 @@ impl Side {
     }
 }
 
-/// Names a request of either endpoint; the parity says whose.
+/// Identifies a request of either endpoint; its parity tells which endpoint sent it.
 #[derive(Copy, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RequestId(pub u64);
 
 /// Assigns this endpoint's Request IDs and checks the peer's.
 ///
-/// Request streams arrive in any order, so the peer's IDs may too. What is seen is kept as one
-/// contiguous run from the start and a bounded number of runs ahead of it.
+/// Request streams arrive in any order, and so may the peer's IDs. Used IDs are kept as one contiguous run from the
+/// start and a limited number of runs ahead of it.
 #[derive(Debug)]
 pub(super) struct RequestIds {
     side: Side,
@@ -59,7 +58,7 @@ impl RequestIds {
         }
     }
 
-    /// The next own Request ID.
+    /// Returns the next own Request ID.
     pub(super) fn next(&self) -> RequestId {
         RequestId(self.next * 2 + parity(self.side))
     }
@@ -71,12 +70,12 @@ impl RequestIds {
         id
     }
 
-    /// Whether this endpoint has used the ID.
+    /// Returns whether this endpoint has used the ID.
     pub(super) fn is_assigned(&self, id: RequestId) -> bool {
         id.0 % 2 == parity(self.side) && id.0 / 2 < self.next
     }
 
-    /// Takes note of an ID the peer uses; `Ok(true)` if a gap had to be given up for it.
+    /// Records an ID that the peer uses. Returns `Ok(true)` if a gap had to be closed for it.
     pub(super) fn accept(&mut self, id: RequestId) -> Result<bool, Violation> {
         if id.0 % 2 == parity(self.side) {
             return Err(invalid("Request ID with the parity of this endpoint"));
@@ -94,7 +93,7 @@ impl RequestIds {
         Ok(overflow)
     }
 
-    /// The smallest ID the peer cannot have used yet, for a GOAWAY [moqt-18 §10.4].
+    /// Returns the smallest ID that the peer cannot have used, for a GOAWAY [moqt-18 §10.4].
     pub(super) fn first_unseen(&self) -> RequestId {
         let parity = parity(self.side.peer());
         RequestId(
@@ -137,7 +136,7 @@ impl RequestIds {
     }
 }
 
-/// The least significant bit of all Request IDs of a side.
+/// Returns the least significant bit of all Request IDs of a side.
 pub(super) fn parity(side: Side) -> u64 {
     match side {
         Side::Client => 0,

@@ -1,15 +1,15 @@
-//! The states of a request, and what each event means in them: one table, free of side effects.
+//! The states of a request and its transitions: one table, free of side effects.
 //!
-//! The session looks up the [`Verdict`] and carries it out; a test prints the whole table as a
-//! snapshot.
+//! The session looks up the [`Verdict`] and carries it out; a test prints the whole table as a snapshot.
 //!
-//! Two decisions determine the rows for the ends of a stream. A FIN of the requester ends only
-//! the requests for which the draft says so (`SUBSCRIBE_NAMESPACE` and `SUBSCRIBE_TRACKS`
-//! [moqt-18 §6.1]) and a `PUBLISH`, which can have no `PUBLISH_DONE` any more; elsewhere it means
-//! that no update follows, and deployed peers send it right after the request. `STOP_SENDING` ends
-//! a request at once if it comes from the receiver of the data [moqt-18 §5.1]; elsewhere it closes
-//! one direction, since a `REQUEST_ERROR` may be on its way in the other. A request whose two
-//! directions are both gone is over in any case.
+//! Two decisions determine the rows for the ends of a stream:
+//!
+//! - A FIN of the requester ends `SUBSCRIBE_NAMESPACE` and `SUBSCRIBE_TRACKS`, as the draft says [moqt-18 §6.1], and a
+//!   `PUBLISH`, which can send no `PUBLISH_DONE` after it. For other requests it means that no update follows: deployed
+//!   peers send it right after the request.
+//! - `STOP_SENDING` ends a request at once if it comes from the receiver of the data [moqt-18 §5.1]. Otherwise it
+//!   closes one direction, since a `REQUEST_ERROR` may be under way in the other. A request whose two directions are
+//!   closed is over in any case.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ pub(super) enum Opener {
     Peer,
 }
 
-/// How far a request has come, with the data that it has only in that state.
+/// The state of a request, with the data that exists only in that state.
 #[derive(Debug)]
 pub(super) enum State {
     /// Not answered.
@@ -46,11 +46,11 @@ pub(super) enum State {
         /// As in [`State::Pending`].
         granted: VecDeque<RequestOk>,
     },
-    /// Over; its stream may not be.
+    /// Over; its stream may be open.
     Ended(EndedBy),
 }
 
-/// What both endpoints still exchange about a request that neither has ended.
+/// What both endpoints may still exchange about a request that neither has ended.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     /// The own updates without an answer, oldest first: the new prefix of each that has one.
@@ -62,39 +62,39 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Whether the peer owes an answer to an update.
+    /// Returns whether the peer owes an answer to an update.
     fn is_updating(&self) -> bool {
         !self.updates_sent.is_empty()
     }
 }
 
-/// Which endpoint ended a request.
+/// The endpoint that ended a request.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum EndedBy {
     /// The peer sent its last message; only the end of the stream may follow.
     Peer {
-        /// Whether the role has heard the last of the request.
+        /// Whether the role was notified of the end.
         is_reported: bool,
     },
     /// This endpoint; the peer may not know yet.
     Here,
 }
 
-/// Where the role's answer to an update of the peer goes.
+/// Where the role's answer to an update of the peer is sent.
 #[derive(Debug)]
 pub(super) enum UpdateAnswer<'a> {
     /// On the stream at once.
     Now,
-    /// Behind these, which wait for the answer to the request.
+    /// After these answers, which wait for the answer to the request.
     AfterRequest(&'a mut VecDeque<RequestOk>),
-    /// Nowhere: no update is due, which is a mistake of the role.
+    /// Nowhere: no update is due, which is a misuse by the role.
     NotDue,
     /// Nowhere: the request is over, and its updates with it.
     Over,
 }
 
 impl State {
-    /// The state of a new request.
+    /// Returns the state of a new request.
     pub(super) fn new() -> Self {
         Self::Pending {
             live: Live::default(),
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// What both endpoints may still exchange, if neither has ended the request.
+    /// Returns what both endpoints may still exchange, if neither has ended the request.
     pub(super) fn live(&self) -> Option<&Live> {
         match self {
             Self::Pending { live, .. } | Self::Established(live) => Some(live),
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// Like [`live`](Self::live), to be changed.
+    /// Returns the same, mutable.
     pub(super) fn live_mut(&mut self) -> Option<&mut Live> {
         match self {
             Self::Pending { live, .. } | Self::Established(live) => Some(live),
@@ -118,7 +118,7 @@ impl State {
         }
     }
 
-    /// How many updates of the peer have no answer on the stream.
+    /// Returns the number of the peer's updates without an answer on the stream.
     pub(super) fn updates_unanswered(&self) -> usize {
         match self {
             Self::Pending { live, granted } => live.updates_due + granted.len(),
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// Records that the role answers the oldest update without an answer; returns where the answer goes.
+    /// Records the role's answer to the oldest unanswered update; returns where the answer is sent.
     pub(super) fn answer_update(&mut self) -> UpdateAnswer<'_> {
         match self {
             Self::Pending { live, .. } | Self::Established(live) if live.updates_due == 0 => {
@@ -166,32 +166,32 @@ impl State {
         }
     }
 
-    /// Whether the request is not answered, and neither side has ended it.
+    /// Returns whether the request is not answered, and neither side has ended it.
     pub(super) fn is_pending(&self) -> bool {
         matches!(self, Self::Pending { .. })
     }
 
-    /// Whether the request was answered with an OK, and neither side has ended it.
+    /// Returns whether the request was answered with an OK, and neither side has ended it.
     pub(super) fn is_established(&self) -> bool {
         matches!(self, Self::Established(_))
     }
 
-    /// Whether `PUBLISH_DONE` came before this endpoint answered the `PUBLISH`.
+    /// Returns whether `PUBLISH_DONE` came before this endpoint answered the `PUBLISH`.
     pub(super) fn is_done_unanswered(&self) -> bool {
         matches!(self, Self::DoneUnanswered { .. })
     }
 }
 
-/// What a peer can do on a request stream after its first message.
+/// An event on a request stream after its first message.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Input {
-    /// It sends a message.
+    /// The peer sends a message.
     Message(MessageKind),
-    /// It ends a direction.
+    /// The peer ends a direction.
     End(CloseReason),
 }
 
-/// What the session does about it.
+/// What the session does about an event.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
     /// The request is answered with an OK.
@@ -202,27 +202,27 @@ pub(super) enum Verdict {
     UpdateAnswer,
     /// The peer updates the request.
     Update,
-    /// The publisher is done.
+    /// The publisher sent PUBLISH_DONE.
     Done,
     /// A namespace appears.
     Namespace,
-    /// A namespace goes.
+    /// A namespace is gone.
     NamespaceDone,
     /// A track cannot be published because the peer has no stream for it.
     PublishBlocked,
     /// The peer asks to move the request elsewhere.
     GoAway,
-    /// The request is over; the role is told.
+    /// The request is over; the role is notified.
     Close,
-    /// One direction is over, the request is not.
+    /// One direction is over, but not the request.
     HalfClose,
-    /// It crossed with an end that this endpoint sent.
+    /// The event crossed with an end that this endpoint sent.
     Ignore,
-    /// The peer may not do that.
+    /// The event violates the protocol.
     Violate(&'static str),
 }
 
-/// The table: what `input` means to a request of this kind, from this opener, in this state.
+/// Returns the verdict on `input` for a request of this kind, from this opener, in this state.
 pub(super) fn judge(opener: Opener, kind: RequestKind, state: &State, input: Input) -> Verdict {
     match input {
         Input::Message(MessageKind::Setup) => Verdict::Violate("SETUP on a request stream"),
@@ -344,7 +344,7 @@ fn judge_end(opener: Opener, kind: RequestKind, state: &State, end: CloseReason)
     }
 }
 
-/// Whether the data of the request goes to the peer.
+/// Returns whether the data of the request goes to the peer.
 fn is_receiver(opener: Opener, kind: RequestKind) -> bool {
     match kind {
         RequestKind::Publish => opener == Opener::Here,
@@ -357,7 +357,7 @@ fn is_receiver(opener: Opener, kind: RequestKind) -> bool {
     }
 }
 
-/// Whether a FIN of the peer leaves nothing of an answered request open.
+/// Returns whether a FIN of the peer leaves nothing of an answered request open.
 fn fin_closes(opener: Opener, kind: RequestKind) -> bool {
     match kind {
         RequestKind::SubscribeNamespace | RequestKind::SubscribeTracks => true,

@@ -14,7 +14,7 @@ use crate::reader::MessageReader;
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     table: BTreeMap<RequestId, Entry>,
-    /// Own requests without a stream, in the order of the calls.
+    /// Own requests without a stream, in the order in which they were made.
     queued: VecDeque<RequestId>,
     /// Ended requests whose stream is not over, oldest first.
     draining: VecDeque<RequestId>,
@@ -68,7 +68,7 @@ impl Announced {
 }
 
 impl Entry {
-    /// A request that is not answered.
+    /// Creates a request without an answer.
     pub(super) fn new(
         kind: RequestKind,
         opener: Opener,
@@ -85,7 +85,7 @@ impl Entry {
         }
     }
 
-    /// Whether objects of the request come to this endpoint.
+    /// Returns whether objects of the request come to this endpoint.
     pub(super) fn receives_objects(&self) -> bool {
         match self.opener {
             Opener::Here => matches!(self.kind, RequestKind::Subscribe | RequestKind::Fetch),
@@ -93,19 +93,19 @@ impl Entry {
         }
     }
 
-    /// Whether the answer to the request will name a track alias.
+    /// Returns whether the answer to the request will name a track alias.
     fn awaits_alias(&self) -> bool {
         self.opener == Opener::Here
             && self.kind == RequestKind::Subscribe
             && self.state.is_pending()
     }
 
-    /// Whether neither side has ended the request.
+    /// Returns whether neither side has ended the request.
     pub(super) fn is_live(&self) -> bool {
         self.state.live().is_some()
     }
 
-    /// Whether both directions of the stream are over.
+    /// Returns whether both directions of the stream are over.
     pub(super) fn is_gone(&self) -> bool {
         self.reader.is_none() && self.sending.is_closed()
     }
@@ -137,12 +137,12 @@ impl Requests {
         self.insert(id, request);
     }
 
-    /// The own request that waits longest for a stream.
+    /// Returns the own request that has waited longest for a stream.
     pub(super) fn first_queued(&self) -> Option<RequestId> {
         self.queued.front().copied()
     }
 
-    /// Takes the request that waits longest out of the queue, since there is a stream for it.
+    /// Takes the request that has waited longest out of the queue, since there is a stream for it.
     pub(super) fn pop_first_queued(&mut self) -> Option<&mut Entry> {
         self.table.get_mut(&self.queued.pop_front()?)
     }
@@ -215,7 +215,7 @@ impl Requests {
         Some(request)
     }
 
-    /// The oldest ended request whose stream is not over, if there are more than `max`.
+    /// Returns the oldest ended request whose stream is not over, if there are more than `max`.
     pub(super) fn draining_beyond(&self, max: usize) -> Option<RequestId> {
         if self.draining.len() > max {
             self.draining.front().copied()
@@ -224,27 +224,27 @@ impl Requests {
         }
     }
 
-    /// Own requests that neither side has ended, queued ones included.
+    /// Returns the number of own requests that neither side has ended, including queued ones.
     pub(super) fn own_live(&self) -> usize {
         self.own_live
     }
 
-    /// The peer's requests that neither side has ended.
+    /// Returns the number of the peer's requests that neither side has ended.
     pub(super) fn peer_live(&self) -> usize {
         self.peer_live
     }
 
-    /// Whether an own subscription is not answered, so that a retired alias may be used again.
+    /// Returns whether an own subscription is not answered, so that a retired alias may be used again.
     pub(super) fn is_awaiting_alias(&self) -> bool {
         self.awaiting_alias > 0
     }
 
-    /// Own requests that wait for a stream.
+    /// Returns the number of own requests that wait for a stream.
     pub(super) fn queued_len(&self) -> usize {
         self.queued.len()
     }
 
-    /// How many requests there are, in any state.
+    /// Returns the number of requests, in any state.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }

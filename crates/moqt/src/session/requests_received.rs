@@ -1,4 +1,4 @@
-//! The requests of the peer: read, and rejected where the session itself knows the answer.
+//! Requests of the peer: reading them, and the rejections that need no role.
 
 use std::time::{Duration, Instant};
 
@@ -92,7 +92,7 @@ impl Session {
         }
     }
 
-    /// The error with which the session itself rejects a request, if it does.
+    /// Returns the error with which the session itself rejects a request, if it does.
     fn refusal(&mut self, request: &Request, tokens_are_unique: bool) -> Option<RequestError> {
         if judge(&self.state, Input::Request) == Verdict::Reject {
             return Some(RequestError::new(
@@ -159,8 +159,8 @@ impl Session {
     }
 }
 
-/// Whether nothing can exist under the namespace: `.` is never used, and this crate supports no
-/// extension that uses `.session` [moqt-18 §3.2.1] [moqt-18 §3.2.2].
+/// Returns whether nothing can exist under the namespace: `.` is never used, and this crate supports no extension that
+/// uses `.session` [moqt-18 §3.2.1] [moqt-18 §3.2.2].
 fn is_reserved_here(namespace: &Namespace) -> bool {
     namespace.is_session_level() || namespace.fields().next() == Some(b".")
 }

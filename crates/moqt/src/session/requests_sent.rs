@@ -38,8 +38,8 @@ impl Session {
         })
     }
 
-    /// Sends PUBLISH: offers the objects of a track under an alias of the role's choice, which no other
-    /// track of this session may have [moqt-18 §10.10].
+    /// Sends PUBLISH: offers the objects of a track under a Track Alias that no other track of this session has
+    /// [moqt-18 §10.10].
     pub fn publish(
         &mut self,
         transport: &mut dyn Transport,
@@ -52,8 +52,8 @@ impl Session {
         self.send_request(transport, Subject::None, publish)
     }
 
-    /// Like [`publish`](Self::publish), but only if it can be sent now: refused with
-    /// [`Refused::NoStream`] where that would wait for the peer to allow another stream.
+    /// Sends PUBLISH only if that is possible at once; returns [`Refused::NoStream`] if the request would wait for the
+    /// peer to allow another stream.
     pub fn publish_now(
         &mut self,
         transport: &mut dyn Transport,
@@ -200,9 +200,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a request of either side at once, and everything that arrives for it: its stream is
-    /// reset and stopped, its data streams are stopped, late objects are dropped. Nothing happens
-    /// if it is over already.
+    /// Ends a request of either side at once: its stream is reset and stopped, its data streams are stopped, and late
+    /// objects are dropped. Does nothing if the request is over.
     pub fn cancel(&mut self, transport: &mut dyn Transport, id: RequestId, code: ResetCode) {
         self.forget_with(transport, id, code);
         self.abort(transport, id, code);
@@ -285,7 +284,8 @@ impl Session {
         self.bound_draining(transport, id);
     }
 
-    /// Forgets a request that was just ended if its stream is over. If too many ended requests remain, aborts the oldest.
+    /// Forgets a request that was just ended if its stream is over. If too many ended requests remain, aborts the
+    /// oldest.
     pub(super) fn bound_draining(&mut self, transport: &mut dyn Transport, id: RequestId) {
         self.forget_if_gone(id);
         if let Some(oldest) = self
@@ -403,7 +403,7 @@ impl Session {
     }
 }
 
-/// Makes the PUBLISH of a track as soon as its Request ID is known.
+/// Creates the PUBLISH of a track as soon as its Request ID is known.
 fn publish(
     track: FullTrackName,
     track_alias: u64,

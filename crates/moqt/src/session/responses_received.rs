@@ -1,4 +1,5 @@
-//! Messages of the peer on request streams after the first: answers, updates, announcements; and the ends of the streams.
+//! Messages of the peer on request streams after the first: answers, updates, announcements; and the ends of the
+//! streams.
 
 use std::time::Instant;
 
@@ -155,7 +156,8 @@ impl Session {
         {
             return Ok(());
         }
-        // A REQUEST_ERROR would end more than the update; the draft allows this [moqt-18 §3.5].
+        // The whole session is closed, although the draft also permits REQUEST_ERROR, which would end more than the
+        // update [moqt-18 §3.5].
         Err(SessionError::MALFORMED_AUTH_TOKEN.violation("a token stands twice in an update"))
     }
 
@@ -429,7 +431,7 @@ impl Session {
         });
     }
 
-    /// Ends a request that the peer has ended: cleanly after a FIN, else at once.
+    /// Ends a request that the peer has ended: after a FIN it is finished, otherwise aborted.
     fn close_request(
         &mut self,
         now: Instant,
@@ -452,7 +454,7 @@ impl Session {
                 self.drain(transport, id, reported);
             }
             CloseReason::Reset(_) | CloseReason::Stopped(_) => {
-                // After PUBLISH_DONE the objects are as welcome as before the reset.
+                // After PUBLISH_DONE, objects are still accepted, as they were before the reset.
                 if was_live {
                     self.forget_with(transport, id, ResetCode::CANCELLED);
                 }
@@ -467,8 +469,7 @@ fn full_namespace(prefix: &Namespace, suffix: &Namespace) -> Result<Namespace, V
     prefix.join(suffix).map_err(|_| too_long)
 }
 
-/// Whether the end of a fetch, as encoded, is smaller than its start
-/// [moqt-18 §10.13].
+/// Returns whether the end of a fetch, as encoded, is smaller than its start [moqt-18 §10.13].
 fn ends_before(end: Location, start: Location) -> bool {
     let covers_group = end.object == u64::MAX;
     end.group < start.group

@@ -1,9 +1,8 @@
 //! Messages of this endpoint on request streams: answers, ends of subscriptions, and announcements.
 //!
-//! All methods do nothing for a request that is over, since the role may not have taken the event
-//! that says so. The session keeps the order on the stream: the answer to an update waits for the
-//! answer to its request. An answer that fits no request is a mistake of the role. Since the timing
-//! of a peer may bring it about, it closes that peer's session and no other
+//! All methods do nothing for a request that is over, since the role may not have taken the event that reports it. The
+//! session keeps the order on the stream: the answer to an update waits for the answer to its request. An answer that
+//! fits no request is a misuse by the role. Since the timing of a peer may cause it, it closes only that peer's session
 //! ([`Counters::misused`](super::Counters::misused)).
 
 use weir_transport::Transport;
@@ -18,8 +17,7 @@ use crate::message::{
 use crate::name::{FullTrackName, Namespace, TrackName};
 
 impl Session {
-    /// Accepts the peer's `SUBSCRIBE` under an alias of the role's choice, which no other track of
-    /// this session may have [moqt-18 §10.8].
+    /// Accepts the peer's `SUBSCRIBE` under a Track Alias that no other track of this session has [moqt-18 §10.8].
     pub fn subscribe_ok(&mut self, transport: &mut dyn Transport, id: RequestId, ok: SubscribeOk) {
         self.accept(
             transport,
@@ -50,7 +48,7 @@ impl Session {
         }
     }
 
-    /// Refuses the peer's request, which is over then [moqt-18 §10.6].
+    /// Refuses the peer's request, and thereby ends it [moqt-18 §10.6].
     pub fn request_error(
         &mut self,
         transport: &mut dyn Transport,
@@ -72,8 +70,8 @@ impl Session {
         }
     }
 
-    /// Accepts the oldest update of a request that has no answer yet [moqt-18 §10.5]. The OK is sent
-    /// after the answer to the request itself, if that is still to come.
+    /// Accepts the oldest unanswered update of a request [moqt-18 §10.5]. If the request itself is not answered, the OK
+    /// is sent after its answer.
     pub fn update_ok(&mut self, transport: &mut dyn Transport, id: RequestId, ok: RequestOk) {
         let Some(request) = self.requests.get_mut(id) else {
             return;
@@ -86,11 +84,11 @@ impl Session {
         }
     }
 
-    /// Refuses the oldest update of a request that has no answer yet [moqt-18 §10.6].
+    /// Refuses the oldest unanswered update of a request [moqt-18 §10.6].
     ///
-    /// This ends a namespace request or fetch, and every request of the peer that is not answered
-    /// itself. The publisher of an established subscription has to follow it with
-    /// [`publish_done`](Self::publish_done) and `UPDATE_FAILED` [moqt-18 §10.9.1].
+    /// This ends a namespace request or fetch, and every request of the peer that is not answered itself. The publisher
+    /// of an established subscription has to call [`publish_done`](Self::publish_done) with `UPDATE_FAILED` afterwards
+    /// [moqt-18 §10.9.1].
     pub fn update_error(
         &mut self,
         transport: &mut dyn Transport,
@@ -154,8 +152,8 @@ impl Session {
         self.announce(transport, id, kind, &Message::NamespaceDone(suffix));
     }
 
-    /// Announces a track under the prefix of the peer's `SUBSCRIBE_TRACKS` that there is no stream
-    /// for; it may not be published any more [moqt-18 §10.20].
+    /// Announces a track under the prefix of the peer's `SUBSCRIBE_TRACKS` for which there is no stream. The track may
+    /// not be published afterwards [moqt-18 §10.20].
     pub fn publish_blocked(
         &mut self,
         transport: &mut dyn Transport,
@@ -175,7 +173,7 @@ impl Session {
         );
     }
 
-    /// Whether a request is the peer's and neither side has ended it.
+    /// Returns whether a request is the peer's and neither side has ended it.
     pub fn is_of_peer(&self, id: RequestId) -> bool {
         self.live(id)
             .is_some_and(|request| request.opener == Opener::Peer)
@@ -183,7 +181,7 @@ impl Session {
 
     /// Asks the peer to move one request elsewhere [moqt-18 §10.4].
     ///
-    /// Does nothing if it was asked before.
+    /// Does nothing if it was called for the request before.
     ///
     /// # Panics
     /// If a client names a URI.
@@ -203,8 +201,8 @@ impl Session {
         self.send(transport, id, &message);
     }
 
-    /// Finishes this endpoint's direction of a request: of a fetch after its data, of a namespace
-    /// subscription, or of a namespace that is not offered any more.
+    /// Finishes this endpoint's direction of a request: of a fetch after its data, of a namespace subscription, or of a
+    /// namespace that is withdrawn.
     pub fn finish(&mut self, transport: &mut dyn Transport, id: RequestId) {
         if self
             .live(id)
@@ -214,7 +212,7 @@ impl Session {
         }
     }
 
-    /// Rejects a request that the role does not hear of.
+    /// Rejects a request without notifying the role.
     pub(super) fn reject(
         &mut self,
         transport: &mut dyn Transport,
@@ -242,13 +240,13 @@ impl Session {
         }
         let granted = self.requests.establish(id);
         self.send(transport, id, message);
-        // If the answer did not fit, an error went out instead.
+        // If the answer did not fit, an error was sent instead.
         if self.live(id).is_some() {
             self.send_all(transport, id, granted);
         }
     }
 
-    /// Accepts a PUBLISH whose `PUBLISH_DONE` is here already.
+    /// Accepts a PUBLISH whose `PUBLISH_DONE` has come already.
     fn request_ok_after_done(
         &mut self,
         transport: &mut dyn Transport,
@@ -263,7 +261,7 @@ impl Session {
         if self.is_done_unanswered(id) {
             self.send_all(transport, id, granted);
         }
-        // What did not fit has ended the request, and the role heard of that.
+        // An answer that did not fit has ended the request, and the role was notified.
         let is_reported = !self.is_done_unanswered(id);
         self.finish_request(transport, id);
         self.drain(transport, id, EndedBy::Peer { is_reported });
@@ -286,7 +284,8 @@ impl Session {
         }
     }
 
-    /// Closes the session because the role sent an answer that fits no request. Ignoring it could leave the peer waiting.
+    /// Closes the session because the role sent an answer that fits no request. Ignoring it could leave the peer
+    /// waiting.
     fn misuse(&mut self, transport: &mut dyn Transport, reason: &'static str) {
         debug_assert!(false, "{reason}");
         self.counters.misused += 1;
@@ -311,7 +310,7 @@ impl Session {
             return;
         };
         if waiting_bytes.saturating_add(bytes.len()) > self.limits.outgoing_bytes_max {
-            // Others decide how much there is to tell: it costs this request, and not the session.
+            // Other peers determine the number of announcements, so only this request ends, not the session.
             self.counters.announcements_over_limit += 1;
             return self.end_for_load(transport, id);
         }
@@ -322,7 +321,7 @@ impl Session {
         self.requests.get(id).filter(|request| request.is_live())
     }
 
-    /// Ends a request from here: the own direction is finished, the peer's is read to its end.
+    /// Ends a request from this side: the own direction is finished, the peer's is read to its end.
     fn end_here(&mut self, transport: &mut dyn Transport, id: RequestId) {
         self.finish_request(transport, id);
         self.forget_with(transport, id, crate::error::ResetCode::CANCELLED);
@@ -331,8 +330,8 @@ impl Session {
 
     /// Sends a message on the stream of a request.
     ///
-    /// Only properties can make an answer too long. They come from the publisher, so the request fails
-    /// and not the session. The role gets [`Event::Closed`], since it believes that it has answered.
+    /// Only properties can make an answer too long. They come from the publisher, so the request fails, not the
+    /// session. The role gets [`Event::Closed`], since it considers the request answered.
     fn send(&mut self, transport: &mut dyn Transport, id: RequestId, message: &Message) {
         let error = RequestError::new(
             RequestErrorCode::INTERNAL_ERROR,

@@ -16,7 +16,7 @@ pub(super) struct SendStream {
     state: State,
 }
 
-/// How far the sending part has come.
+/// The state of the sending part.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum State {
     /// The transport has no stream for it yet.
@@ -33,7 +33,7 @@ enum State {
 }
 
 impl SendStream {
-    /// Makes the sending part of a stream that is not open, with the message it begins with.
+    /// Creates the sending part of a stream that is not open, with its first message.
     pub(super) fn beginning_with(message: Bytes) -> Self {
         Self {
             waiting_bytes: message.len(),
@@ -42,7 +42,7 @@ impl SendStream {
         }
     }
 
-    /// Makes the sending part of a stream that is open.
+    /// Creates the sending part of a stream that is open.
     pub(super) fn on(stream: StreamId) -> Self {
         Self {
             queue: VecDeque::new(),
@@ -51,7 +51,7 @@ impl SendStream {
         }
     }
 
-    /// The stream, once the transport has opened it; it is known after its end too.
+    /// Returns the stream, once the transport has opened it, also after its end.
     pub(super) fn stream(&self) -> Option<StreamId> {
         match self.state {
             State::Unopened { .. } => None,
@@ -59,7 +59,7 @@ impl SendStream {
         }
     }
 
-    /// Takes the stream that the transport opened, and sends what waits for it.
+    /// Sets the stream that the transport opened, and sends what waits for it.
     pub(super) fn open(&mut self, transport: &mut dyn Transport, stream: StreamId) {
         if let State::Unopened { is_finished } = self.state {
             self.state = if is_finished {
@@ -71,7 +71,7 @@ impl SendStream {
         }
     }
 
-    /// Sends a message after all earlier ones. A message behind the end of an opened stream is dropped.
+    /// Sends a message after all earlier ones. A message after the end of an opened stream is dropped.
     pub(super) fn push(&mut self, transport: &mut dyn Transport, message: Bytes) {
         if matches!(self.state, State::Unopened { .. } | State::Open(_)) {
             self.waiting_bytes += message.len();
@@ -80,7 +80,7 @@ impl SendStream {
         }
     }
 
-    /// Ends the stream cleanly after everything that waits.
+    /// Finishes the stream after everything that waits.
     pub(super) fn finish(&mut self, transport: &mut dyn Transport) {
         match &mut self.state {
             State::Unopened { is_finished } => *is_finished = true,
@@ -92,9 +92,9 @@ impl SendStream {
         }
     }
 
-    /// Gives the transport what it takes.
+    /// Writes as much as the transport accepts.
     ///
-    /// That the peer stopped the stream is no news here: the transport reports it, and the session then resets the
+    /// A stream that the peer stopped needs no handling here: the transport reports it, and the session then resets the
     /// stream.
     pub(super) fn flush(&mut self, transport: &mut dyn Transport) {
         let Some(stream) = self.stream() else { return };
@@ -116,7 +116,7 @@ impl SendStream {
         }
     }
 
-    /// Ends an opened stream at once.
+    /// Resets an opened stream.
     pub(super) fn reset(&mut self, transport: &mut dyn Transport, code: u64) {
         if let State::Open(stream) | State::Finishing(stream) = self.state {
             transport.reset(stream, code);
@@ -124,12 +124,12 @@ impl SendStream {
         }
     }
 
-    /// Whether nothing will be sent any more.
+    /// Returns whether nothing more will be sent.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed(_))
     }
 
-    /// Bytes that wait for the transport.
+    /// Returns the bytes that wait for the transport.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }

@@ -1,14 +1,14 @@
-//! The states of a session, and what each event means in them: one table, free of side effects.
+//! The states of a session and its transitions: one table, free of side effects.
 //!
-//! The session looks up the [`Verdict`] and carries it out; a test prints the whole table as a snapshot. The states of
-//! a single request are in [`request_state`](super::request_state).
+//! The session looks up the [`Verdict`] and carries it out; a test prints the whole table as a snapshot.
+//! [`request_state`](super::request_state) has the states of a single request.
 
 use std::time::Instant;
 
 use super::event::Refused;
 use crate::message::{MessageKind, Setup};
 
-/// How far a session has come.
+/// The state of a session.
 #[derive(Debug)]
 pub(super) enum State {
     /// The peer has not opened its control stream.
@@ -21,11 +21,11 @@ pub(super) enum State {
         /// When the peer's SETUP is overdue; `None` before the transport is connected.
         deadline: Option<Instant>,
     },
-    /// The peer's SETUP is there. Requests are sent and served as far as the GOAWAYs allow.
+    /// The peer's SETUP has come. Requests are sent and served as far as the GOAWAYs permit.
     Ready {
         /// The peer's SETUP.
         peer: Box<Setup>,
-        /// Which endpoints are about to close the session.
+        /// Which endpoints have sent GOAWAY.
         goaways: GoAways,
     },
     /// The session closed its transport.
@@ -36,17 +36,17 @@ pub(super) enum State {
 }
 
 impl State {
-    /// Whether the peer's SETUP is there and the session is open.
+    /// Returns whether the peer's SETUP is there and the session is open.
     pub(super) fn is_ready(&self) -> bool {
         matches!(self, Self::Ready { .. })
     }
 
-    /// Whether the session closed its transport.
+    /// Returns whether the session closed its transport.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self, Self::Closed { .. })
     }
 
-    /// The peer's SETUP, once it came; after the close too.
+    /// Returns the peer's SETUP, once it has come, also after the close.
     pub(super) fn peer(&self) -> Option<&Setup> {
         match self {
             Self::AwaitingControl { .. } | Self::AwaitingSetup { .. } => None,
@@ -55,7 +55,7 @@ impl State {
         }
     }
 
-    /// When the peer's SETUP is overdue.
+    /// Returns when the peer's SETUP is overdue.
     pub(super) fn setup_deadline(&self) -> Option<Instant> {
         match self {
             Self::AwaitingControl { deadline } | Self::AwaitingSetup { deadline } => *deadline,
@@ -63,7 +63,7 @@ impl State {
         }
     }
 
-    /// Starts the wait for the peer's SETUP, unless it is there already.
+    /// Starts the wait for the peer's SETUP, unless it has come.
     pub(super) fn await_setup_until(&mut self, until: Instant) {
         match self {
             Self::AwaitingControl { deadline } | Self::AwaitingSetup { deadline } => {
@@ -153,7 +153,7 @@ impl GoAways {
     }
 }
 
-/// What can happen to a session.
+/// An event of a session.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Input {
     /// The peer opens a control stream.
@@ -168,12 +168,12 @@ pub(super) enum Input {
     OwnGoAway,
 }
 
-/// What the session does about it.
+/// What the session does about an event.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
-    /// It is carried out.
+    /// The event is carried out.
     Accept,
-    /// It stays unread until the peer's SETUP is there.
+    /// The input stays unread until the peer's SETUP has come.
     Defer,
     /// The peer's request is answered with `GOING_AWAY`.
     Reject,
@@ -181,13 +181,13 @@ pub(super) enum Verdict {
     Refuse(Refused),
     /// Nothing happens.
     Ignore,
-    /// The role must not do that.
+    /// The event is a misuse by the role.
     Misuse,
-    /// The peer must not do that.
+    /// The event violates the protocol.
     Violate(&'static str),
 }
 
-/// The table: what `input` means to a session in this state.
+/// Returns the verdict on `input` for a session in this state.
 pub(super) fn judge(state: &State, input: Input) -> Verdict {
     use State::{AwaitingControl, AwaitingSetup, Closed, Ready};
     match input {

@@ -1,4 +1,4 @@
-//! The states of a stream: what it carries, and whether it is read now.
+//! The states of a stream: what it carries, and whether it is read.
 
 use bytes::Bytes;
 
@@ -28,8 +28,8 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Whether the session reads the stream now. Before the peer's SETUP it reads only its control
-    /// stream, and the types of others to find that.
+    /// Returns whether the session reads the stream. Before the peer's SETUP it reads only the peer's control stream,
+    /// and the types of other streams to find it.
     pub(super) fn is_readable(&self, is_ready: bool) -> bool {
         match self {
             Self::Control => true,
@@ -40,7 +40,7 @@ impl Stream {
         }
     }
 
-    /// The request whose objects the stream carries.
+    /// Returns the request whose objects the stream carries.
     pub(super) fn data_of(&self) -> Option<RequestId> {
         match self {
             Self::Subgroup(subgroup) => match subgroup.owner {
@@ -71,7 +71,7 @@ pub(super) enum Owner {
     Headless,
     /// The alias of this header is unknown; the stream is left unread.
     Waiting(SubgroupHeader),
-    /// This subscription's.
+    /// The subscription.
     Request(RequestId),
 }
 
@@ -85,7 +85,7 @@ pub(super) struct FetchStream {
     pub(super) is_paused: bool,
 }
 
-/// Whether the bytes end within a stream type.
+/// Returns whether the bytes end within a stream type.
 fn is_cut(start: &Bytes) -> bool {
     varint::decode(start).is_none()
 }

@@ -1,4 +1,4 @@
-//! Reading of all streams: what comes on each goes to the control stream, a request or a data stream.
+//! Reading of all streams: hands the data of each to the control stream, a request or a data stream.
 
 use std::time::Instant;
 
@@ -214,7 +214,7 @@ pub(super) fn refuse(
     }
 }
 
-/// The bytes of `start` with those of `data` behind them; without a copy if `start` is empty.
+/// Returns `start` followed by `data`, without a copy if `start` is empty.
 fn join(start: &Bytes, data: Bytes) -> Bytes {
     if start.is_empty() {
         return data;

@@ -1,4 +1,4 @@
-//! Stories of two sessions over a link that reorders, and of one session against a scripted peer.
+//! Tests of two sessions over a link that reorders, and of one session against a scripted peer.
 
 mod data;
 mod ends;

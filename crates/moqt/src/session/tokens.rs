@@ -7,10 +7,9 @@ use bytes::Bytes;
 use crate::error::{SessionError, Violation};
 use crate::token::{CACHE_ENTRY_BYTES, Token};
 
-/// Tokens by alias, as far as the size announced to the peer goes.
+/// Registered tokens by alias, up to the size announced to the peer.
 ///
-/// The bound is this endpoint's `MAX_AUTH_TOKEN_CACHE_SIZE` [moqt-18 §10.3.1.3]; 0 forbids all
-/// registration.
+/// The limit is this endpoint's `MAX_AUTH_TOKEN_CACHE_SIZE` [moqt-18 §10.3.1.3]; 0 forbids all registration.
 #[derive(Debug)]
 pub(super) struct TokenCache {
     tokens: BTreeMap<u64, (u64, Bytes)>,
@@ -27,16 +26,16 @@ impl TokenCache {
         }
     }
 
-    /// Carries out what the tokens of a request or update say, and leaves those it is to be
-    /// authorized with, all as [`Token::UseValue`].
+    /// Carries out the token operations of a request or update, and leaves the tokens to authorize it with, all as
+    /// [`Token::UseValue`].
     ///
-    /// Returns whether each of them is there once, as the draft demands of the sender.
+    /// Returns whether each token occurs only once, as the draft demands of the sender.
     pub(super) fn resolve(&mut self, tokens: &mut Vec<Token>) -> Result<bool, Violation> {
         self.resolve_each(tokens, Self::carry_out)
     }
 
-    /// The same for the tokens of the peer's SETUP, where a registration that does not fit counts
-    /// as a use of the value [moqt-18 §10.3.1.4].
+    /// Does the same for the tokens of the peer's SETUP, where a registration that does not fit counts as a use of the
+    /// value [moqt-18 §10.3.1.4].
     pub(super) fn resolve_setup(&mut self, tokens: &mut Vec<Token>) -> Result<bool, Violation> {
         self.resolve_each(tokens, |cache, token| match token {
             Token::Register {
@@ -95,7 +94,7 @@ impl TokenCache {
             return Err(SessionError::AUTH_TOKEN_CACHE_OVERFLOW.violation(reason));
         }
         self.size_bytes += size_bytes(value);
-        // A copy, so that the cache does not keep whole messages alive.
+        // A copy, so that the cache does not keep whole messages in memory.
         self.tokens
             .insert(alias, (token_type, Bytes::copy_from_slice(value)));
         Ok(())

@@ -8,8 +8,7 @@ use super::request_ids::RequestId;
 
 /// The peer's track aliases, from its `SUBSCRIBE_OK` and `PUBLISH` messages.
 ///
-/// Looked up once per datagram and once per subgroup stream, so the live ones are a small sorted
-/// list; a session of the load generator has one entry.
+/// Every datagram and every subgroup stream causes a look-up, so the live aliases are a small sorted list.
 #[derive(Debug, Default)]
 pub(super) struct TrackAliases {
     /// Sorted by alias; among equal aliases the older subscription first.
@@ -34,7 +33,7 @@ pub(super) enum Resolved {
     Live(RequestId),
     /// Objects come too late and are dropped.
     Retired,
-    /// No message has assigned it so far.
+    /// No message has assigned it.
     Unknown,
 }
 
@@ -49,7 +48,7 @@ impl TrackAliases {
         }
     }
 
-    /// The subscriptions that use an alias now. Several can only be of one track.
+    /// Returns the subscriptions that use an alias. Several are possible only for one track.
     pub(super) fn users(&self, alias: u64) -> impl Iterator<Item = RequestId> {
         let from = self.live.partition_point(|track| track.alias < alias);
         self.live[from..]
@@ -67,8 +66,8 @@ impl TrackAliases {
         self.live.insert(at, track);
     }
 
-    /// Ends a subscription: late objects are dropped from now on. Returns whether an older retired alias was forgotten
-    /// because there were more than `retired_max`.
+    /// Ends a subscription: late objects are dropped. Returns whether an older retired alias was removed because there
+    /// were more than `retired_max`.
     pub(super) fn retire(&mut self, request: RequestId, retired_max: usize) -> bool {
         self.lingering.retain(|(_, track)| track.request != request);
         let Some(at) = self.live.iter().position(|track| track.request == request) else {
@@ -86,7 +85,7 @@ impl TrackAliases {
         is_too_many
     }
 
-    /// Lets a subscription take late objects until a deadline.
+    /// Lets a subscription accept late objects until a deadline.
     pub(super) fn linger(&mut self, request: RequestId, until: Instant) {
         if self.is_lingering(request) {
             return;
@@ -96,7 +95,7 @@ impl TrackAliases {
         }
     }
 
-    /// Whether a subscription has ended and takes late objects.
+    /// Returns whether a subscription has ended and accepts late objects.
     pub(super) fn is_lingering(&self, request: RequestId) -> bool {
         self.lingering
             .iter()

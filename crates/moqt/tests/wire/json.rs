@@ -56,7 +56,7 @@ pub(crate) fn namespace(value: &Namespace) -> Value {
     value.fields().map(hex).collect()
 }
 
-/// The fields of a track, to be joined by others.
+/// The fields of a track, merged with others.
 fn track(value: &FullTrackName, mut others: Value) -> Value {
     others["namespace"] = namespace(&value.namespace);
     others["track_name"] = hex(value.name.as_bytes()).into();

@@ -1,4 +1,4 @@
-//! Our values in the types of `moqtap-codec`.
+//! Values of this codec in the types of `moqtap-codec`.
 
 use moqtap_codec::draft18::message as theirs;
 use moqtap_codec::kvp::{KeyValuePair, KvpValue};
@@ -168,7 +168,7 @@ fn name(value: &FullTrackName) -> Vec<u8> {
     value.name.as_bytes().to_vec()
 }
 
-/// The last location of a range as it stands on the wire: its object plus one, 0 for the whole group.
+/// The last location of a range as encoded: its object plus one, 0 for the whole group.
 fn end(value: Location) -> (VarInt, VarInt) {
     (int(value.group), int(value.object.wrapping_add(1)))
 }

@@ -1,4 +1,4 @@
-//! Random values of everything the codec encodes, valid by construction.
+//! Random valid values of everything that the codec encodes.
 
 mod streams;
 
@@ -94,7 +94,7 @@ pub(crate) fn group_order() -> impl Strategy<Value = GroupOrder> {
     select(vec![GroupOrder::Ascending, GroupOrder::Descending])
 }
 
-/// Parameters that may stand at this moment of a request of this kind.
+/// Parameters that may occur at this step of a request of this kind.
 fn parameters(kind: RequestKind, step: Step) -> BoxedStrategy<Parameters> {
     let durations = (
         option::of(millis()),
@@ -134,7 +134,7 @@ fn parameters(kind: RequestKind, step: Step) -> BoxedStrategy<Parameters> {
     parameters.boxed()
 }
 
-/// Leaves out the parameters that may not stand there, asking for each of them alone.
+/// Removes the parameters that may not occur, checking each of them alone.
 fn allowed(all: &Parameters, kind: RequestKind, step: Step) -> Parameters {
     macro_rules! keep {
         ($kept:ident, $($field:ident),+) => {
@@ -178,7 +178,7 @@ fn pairs(builder: PropertiesBuilder, pairs: Vec<(u64, u64, Bytes)>) -> Propertie
         })
 }
 
-/// Well-formed pairs of types without a meaning here.
+/// Well-formed pairs of types that have no meaning.
 fn unknown_pairs() -> impl Strategy<Value = Vec<(u64, u64, Bytes)>> {
     let types = prop_oneof![0x38_u64..0x3C, 0x9D_u64..0x200, 0x8000_u64..u64::MAX];
     vec((types, int(), bytes(30)), 0..4)

@@ -1,4 +1,4 @@
-//! Random datagrams and streams, valid by construction.
+//! Random valid datagrams and streams.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -95,7 +95,7 @@ pub(crate) fn subgroup() -> impl Strategy<Value = (SubgroupHeader, Vec<(ObjectHe
     })
 }
 
-/// The entries of a stream with their payloads, in the order of groups said.
+/// The entries of a stream with their payloads, in the returned order of groups.
 pub(crate) fn fetch() -> impl Strategy<Value = (GroupOrder, Vec<(FetchEntry, Bytes)>)> {
     let group_step = prop_oneof![3 => Just(0_u64), 1 => 1_u64..3, 1 => 1_u64..1 << 30];
     let object = (

@@ -1,14 +1,13 @@
-//! A congestion controller that listens to delay: it keeps the queue of the bottleneck at a target.
+//! A delay-based congestion controller: it keeps the queue of the bottleneck at a target.
 //!
-//! The wait in the queue is how much longer an acknowledgement took than the quickest one of the last
-//! while. Above the target the window is set to what the path carried lately in a round trip with
-//! a shorter queue; below it, it grows as in slow start until the first queue, then by a packet per
-//! round trip, more slowly the nearer the target is. Losses count only where there are many, or
-//! without a queue they would be the link's own.
+//! The queueing delay is the round trip of an acknowledgement less the shortest round trip of the recent past. Above
+//! the target, the window is set to what the path recently carried in a round trip with a shorter queue. Below the
+//! target, the window grows: as in slow start until the first queue, then by packets per round trip, more slowly the
+//! nearer the target is. Losses count only if there are many; otherwise they are attributed to the link.
 //!
-//! Whoever yields to a queue that others fill yields for ever. So a queue that stays although the window was
-//! lowered is put to the proof (`drain.rs`): with next to nothing of our own in flight it is empty, or it is not ours.
-//! Then CUBIC decides (`competition.rs`), until the queue is seen to be short again.
+//! A flow that yields to a queue that others fill would yield forever. If a queue stays although the window was
+//! reduced, a drain tests whose queue it is (`drain.rs`): with almost nothing of this flow in flight, a queue that does
+//! not become empty belongs to others. Then CUBIC takes over (`competition.rs`), until the queue is short again.
 
 mod competition;
 mod drain;
@@ -29,7 +28,7 @@ use self::competition::{Competition, Pressure};
 use self::drain::Drain;
 use self::path::{MILLISECOND, Path, RATE_PERIOD};
 
-/// Makes controllers with one target.
+/// Creates controllers with one target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DelayConfig {
     pub(crate) queue_target: Duration,
@@ -47,23 +46,24 @@ struct Delay {
     target: Duration,
     packet_bytes: u64,
     window: u64,
-    /// Until the first queue, the window doubles every round trip.
+    /// Whether the window doubles every round trip, as it does until the first queue.
     slow_start: bool,
     path: Path,
-    /// The window is not lowered again before.
+    /// The window is not reduced again before this time.
     hold_until: Instant,
-    /// What was in flight when bytes were last acknowledged stood near the window.
+    /// Whether the bytes in flight were close to the window at the last acknowledgement.
     is_window_used: bool,
     growth: u64,
-    /// A queue that stays although the window was lowered.
+    /// A queue that stays although the window was reduced.
     pressure: Option<Pressure>,
-    /// While next to nothing is in flight, to see how long the queue is without it.
+    /// A drain in progress: almost nothing is in flight, which shows the queue of others.
     drain: Option<Drain>,
-    /// While others fill the queue.
+    /// The state while other flows fill the queue.
     competition: Option<Competition>,
-    /// Until then a queue that stays is taken for that of competing flows without proof, since there were some before.
+    /// Until this time a queue that stays is attributed to competing flows without a drain, since there were some
+    /// recently.
     competition_expected_until: Instant,
-    /// Until then a queue that stays is ours, as was proven.
+    /// Until this time a queue is attributed to this flow, as a drain has shown.
     proven_until: Instant,
 }
 
@@ -91,21 +91,22 @@ impl Delay {
         WINDOW_PACKETS_MIN * self.packet_bytes
     }
 
-    /// How long the path takes for a packet and a half. On a slow path a packet is a queue by itself, and with less
-    /// than this in it the path would run dry while acknowledgements are on their way.
+    /// Returns the time that the path takes for one and a half packets. On a slow path, a single packet is a queue by
+    /// itself. With a target below this time, the path would run dry while acknowledgements are under way.
     fn time_of_packets(&self, now: Instant) -> Duration {
         let second = self.path.carried(now, Duration::from_secs(1)).max(1);
         let bytes = self.packet_bytes * 3 / 2;
         Duration::from_millis(bytes * 1000 / second).min(self.target * 4)
     }
 
-    /// How long packets may wait in the queue: the less a flow has of the path, the longer. So of several that
-    /// hold their queues together, those with more yield first, even if they know the empty queue less well.
+    /// Returns the target of the queueing delay, which is longer for a flow with a smaller share of the path. Of
+    /// several flows that share a queue, those with a larger share thus yield first, even if their estimate of the
+    /// empty path is worse.
     fn target(&self, now: Instant) -> Duration {
         self.target * 2 / 3 + self.time_of_packets(now).min(self.target * 3 / 2)
     }
 
-    /// The acknowledgements of a turn are in: the window follows the queue.
+    /// Adjusts the window to the queue, once the acknowledgements of a turn are processed.
     fn follow(&mut self, now: Instant, round_trip: Duration, base: Duration) {
         let queue = round_trip.saturating_sub(base);
         let target = self.target(now);
@@ -129,7 +130,7 @@ impl Delay {
         } else {
             self.pressure = None;
             self.slow_start &= queue <= target / 2;
-            // Where packets take long, an empty queue would not look like one.
+            // Where packets take long, an empty queue cannot be recognised.
             let can_see = self.time_of_packets(now) < self.target / 2;
             if can_see && self.path.is_base_old(now) {
                 self.look(now, round_trip, base);
@@ -139,7 +140,8 @@ impl Delay {
         }
     }
 
-    /// The queue is too long: less is sent, unless that was of no use.
+    /// Reduces the window because the queue is too long. If reductions have had no effect, tests whose queue it is, or
+    /// starts to compete.
     fn yield_to_queue(
         &mut self,
         now: Instant,
@@ -149,7 +151,7 @@ impl Delay {
     ) {
         let has_met_competition =
             now < self.competition_expected_until && self.time_of_packets(now) < self.target / 2;
-        // Who cannot send less cannot find out by that whose queue it is.
+        // A flow at its smallest window cannot test by reductions whose queue it is.
         let can_yield = self.pressure.is_some() || self.window > self.window_min();
         let can_yield = can_yield && now >= self.proven_until;
         let (window, pressure) = (self.window, &mut self.pressure);
@@ -158,7 +160,7 @@ impl Delay {
                 .get_or_insert_with(|| Pressure::new(now, window))
                 .lasts(now, has_met_competition);
         if !lasts {
-            // Aims below the target, so that the queue does not stay on its edge.
+            // Aims below the target, so that the queue does not stay at its limit.
             let carried = self.path.carried(now, base + target * 7 / 10);
             self.window = carried.min(self.window * 9 / 10).max(self.window_min());
             self.hold_until = now + round_trip;
@@ -174,14 +176,14 @@ impl Delay {
             self.window += self.growth;
             return;
         }
-        // A packet per round trip, scaled by how much of the target is left.
+        // `GROWTH_PACKETS` per round trip while the queue is empty, less the closer the queue is to the target.
         let room = target.saturating_sub(queue).as_nanos() * 1000 / target.as_nanos().max(1);
         let room = u64::try_from(room).unwrap_or(1000);
         let gain = self.growth * self.packet_bytes / self.window.max(1);
         self.window += (gain * room / 1000 * GROWTH_PACKETS).max(1);
     }
 
-    /// Begins to look how long the queue is with next to nothing of our own in it.
+    /// Begins a drain, which measures the queue with almost nothing of this flow in it.
     fn look(&mut self, now: Instant, round_trip: Duration, base: Duration) {
         let half = self.path.carried(now, base / 2);
         let window = half.max(DRAIN_PACKETS_MIN * self.packet_bytes);
@@ -191,10 +193,10 @@ impl Delay {
         self.drain = Some(drain);
     }
 
-    /// It was seen how long the queue is with next to nothing of our own in it.
+    /// Evaluates a drain, with the shortest round trip that it measured.
     fn judge(&mut self, now: Instant, drain: Drain, shortest: Duration) {
         let base = self.path.base().unwrap_or(MILLISECOND);
-        // The window of a drain, sent at once, by what the path carries.
+        // The time that the path takes for the window of a drain, sent at once.
         let second = self.path.carried(now, Duration::from_secs(1)).max(1);
         let packets = DRAIN_PACKETS_MIN * self.packet_bytes * 1000 / second;
         let packets = Duration::from_millis(packets).min(self.target * 2);
@@ -212,7 +214,8 @@ impl Delay {
         }
     }
 
-    /// Others fill the queue, and to yield is of no use: what they do is done, with the window from before.
+    /// Lets CUBIC take over with the window from before the reductions, since other flows fill the queue and yielding
+    /// has no effect.
     fn compete(&mut self, now: Instant) {
         let pressure = self.pressure.take();
         let window = pressure.map_or(self.window, |pressure| pressure.window);
@@ -220,7 +223,7 @@ impl Delay {
         self.competition = Some(Competition::new(now, window, self.packet_bytes));
     }
 
-    /// The queue is short: whoever filled it is gone, or could not fill it.
+    /// Ends the competition, since the queue is short: the other flows are gone, or do not fill it.
     fn end_competition(&mut self, now: Instant) {
         let time = self.path.base().unwrap_or(MILLISECOND) + self.target * 7 / 10;
         self.window = self.path.carried(now, time).max(self.window_min());
@@ -282,7 +285,7 @@ impl Controller for Delay {
             let base = self.path.base().unwrap_or(MILLISECOND);
             let carried = self.path.carried(now, base + self.target);
             let lowered = self.window * 7 / 10;
-            // Losses of a link that is not full change little: it goes on carrying what it carried.
+            // Losses on a link that is not full change little: the window stays at what the path carries.
             self.window = carried.clamp(lowered, self.window).max(self.window_min());
             self.hold_until = now + base;
             self.slow_start = false;
@@ -317,16 +320,16 @@ impl Controller for Delay {
     }
 }
 
-/// As RFC 9002 §7.2 recommends.
+/// As recommended by RFC 9002 §7.2.
 const INITIAL_PACKETS: u64 = 10;
-/// Two more than RFC 9002 §7.2 recommends at least: acknowledgements come for every second packet, and the
-/// path is to be busy meanwhile.
+/// Two more than the minimum that RFC 9002 §7.2 recommends: acknowledgements come for every second packet, and the path
+/// has to stay busy in between.
 const WINDOW_PACKETS_MIN: u64 = 4;
-/// As little as RFC 9002 §7.2 permits, while it is seen how long the queue is.
+/// The smallest window that RFC 9002 §7.2 permits, for the time of a drain.
 const DRAIN_PACKETS_MIN: u64 = 2;
-/// How long competing flows that have left are expected to come back.
+/// How long competing flows are expected to return after they have left.
 const WARY_FOR: Duration = Duration::from_secs(15);
-/// For so long it is believed that a queue is ours.
+/// How long a queue is attributed to this flow after a drain.
 const PROVEN_FOR: Duration = Duration::from_secs(2);
-/// By how many packets the window grows in a round trip while the queue is empty.
+/// Growth of the window in packets per round trip while the queue is empty.
 const GROWTH_PACKETS: u64 = 2;

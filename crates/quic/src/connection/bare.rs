@@ -1,4 +1,4 @@
-//! A connection as the engine has it, without anything above it.
+//! A connection of the engine, without a layer above it.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::{
     slots::{Hot, State},
 };
 
-/// A connection without anything above it.
+/// A connection without a layer above it.
 pub(crate) struct Bare<'a> {
     pub(crate) now: Instant,
     pub(crate) index: u32,
@@ -69,7 +69,7 @@ impl Transport for Bare<'_> {
             return Read::Blocked;
         };
         let mut receiver = self.engine.recv_stream(stream);
-        // To begin and to end reading costs more than to take a piece.
+        // Creating and closing the engine's reader costs more than reading a piece.
         let Ok(mut chunks) = receiver.read(true) else {
             return Read::Blocked;
         };
@@ -111,7 +111,7 @@ impl Transport for Bare<'_> {
         let Some(stream) = to_engine(stream) else {
             return;
         };
-        // Fails only for a stream that was stopped or reset: then there is nothing left to finish.
+        // Fails only for a stream that was stopped or reset, which needs no FIN.
         if self.engine.send_stream(stream).finish().is_ok() {
             self.mark_dirty();
         }
@@ -131,8 +131,8 @@ impl Transport for Bare<'_> {
             return;
         };
         if self.engine.recv_stream(stream).stop(code(error)).is_ok() {
-            // A stream that had come to its end makes room for another, which the engine tells the peer
-            // only when it is asked to (or with the next packet that comes, if one does).
+            // A stream that has ended makes room for another. The engine sends the new limit only if it is asked to, or
+            // with the next packet received.
             let engine = &mut *self.engine;
             let streams = engine.max_concurrent_streams(stream.dir());
             engine.set_max_concurrent_streams(
@@ -147,7 +147,7 @@ impl Transport for Bare<'_> {
         let Some(stream) = to_engine(stream) else {
             return;
         };
-        // Fails only for a closed stream, which has nothing left to rank.
+        // Fails only for a closed stream, which needs no priority.
         let _closed = self.engine.send_stream(stream).set_priority(priority);
     }
 
@@ -186,7 +186,7 @@ fn to_engine(stream: StreamId) -> Option<quinn_proto::StreamId> {
         .map(quinn_proto::StreamId::from)
 }
 
-/// The ALPN that the handshake ended with, if it has come so far.
+/// Returns the ALPN that the handshake negotiated, if known.
 pub(crate) fn application_protocol(engine: &quinn_proto::Connection) -> Option<String> {
     let data = engine.crypto_session().handshake_data()?;
     let data = data.downcast::<HandshakeData>().ok()?;

@@ -1,4 +1,4 @@
-//! A connection over the network, borrowed from the engine, with the layer of HTTP/3 if it has one.
+//! A connection over the network, borrowed from the engine, with its HTTP/3 layer if it has one.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -148,7 +148,7 @@ impl EngineConnection<'_> {
         mark_dirty(self.handle.index, self.hot, self.dirty);
     }
 
-    /// The bare connection, and the layer above it if there is one.
+    /// Returns the bare connection and the layer above it, if there is one.
     #[inline]
     fn split(&mut self) -> (Bare<'_>, Option<&mut WebTransport>) {
         self.slot
@@ -221,7 +221,7 @@ impl Transport for EngineConnection<'_> {
             (mut bare, None) => bare.close(code, reason),
             (mut bare, Some(layer)) => layer.close(now, &mut bare, code, reason),
         }
-        // A session is closed for its role at once, even if its peer still has to be told.
+        // A session is closed for its role at once, even if the close has still to be sent to its peer.
         self.slot.state = State::Closed;
     }
 }

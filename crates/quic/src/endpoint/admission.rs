@@ -1,4 +1,4 @@
-//! Admission of incoming connections: accepted, asked to prove their address, or refused.
+//! Admission of incoming connections: accepted, asked to validate their address, or refused.
 
 use std::{sync::Arc, time::Instant};
 
@@ -11,12 +11,12 @@ use crate::{
 };
 
 impl Endpoint {
-    /// Refuses incoming connections from now on, or accepts them again. Established connections are not affected.
+    /// Refuses incoming connections, or accepts them again. Established connections are not affected.
     pub fn refuse_incoming(&mut self, refuse: bool) {
         self.refuses_incoming = refuse;
     }
 
-    /// Accepts an incoming connection, asks it to prove its address, or refuses it.
+    /// Accepts an incoming connection, asks it to validate its address, or refuses it.
     pub(super) fn admit(&mut self, now: Instant, socket: u32, incoming: Incoming) {
         self.scratch.clear();
         let counters = &mut self.counters;
@@ -63,7 +63,7 @@ impl Endpoint {
         }
     }
 
-    /// The server's configuration with a log for the next connection, if logs are wanted.
+    /// Returns the server's configuration with a log for the next connection, if logs are configured.
     pub(super) fn logged_server(&self) -> Option<Arc<ServerConfig>> {
         let transport = self.logged_transport()?;
         let mut server = self.server.clone()?;
@@ -104,7 +104,7 @@ impl Endpoint {
         handle
     }
 
-    /// Keeps a reply to a stranger for the next burst; under a flood the rest is not worth answering.
+    /// Keeps a reply for the next burst. Replies beyond the limit, as in a flood, are dropped.
     pub(super) fn respond(&mut self, transmit: Transmit, socket: u32) {
         if self.responses.len() < RESPONSES_MAX {
             let data = self.scratch[..transmit.size].to_vec();
@@ -113,5 +113,5 @@ impl Endpoint {
     }
 }
 
-/// Replies to strangers kept for one burst.
+/// Largest number of replies to unknown connections kept for one burst.
 const RESPONSES_MAX: usize = 1024;

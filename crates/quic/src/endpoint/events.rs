@@ -1,4 +1,4 @@
-//! What the engine has to say about its connections, in our words.
+//! Conversion of the engine's events to this crate's.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Endpoint {
-    /// Turns the engine's events of one connection into ours.
+    /// Converts the engine's events of one connection.
     pub(super) fn collect_events(&mut self, index: u32) {
         let handle = self.slots.handle(index);
         let Some(slot) = self.slots.at(index) else {
@@ -29,7 +29,7 @@ impl Endpoint {
             }
             match event {
                 quinn_proto::Event::HandshakeDataReady => {
-                    // The first event of all: from now on it is known who leads the connection.
+                    // The first event of all determines whether the layer handles the connection.
                     if let Some(offer) = &self.offer
                         && slot.engine.side().is_server()
                         && application_protocol(&slot.engine).as_deref() == Some(weir_h3::ALPN)
@@ -75,7 +75,7 @@ impl Endpoint {
 }
 
 impl Counters {
-    /// Counts why a connection was lost, where that has a counter.
+    /// Counts why a connection was lost, if that has a counter.
     pub(super) fn note_loss(&mut self, was_handshake: bool, reason: &ConnectionError) {
         self.handshakes_failed += u64::from(was_handshake);
         let is_violation = matches!(reason, ConnectionError::TransportError(error)
@@ -105,7 +105,8 @@ fn stream_event(
         }
         StreamEvent::Readable { id } => {
             let stream = from_engine(id);
-            // The engine says so for every packet; of a train of them once is enough, for whoever reads takes all.
+            // The engine reports the stream for every packet. One event for several packets is enough, since the role
+            // reads all of their data.
             let is_known = matches!(
                 events.back(),
                 Some(Event::Readable { handle: of, stream: last }) if (*of, *last) == (handle, stream)
@@ -121,7 +122,7 @@ fn stream_event(
     }
 }
 
-/// What the engine says of a stream; streams that were opened have to be asked for.
+/// Converts an event of a stream. New streams are not in the event: they have to be asked for.
 pub(super) fn in_our_words(handle: Handle, event: &StreamEvent) -> Option<Event> {
     Some(match *event {
         StreamEvent::Opened { .. } => return None,
@@ -149,10 +150,10 @@ pub(super) fn in_our_words(handle: Handle, event: &StreamEvent) -> Option<Event>
     })
 }
 
-/// What the engine counts for each datagram besides its payload, at least.
+/// The smallest overhead of a datagram in the engine's accounting.
 pub(super) const DATAGRAM_OVERHEAD_BYTES: usize = size_of::<bytes::Bytes>();
 
-/// TLS alerts as transport errors (RFC 9001 §4.8): those of handshakes, which have a counter of their own.
+/// TLS alerts as transport errors (RFC 9001 §4.8), which failed handshakes count.
 const CRYPTO_ERRORS: std::ops::Range<u64> = 0x100..0x200;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Connections that the WebTransport layer leads: what it and the engine tell each other, and the role.
+//! Connections with a WebTransport layer: events between the engine, the layer and the role.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Endpoint {
-    /// Turns the engine's events of a connection with a layer into ours.
+    /// Converts the engine's events of a connection with a layer.
     pub(super) fn collect_layer_events(&mut self, index: u32) {
         let Some(now) = self.now else {
             return;
@@ -30,7 +30,7 @@ impl Endpoint {
             match event {
                 quinn_proto::Event::HandshakeDataReady => {
                     if application_protocol(&slot.engine).as_deref() != Some(weir_h3::ALPN) {
-                        // A client that offered HTTP/3 among others, and got another.
+                        // The client offered HTTP/3 and other protocols, and the server chose another.
                         slot.web_transport = None;
                         return self.collect_events(index);
                     }
@@ -61,14 +61,14 @@ impl Endpoint {
         self.tell_from_layer(handle);
     }
 
-    /// Lets the layer begin.
+    /// Starts the layer.
     pub(super) fn start_layer(&mut self, index: u32) {
         if let Some(now) = self.now {
             self.with_layer(now, index, |layer, bare| layer.start(bare));
         }
     }
 
-    /// A timer of a connection with a layer has fired.
+    /// Handles a timer of a connection with a layer.
     pub(super) fn layer_timeout(&mut self, now: Instant, index: u32) {
         self.with_layer(now, index, |layer, bare| layer.handle_timeout(now, bare));
     }
@@ -137,7 +137,7 @@ impl Endpoint {
         }
     }
 
-    /// What the layer has to say to the role, and what it counted.
+    /// Passes the layer's events to the role, and adds its counters.
     fn tell_from_layer(&mut self, handle: Handle) {
         let Some(slot) = self.slots.at(handle.index) else {
             return;

@@ -1,4 +1,4 @@
-//! One end of a connection to a peer thread: its state, its streams, its limits.
+//! One end of a connection to a peer thread: its state, streams and limits.
 
 mod streams;
 #[cfg(test)]
@@ -16,20 +16,19 @@ use self::streams::Streams;
 use super::message::{Content, Packet, ThreadMessage};
 use crate::{Event, Handle, Lost};
 
-/// Limits of a connection to a peer thread, in each direction. A message is charged its bytes and
-/// [`MESSAGE_CHARGE`].
+/// Limits of a connection to a peer thread, in each direction. A message counts with its bytes and [`MESSAGE_CHARGE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "limits are named so")]
 pub(crate) struct ThreadLimits {
-    /// In flight on all streams.
+    /// Bytes in flight on all streams.
     pub(crate) bytes_max: usize,
-    /// In flight on one stream.
+    /// Bytes in flight on one stream.
     pub(crate) stream_bytes_max: usize,
-    /// In flight in datagrams; newer ones are dropped.
+    /// Bytes in flight in datagrams; beyond it, newer ones are dropped.
     pub(crate) datagram_bytes_max: usize,
-    /// Streams open at once, of each direction.
+    /// Open streams, of each direction.
     pub(crate) streams_max: usize,
-    /// Packets of the peer thread's that wait to be passed on; newer ones are dropped.
+    /// Misdirected packets (strays) that wait to be passed to the peer thread; beyond it, newer ones are dropped.
     pub(crate) strays_max: usize,
 }
 
@@ -53,12 +52,12 @@ pub(crate) struct ThreadConnection {
     limits: ThreadLimits,
     state: State,
     streams: Streams,
-    /// Charge of datagrams sent and not yet known to be taken.
+    /// Charge of datagrams that were sent and not reported as read.
     datagrams_in_flight: usize,
-    /// Charge of datagrams taken and not yet reported.
+    /// Charge of datagrams that were read and not reported.
     datagrams_taken: usize,
     messages: Vec<ThreadMessage>,
-    /// Strays among `messages`, or more if some have been taken since.
+    /// Number of strays among `messages`; too high if the host has taken some since.
     strays: usize,
     pub(crate) datagrams_dropped: u64,
     pub(crate) strays_dropped: u64,
@@ -68,14 +67,14 @@ pub(crate) struct ThreadConnection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// Closed here; the peer thread has not said so yet.
+    /// Closed here; the peer thread has not confirmed it.
     Closing,
-    /// Closed on both sides, until the pause is over.
+    /// Closed on both sides until this time.
     Paused(Instant),
 }
 
 impl ThreadConnection {
-    /// The end at endpoint number `own` of the connection to number `peer`.
+    /// Creates the end at endpoint number `own` of the connection to number `peer`.
     pub(crate) fn new(own: u16, peer: u16, index: u32, limits: ThreadLimits) -> Self {
         Self {
             handle: Handle {
@@ -108,7 +107,7 @@ impl ThreadConnection {
         self.state == State::Open
     }
 
-    /// When it opens again.
+    /// Returns when the connection opens again.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Paused(until) => Some(until),
@@ -133,22 +132,22 @@ impl ThreadConnection {
         self.messages.push(ThreadMessage(Content::Datagram(data)));
     }
 
-    /// Opens a stream, unless too many are open.
+    /// Opens a stream. Returns `None` if too many are open.
     pub(crate) fn open(&mut self, direction: Direction) -> Option<StreamId> {
         self.is_open().then(|| self.streams.open(direction))?
     }
 
-    /// Takes the next bytes off a stream, or its end.
+    /// Reads the next bytes of a stream, or its end.
     pub(crate) fn read(&mut self, stream: StreamId, events: &mut VecDeque<Event>) -> Read {
         self.streams.read(self.handle, stream.0, events)
     }
 
-    /// Takes what fits in flight off the front of `data`.
+    /// Writes as much as the windows permit, and removes it from the front of `data`.
     pub(crate) fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         self.streams.write(stream.0, data, &mut self.messages)
     }
 
-    /// Ends a stream after what was written.
+    /// Finishes a stream after everything written.
     pub(crate) fn finish(&mut self, stream: StreamId) {
         let stream = stream.0;
         if self.streams.end(stream) {
@@ -156,7 +155,7 @@ impl ThreadConnection {
         }
     }
 
-    /// Ends a stream at once.
+    /// Resets a stream.
     pub(crate) fn reset(&mut self, stream: StreamId, code: u64) {
         let stream = stream.0;
         if self.streams.end(stream) {
@@ -165,7 +164,7 @@ impl ThreadConnection {
         }
     }
 
-    /// Discards what comes on a stream.
+    /// Discards what arrives on a stream.
     pub(crate) fn stop(&mut self, stream: StreamId, code: u64, events: &mut VecDeque<Event>) {
         let stream = stream.0;
         if self.streams.stop(self.handle, stream, events) {
@@ -174,7 +173,7 @@ impl ThreadConnection {
         }
     }
 
-    /// Passes on a packet that is the peer thread's.
+    /// Passes a packet on to the peer thread to which it belongs.
     pub(crate) fn pass_on(&mut self, stray: Packet) {
         if self.messages.is_empty() {
             self.strays = 0;
@@ -189,7 +188,7 @@ impl ThreadConnection {
             .push(ThreadMessage(Content::Packet(Box::new(stray))));
     }
 
-    /// Messages for the peer thread, oldest first. The host takes them off the front.
+    /// Returns the messages for the peer thread, oldest first. The host removes those that it delivers.
     pub(crate) fn messages(&mut self) -> &mut Vec<ThreadMessage> {
         let is_due = !self.messages.is_empty()
             || self.streams.must_report()
@@ -213,7 +212,7 @@ impl ThreadConnection {
         }
     }
 
-    /// The peer thread says something that is not a packet from the network.
+    /// Handles a message from the peer thread other than a packet.
     pub(crate) fn handle_message(
         &mut self,
         now: Instant,
@@ -224,9 +223,9 @@ impl ThreadConnection {
             return self.on_close(now, code, &reason, events);
         }
         match self.state {
-            // Written before the peer thread knew.
+            // The message was written before the peer thread knew of the close.
             State::Closing => return,
-            // The peer thread's pause is over already.
+            // The peer thread has opened the connection again.
             State::Paused(_) => self.open_again(events),
             State::Open => {}
         }
@@ -293,7 +292,7 @@ impl ThreadConnection {
     }
 }
 
-/// What a message costs beside its bytes.
+/// Overhead of a message in addition to its bytes.
 pub(crate) const MESSAGE_CHARGE: usize = 64;
 /// How long a connection to a peer thread stays closed.
 const PAUSE: Duration = Duration::from_millis(100);

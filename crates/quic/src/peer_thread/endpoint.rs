@@ -1,4 +1,4 @@
-//! The part of an endpoint that leads to its peer threads.
+//! The part of an endpoint that handles connections to peer threads.
 
 use std::{collections::VecDeque, time::Instant};
 
@@ -9,12 +9,12 @@ use super::{
 };
 use crate::{Endpoint, Event, Handle, Shard};
 
-/// What was done between peer threads, in numbers that only grow.
+/// Counters of the traffic between peer threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerThreadCounters {
     /// Datagrams to peer threads dropped because too many were in flight.
     pub datagrams_dropped: u64,
-    /// Packets that came to the wrong endpoint and were passed on to the right one.
+    /// Packets that came to the wrong endpoint and were passed to the right one.
     pub strays_passed: u64,
     /// Such packets dropped because too many waited.
     pub strays_dropped: u64,
@@ -23,7 +23,7 @@ pub struct PeerThreadCounters {
 /// The connections to all peer threads.
 pub(crate) struct ThreadConnections {
     shard: Shard,
-    /// In the order of the peer threads' numbers; the place is the handle's index.
+    /// Ordered by the number of the peer thread; the position is the handle's index.
     connections: Vec<ThreadConnection>,
 }
 
@@ -39,7 +39,7 @@ impl ThreadConnections {
         }
     }
 
-    /// The events of a new endpoint: connections to peer threads are there from the start.
+    /// Returns the first events of an endpoint: connections to peer threads exist from the start.
     pub(crate) fn initial_events(&self) -> VecDeque<Event> {
         let connections = self.connections.iter();
         connections
@@ -49,7 +49,7 @@ impl ThreadConnections {
             .collect()
     }
 
-    /// The connection behind a handle, unless it is lost or closed. What happens on it at once goes to `events`.
+    /// Returns the connection of a handle, unless it is lost or closed. Events that it causes go to `events`.
     pub(crate) fn view<'a>(
         &'a mut self,
         handle: Handle,
@@ -60,7 +60,7 @@ impl ThreadConnections {
         is_usable.then_some(ThreadConnectionView { connection, events })
     }
 
-    /// The connection to the peer thread that a packet is for, unless it is for this endpoint.
+    /// Returns the connection to the peer thread to which a packet belongs; `None` if it belongs to this endpoint.
     #[inline]
     pub(crate) fn owner(&mut self, packet: &[u8]) -> Option<&mut ThreadConnection> {
         if self.connections.is_empty() {
@@ -89,7 +89,7 @@ impl ThreadConnections {
         }
     }
 
-    /// The connection to peer thread number `number`, which is not this endpoint's own.
+    /// Returns the connection to peer thread number `number`, which is not this endpoint itself.
     fn connection(&mut self, number: u16) -> Option<&mut ThreadConnection> {
         let own = self.shard.index();
         let place = match number.cmp(&own) {
@@ -102,16 +102,16 @@ impl ThreadConnections {
 }
 
 impl Endpoint {
-    /// Which of several endpoints with one address this is.
+    /// Returns which of several endpoints with one address this is.
     pub fn shard(&self) -> Shard {
         self.peer_threads.shard
     }
 
-    /// Messages for peer thread number `peer`, oldest first. The host takes them off the front after each turn and
-    /// delivers them.
+    /// Returns the messages for peer thread number `peer`, oldest first. The host delivers them after each turn, and
+    /// removes them.
     ///
     /// # Panics
-    /// There is no such peer thread.
+    /// If there is no such peer thread.
     pub fn messages_to(&mut self, peer: u16) -> &mut Vec<ThreadMessage> {
         self.thread_connection(peer).messages()
     }
@@ -119,7 +119,7 @@ impl Endpoint {
     /// Handles messages from peer thread number `peer`.
     ///
     /// # Panics
-    /// There is no such peer thread.
+    /// If there is no such peer thread.
     pub fn handle_messages(
         &mut self,
         now: Instant,
@@ -141,7 +141,7 @@ impl Endpoint {
         }
     }
 
-    /// What was done between peer threads so far.
+    /// Returns the counters of the traffic between peer threads.
     pub fn peer_thread_counters(&self) -> PeerThreadCounters {
         let mut sum = PeerThreadCounters::default();
         for connection in &self.peer_threads.connections {

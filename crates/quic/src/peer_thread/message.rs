@@ -1,26 +1,26 @@
-//! What endpoints of one process send each other.
+//! Messages between endpoints of one process.
 
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::{Bytes, BytesMut};
 use quinn_proto::EcnCodepoint;
 
-/// A message from one endpoint to another. The host has to deliver all messages, in their order.
+/// A message from one endpoint to another. The host has to deliver all messages in order.
 #[derive(Debug)]
 pub struct ThreadMessage(pub(crate) Content);
 
-/// What a message says.
+/// The content of a message.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// The next bytes of a stream.
     Data { stream: u64, data: Bytes },
-    /// The end of a stream.
+    /// The FIN of a stream.
     Fin { stream: u64 },
-    /// The end of a stream at once.
+    /// The reset of a stream.
     Reset { stream: u64, code: u64 },
-    /// A stream is no longer wanted.
+    /// The receiver of a stream discards its data.
     Stop { stream: u64, code: u64 },
-    /// What was taken of a stream since the last such message, and whether its end was.
+    /// What was read of a stream since the last such message, and whether its end was.
     Taken {
         stream: u64,
         charge: usize,
@@ -28,15 +28,15 @@ pub(crate) enum Content {
     },
     /// A datagram.
     Datagram(Bytes),
-    /// What was taken of datagrams since the last such message.
+    /// What was read of datagrams since the last such message.
     DatagramsTaken { charge: usize },
-    /// The connection is over.
+    /// The connection is closed.
     Close { code: u64, reason: Bytes },
-    /// A packet from the network that is the peer thread's.
+    /// A packet from the network that belongs to the receiving thread.
     Packet(Box<Packet>),
 }
 
-/// The payload of a UDP packet, and where it came from.
+/// The payload of a UDP packet, with its addresses.
 #[derive(Debug)]
 pub(crate) struct Packet {
     pub(crate) remote: SocketAddr,

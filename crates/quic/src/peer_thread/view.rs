@@ -8,7 +8,7 @@ use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 use super::connection::ThreadConnection;
 use crate::Event;
 
-/// A connection to a peer thread. What is the same for all of them is not asked here.
+/// A connection to a peer thread. Properties that all of them share are answered elsewhere.
 pub(crate) struct ThreadConnectionView<'a> {
     pub(super) connection: &'a mut ThreadConnection,
     pub(super) events: &'a mut VecDeque<Event>,

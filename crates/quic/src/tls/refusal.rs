@@ -10,15 +10,14 @@ use rustls::{CertificateError, Error, pki_types::UnixTime};
 
 /// The latest certificate errors of a client's handshakes.
 ///
-/// The engine reports a failed handshake with the text of the error and nothing else, so an error is found again by the
-/// text that it has itself.
+/// The engine reports a failed handshake only as the text of the error. The text identifies the error in this list.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     latest: Mutex<VecDeque<CertificateError>>,
 }
 
 impl Refusals {
-    /// Keeps an error that the verifier is about to return.
+    /// Records an error that the verifier is about to return.
     pub(super) fn note(&self, error: CertificateError) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.len() == REFUSALS_MAX {
@@ -27,8 +26,8 @@ impl Refusals {
         latest.push_back(error);
     }
 
-    /// Returns the reason for a refusal that the engine reports with `text`, as a sentence; `None` if the handshake failed for
-    /// another reason.
+    /// Returns the reason for a refusal that the engine reports with `text`, as a sentence; `None` if the handshake
+    /// failed for another reason.
     pub(crate) fn sentence(&self, text: &str) -> Option<String> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let mut latest = latest.iter();
@@ -37,8 +36,8 @@ impl Refusals {
     }
 }
 
-/// The reason as a sentence: the library's own texts are the names of its variants for the most part, and give times in seconds
-/// since 1970.
+/// Returns the reason as a sentence. The library's own texts are mostly the names of its variants, with times in
+/// seconds since 1970.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the enum is open, and one of its variants is deprecated"
@@ -95,7 +94,7 @@ fn sentence(error: &CertificateError) -> String {
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "the certificate is for another purpose".to_owned()
         }
-        // Returned by our own verifier.
+        // Returned by this crate's verifier.
         CertificateError::ApplicationVerificationFailure => {
             "the certificate's hash is another one than those that are trusted".to_owned()
         }
@@ -116,7 +115,7 @@ fn refused(error: &CertificateError) -> String {
     format!("the certificate was refused: {error}")
 }
 
-/// Which names a certificate has: `only for a, b or ::1`.
+/// Returns which names a certificate has, as `only for a, b or ::1`.
 fn names(presented: &[String]) -> String {
     let plain: Vec<&str> = presented.iter().map(|name| plain_name(name)).collect();
     match &plain[..] {
@@ -126,7 +125,7 @@ fn names(presented: &[String]) -> String {
     }
 }
 
-/// A name as the library writes it, `DnsName("a")` or `IpAddress(::1)`, without its kind.
+/// Returns a name without its kind; the library formats it as `DnsName("a")` or `IpAddress(::1)`.
 fn plain_name(name: &str) -> &str {
     let inner = name
         .split_once('(')
@@ -134,7 +133,7 @@ fn plain_name(name: &str) -> &str {
     inner.map_or(name, |inner| inner.trim_matches('"'))
 }
 
-/// The time from `start` to `end` in its largest unit of which there is more than one: `2 hours`.
+/// Returns the time from `start` to `end` in the largest unit of which there is more than one: `2 hours`.
 fn rounded(start: UnixTime, end: UnixTime) -> String {
     let seconds = Duration::from_secs(end.as_secs().saturating_sub(start.as_secs())).as_secs();
     let (unit, count) = [("days", 86_400), ("hours", 3600), ("seconds", 1)]
@@ -149,7 +148,7 @@ const EXPIRED: &str = "the certificate has expired";
 const NOT_VALID_YET: &str = "the certificate is not valid yet";
 const REVOCATION_UNKNOWN: &str = "whether the certificate was revoked is not known";
 
-/// Errors that are kept: many threads may refuse certificates at the same time, each reads its own error at once.
+/// Errors that are kept: many threads may refuse certificates at the same time, and each reads its own error at once.
 const REFUSALS_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How a client judges the certificates of servers, and what it notes about handshakes.
+//! Verification of server certificates by a client, and what it records of handshakes.
 
 use std::sync::{
     Arc, OnceLock,
@@ -17,7 +17,7 @@ use rustls::{
 
 use super::{TlsError, Trust, certificate_hash, provider, refusal::Refusals, root_store};
 
-/// Judges certificates by whom the client trusts. That the peer holds the key is checked in any case.
+/// Verifies certificates according to the client's trust. The peer always has to prove possession of the key.
 #[derive(Debug)]
 pub(super) struct Verifier {
     trusted: Trusted,
@@ -118,16 +118,16 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// What a client notes about its handshakes.
+/// What a client records of its handshakes.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// How often a certificate was looked at.
+    /// Number of certificates verified.
     proofs: AtomicU64,
     /// Why certificates were refused.
     refusals: Arc<Refusals>,
-    /// The key of the first certificate that proved itself.
+    /// The key of the first certificate that was accepted.
     key: OnceLock<String>,
-    /// Handshakes by the hash of their cipher suite, in the order of [`SUITES`].
+    /// Number of handshakes by the hash of their cipher suite, in the order of [`SUITES`].
     suites: [AtomicU64; 2],
 }
 
@@ -144,7 +144,7 @@ impl Seen {
         self.key.get().map(String::as_str)
     }
 
-    /// The cipher suites that were agreed on, each with its handshakes.
+    /// Returns the negotiated cipher suites, each with its number of handshakes.
     pub(super) fn suites(&self) -> Vec<(&'static str, u64)> {
         let counts = self
             .suites
@@ -158,8 +158,8 @@ impl Seen {
     }
 }
 
-/// Sees which cipher suite a handshake agreed on, by the length of its secrets, which are not kept. The engine does not
-/// tell it in another way; and of suites whose secrets have one length only one may be on offer ([`is_told_apart`]).
+/// Determines the negotiated cipher suite from the length of the handshake's secrets, which are not kept. The engine
+/// does not report it otherwise, so only one suite of each length may be offered ([`is_told_apart`]).
 impl KeyLog for Seen {
     fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
         let place = SUITES
@@ -175,12 +175,12 @@ impl KeyLog for Seen {
     }
 }
 
-/// Whether [`Seen`] can name this cipher suite.
+/// Returns whether [`Seen`] can identify this cipher suite.
 pub(super) fn is_told_apart(suite: CipherSuite) -> bool {
     SUITES.iter().any(|(known, ..)| *known == suite)
 }
 
-/// Cipher suites, their names and the bytes of their secrets (RFC 8446 §B.4).
+/// Cipher suites, their names and the length of their secrets in bytes (RFC 8446 §B.4).
 const SUITES: [(CipherSuite, &str, usize); 2] = [
     (
         CipherSuite::TLS13_AES_128_GCM_SHA256,
@@ -194,7 +194,7 @@ const SUITES: [(CipherSuite, &str, usize); 2] = [
     ),
 ];
 
-/// The kind of key that made a signature of this scheme and length.
+/// Returns the kind of key for a signature of this scheme and length.
 fn key_name(scheme: SignatureScheme, bytes: usize) -> String {
     if let Some((_, name)) = KEYS.iter().find(|(of, _)| *of == scheme) {
         (*name).to_owned()
@@ -205,7 +205,7 @@ fn key_name(scheme: SignatureScheme, bytes: usize) -> String {
     }
 }
 
-/// Schemes that belong to one kind of key each.
+/// Schemes that belong to a single kind of key.
 const KEYS: [(SignatureScheme, &str); 4] = [
     (SignatureScheme::ECDSA_NISTP256_SHA256, "ECDSA P-256"),
     (SignatureScheme::ECDSA_NISTP384_SHA384, "ECDSA P-384"),

@@ -1,4 +1,4 @@
-//! Capsules: messages about the session itself, on the stream of its request (RFC 9297 §3).
+//! Capsules: messages about the session, on the stream of its request (RFC 9297 §3).
 
 use bytes::{BufMut, Bytes};
 
@@ -9,17 +9,17 @@ use weir_h3::{
     varint,
 };
 
-/// The end of a session, as its sender put it.
+/// The contents of the capsule that closes a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Close {
     pub(super) code: u32,
     pub(super) reason: Vec<u8>,
 }
 
-/// Finds the end of the session among capsules. All others are ignored without being kept.
+/// A reader that finds the capsule that closes the session. It ignores all others without keeping them.
 #[derive(Debug, Default)]
 pub(super) struct CapsuleReader {
-    /// A capsule has the layout of a frame.
+    /// A capsule has the same layout as a frame.
     capsules: FrameReader,
     close: Option<Vec<u8>>,
 }
@@ -64,7 +64,7 @@ impl CapsuleReader {
     }
 }
 
-/// The DATA frame that ends a session. A longer reason than 1024 bytes is cut at a character.
+/// Returns the DATA frame that closes a session. A reason of more than 1024 bytes is truncated at a character boundary.
 pub(super) fn encode_close(code: u64, reason: &[u8]) -> Bytes {
     let text = String::from_utf8_lossy(reason);
     let reason = &text.as_bytes()[..text.floor_char_boundary(REASON_BYTES_MAX)];
@@ -129,7 +129,7 @@ mod tests {
             assert_eq!(read(&content, 100).is_ok(), is_taken, "{length}");
         }
         assert!(read(&[0x68, 0x43, 3, 0, 0, 1], 100).is_err());
-        // One of a million bytes that nobody knows is not kept.
+        // An unknown capsule of a million bytes is not kept.
         let mut content = vec![0x17, 0x80, 0x0f, 0x42, 0x40];
         content.extend(std::iter::repeat_n(0, 1_000_000));
         content.extend([0x68, 0x43, 0x04, 0, 0, 0, 1]);

@@ -1,4 +1,4 @@
-//! How sessions end, and why some never begin.
+//! How sessions end, and why some are not established.
 
 use weir_transport::{StreamId, Transport};
 
@@ -9,7 +9,7 @@ use crate::{Lost, event::printable};
 use weir_h3::{Code, Violation};
 
 impl WebTransport {
-    /// Closes the connection, and tells the role why if it does not know.
+    /// Closes the connection, and reports the reason to the role if the role did not close it.
     pub(super) fn end(
         &mut self,
         transport: &mut dyn Transport,
@@ -31,7 +31,7 @@ impl WebTransport {
         self.events.extend(lost.map(Event::Lost));
     }
 
-    /// The peer broke a rule of HTTP/3.
+    /// Handles a violation of HTTP/3 by the peer.
     pub(super) fn on_violation(&mut self, transport: &mut dyn Transport, violation: Violation) {
         if self.state == State::Closed {
             return;
@@ -46,7 +46,7 @@ impl WebTransport {
         self.end(transport, violation.code, violation.reason, lost);
     }
 
-    /// The peer ended the session as it should.
+    /// Handles a regular close of the session by the peer.
     pub(super) fn on_closed(&mut self, transport: &mut dyn Transport, close: &Close) {
         let lost = Lost::Application {
             code: u64::from(close.code),
@@ -56,7 +56,7 @@ impl WebTransport {
         self.end(transport, Code::NO_ERROR, "", lost);
     }
 
-    /// The stream of the request is gone, or says that there will be no session.
+    /// Handles a request stream that failed: the session is lost, or will not be established.
     pub(super) fn on_failed(&mut self, transport: &mut dyn Transport, reason: String) {
         let lost = (self.state != State::Closing).then_some(Lost::WebTransport(reason));
         self.end(transport, Code::NO_ERROR, "", lost);
@@ -79,7 +79,7 @@ impl WebTransport {
         }
     }
 
-    /// The peer wants no more of a stream that the role does not know.
+    /// Handles `STOP_SENDING` for a stream that the role does not know.
     pub(super) fn on_own_stopped(&mut self, transport: &mut dyn Transport, stream: StreamId) {
         if self.control == Some(stream) {
             let reason = "the control stream was stopped";
@@ -96,7 +96,7 @@ impl WebTransport {
     }
 }
 
-/// What it means that the peer closed the connection with an HTTP/3 error code.
+/// Returns what an HTTP/3 error code of the peer means for the role.
 pub(crate) fn lost(code: u64, reason: &[u8]) -> Lost {
     let reason = printable(reason);
     let code = Code(code);

@@ -1,5 +1,5 @@
-//! Code points of WebTransport over HTTP/3 (draft-ietf-webtrans-http3), and where its error codes lie among
-//! those of HTTP/3.
+//! Code points of WebTransport over HTTP/3 (draft-ietf-webtrans-http3), and the mapping of its error codes to those of
+//! HTTP/3.
 
 use weir_h3::frame::frame_type;
 
@@ -7,19 +7,19 @@ use weir_h3::frame::frame_type;
 pub(super) const UNI_STREAM: u64 = 0x54;
 /// First bytes of a bidirectional stream of a session.
 pub(super) const BIDI_STREAM: u64 = frame_type::WEBTRANSPORT_STREAM;
-/// Capsule: the sender ends the session.
+/// Capsule that closes the session.
 pub(super) const CLOSE_SESSION: u64 = 0x2843;
 /// `WT_BUFFERED_STREAM_REJECTED`: a stream of a session that is not established.
 pub(super) const STREAM_REJECTED: u64 = 0x3994_bd84;
 
-/// The HTTP/3 error code of an application's error code. Larger ones than 2^32 - 1 cannot be carried and
-/// become the largest that can.
+/// Returns the HTTP/3 error code of an application error code. Codes above 2^32 - 1 cannot be encoded and become the
+/// largest code.
 pub(super) fn to_http(code: u64) -> u64 {
     let code = code.min(u64::from(u32::MAX));
     FIRST + code + code / 0x1e
 }
 
-/// The application's error code of an HTTP/3 error code, if it is one.
+/// Returns the application error code of an HTTP/3 error code, if it encodes one.
 pub(super) fn from_http(code: u64) -> Option<u64> {
     if !(FIRST..=LAST).contains(&code) || (code - 0x21).is_multiple_of(0x1f) {
         return None;

@@ -1,4 +1,4 @@
-//! How a session comes to be: settings, the request, its answer.
+//! Establishment of a session: settings, the request, its answer.
 
 use bytes::Bytes;
 use weir_transport::{Direction, StreamId, Transport};
@@ -20,7 +20,7 @@ use weir_h3::{
 };
 
 impl WebTransport {
-    /// Opens our control stream, as soon as the peer lets us.
+    /// Opens the own control stream, as soon as the peer's stream limit permits.
     pub(super) fn open_control(&mut self, transport: &mut dyn Transport) {
         if self.control.is_some() {
             return;
@@ -37,7 +37,7 @@ impl WebTransport {
         self.write_own(transport, stream, data.into(), false);
     }
 
-    /// The peer's settings are known.
+    /// Handles the peer's settings.
     pub(super) fn on_settings(
         &mut self,
         transport: &mut dyn Transport,
@@ -61,7 +61,7 @@ impl WebTransport {
         }
     }
 
-    /// Sends the client's request, once the server's settings are there and a stream can be opened.
+    /// Sends the client's request, once the server's settings have come and a stream can be opened.
     pub(super) fn ask(&mut self, transport: &mut dyn Transport) {
         let (Side::Client, State::Opening, None) = (&self.side, self.state, self.session) else {
             return;
@@ -83,7 +83,7 @@ impl WebTransport {
         self.write_own(transport, stream, headers, false);
     }
 
-    /// More of a request, or of the answer to ours.
+    /// Handles bytes of a request, or of the answer to the own request.
     pub(super) fn on_head_bytes(
         &mut self,
         transport: &mut dyn Transport,
@@ -129,7 +129,7 @@ impl WebTransport {
         self.on_request(transport, stream, *reader, head)
     }
 
-    /// A request is complete: it opens the session, waits for the peer's settings, or is refused.
+    /// Handles a complete request: it opens the session, waits for the peer's settings, or is refused.
     fn on_request(
         &mut self,
         transport: &mut dyn Transport,
@@ -181,7 +181,7 @@ impl WebTransport {
             }
         };
         match head.status {
-            // An interim answer; another follows (RFC 9110 §15.2).
+            // An interim response; another one follows (RFC 9110 §15.2).
             100..200 => {
                 if let Some(Own::Head(reader)) = self.own.get_mut(&stream) {
                     reader.expect_another_head();
@@ -204,7 +204,7 @@ impl WebTransport {
         }
     }
 
-    /// A request or an answer ended before its head was complete.
+    /// Handles a request or an answer that ended before its header was complete.
     pub(super) fn on_head_cut(
         &mut self,
         transport: &mut dyn Transport,
@@ -228,7 +228,7 @@ impl WebTransport {
     fn set_session(&mut self, transport: &mut dyn Transport, stream: StreamId) {
         self.session = Some(stream);
         self.prefixes = Prefixes::new(stream);
-        // What ends the session goes before all that is still to be sent.
+        // The end of the session has priority over all other data.
         transport.set_priority(stream, i32::MAX);
     }
 
@@ -247,7 +247,7 @@ impl WebTransport {
         self.own.insert(stream, Own::Session(session));
         self.events.push_back(Event::Established);
         self.release_early(transport);
-        // More may have come with the head, and while it was held.
+        // Data may have come with the header, and while the stream was not read.
         self.on_content(transport, stream)?;
         self.read_own(transport, stream)
     }
@@ -259,7 +259,7 @@ impl WebTransport {
     }
 }
 
-/// All generations at once; each peer finds its own.
+/// The settings of all generations; each peer uses its own.
 fn our_settings(side: &Side) -> Settings {
     let mut entries = vec![
         (setting::MAX_FIELD_SECTION_SIZE, HEAD_BYTES_MAX as u64),
@@ -276,7 +276,7 @@ fn our_settings(side: &Side) -> Settings {
     Settings::new(&entries)
 }
 
-/// What a server with these settings calls WebTransport in requests; `None` if it has none.
+/// Returns the `:protocol` token for a server with these settings; `None` if the server has no WebTransport.
 fn token(settings: &Settings) -> Option<&'static str> {
     let older = [
         setting::ENABLE_WEBTRANSPORT,

@@ -1,4 +1,4 @@
-//! The peer's streams until it is known whose they are, and those that stay the layer's.
+//! The peer's streams before their purpose is known, and the streams that the layer keeps.
 
 use bytes::Bytes;
 use weir_transport::{Direction, Read, StreamId, Transport};
@@ -20,26 +20,26 @@ use weir_h3::{
 /// A stream that the role does not know.
 #[derive(Debug)]
 pub(super) enum Own {
-    /// Ours: the control stream.
+    /// The own control stream.
     Control,
-    /// Of the peer; what it is for is not known. With the first bytes that came.
+    /// A stream of the peer with unknown purpose, with its first bytes.
     Fresh(Direction, Bytes),
-    /// Of a session that is not established yet. Is not read.
+    /// A stream of a session that is not established. It is not read.
     Early,
     /// A control or QPACK stream of the peer.
     Critical(PeerStream),
-    /// A request, or on the client the answer, until its head is complete.
+    /// A request, or on the client the answer, until its header is complete.
     Head(Box<MessageReader>),
-    /// A request for the session that waits for the peer's settings. Is not read.
+    /// A request for the session that waits for the peer's settings. It is not read.
     Held(Box<(MessageReader, RequestHead)>),
-    /// The stream of the session, behind its head.
+    /// The stream of the session, after its header.
     Session(Box<(MessageReader, CapsuleReader)>),
-    /// A request that was answered. Is not read.
+    /// A request that was answered. It is not read.
     Answered,
 }
 
 impl WebTransport {
-    /// Reads a stream of ours until there is nothing more, or it is no longer to be read.
+    /// Reads a stream of the layer until no more data is available, or the stream is not to be read.
     pub(super) fn read_own(
         &mut self,
         transport: &mut dyn Transport,
@@ -80,7 +80,7 @@ impl WebTransport {
             Some(Own::Critical(stream)) => {
                 let mut settings = None;
                 stream.push(data, |control| {
-                    // The other frames concern requests and pushes that are not there.
+                    // The other frames are about requests and pushes, which are not supported.
                     if let Control::Settings(found) = control {
                         settings = Some(found);
                     }
@@ -100,7 +100,7 @@ impl WebTransport {
         }
     }
 
-    /// Finds out from its first bytes what a stream is for.
+    /// Determines the purpose of a stream from its first bytes.
     fn on_first_bytes(
         &mut self,
         transport: &mut dyn Transport,
@@ -172,7 +172,7 @@ impl WebTransport {
         self.on_head_bytes(transport, stream)
     }
 
-    /// A stream that names a session.
+    /// Handles a stream that belongs to a session.
     fn on_session_stream(
         &mut self,
         transport: &mut dyn Transport,
@@ -206,7 +206,7 @@ impl WebTransport {
         Ok(())
     }
 
-    /// Hands over what came before the session was established.
+    /// Passes on what came before the session was established.
     pub(super) fn release_early(&mut self, transport: &mut dyn Transport) {
         for (stream, direction, session) in std::mem::take(&mut self.early_streams) {
             self.own.remove(&stream);
@@ -223,7 +223,7 @@ impl WebTransport {
             .extend(datagrams.into_iter().map(Event::Datagram));
     }
 
-    /// Wants nothing of a stream.
+    /// Stops a stream, and discards its data.
     pub(super) fn discard(
         &mut self,
         transport: &mut dyn Transport,
@@ -238,7 +238,7 @@ impl WebTransport {
         transport.stop(stream, code);
     }
 
-    /// Looks for the end of the session on its stream.
+    /// Looks for the capsule that closes the session on its stream.
     pub(super) fn on_content(
         &mut self,
         transport: &mut dyn Transport,
@@ -259,7 +259,7 @@ impl WebTransport {
         Ok(())
     }
 
-    /// A stream of ours has ended, cleanly or by a reset.
+    /// Handles the end of a stream of the layer, by a FIN or a reset.
     fn on_end(
         &mut self,
         transport: &mut dyn Transport,
@@ -282,12 +282,12 @@ impl WebTransport {
                     return Ok(());
                 }
                 session.0.check_end()?;
-                // The same as an end with code 0 and no reason.
+                // Equivalent to a close with code 0 and no reason.
                 let (code, reason) = (0, Vec::new());
                 self.on_closed(transport, &Close { code, reason });
                 Ok(())
             }
-            // A stream may end before it says what it is (RFC 9114 §6.2).
+            // A stream may end before its type is complete (RFC 9114 §6.2).
             Some(
                 Own::Fresh(Direction::Uni, _)
                 | Own::Control

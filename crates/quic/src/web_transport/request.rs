@@ -9,7 +9,7 @@ use weir_h3::{
     head::{RequestHead, ResponseHead},
 };
 
-/// What a client asks for.
+/// The request of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Authority of the URL: `host` or `host:port`.
@@ -18,19 +18,19 @@ pub struct Request {
     pub path: String,
     /// Subprotocols on offer, preferred first, such as `moqt-18`.
     pub protocols: Vec<String>,
-    /// Where the page was loaded from, if it is a browser that asks.
+    /// The origin of the page, if the client is a browser.
     pub origin: Option<String>,
 }
 
-/// What a server takes.
+/// The requests that a server accepts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
-    /// Subprotocols that it speaks, preferred first. A client has to offer one of them, unless there are none.
+    /// Supported subprotocols, preferred first. A client has to offer one of them, unless the list is empty.
     pub protocols: Vec<String>,
-    /// Paths that it has, compared without the query; empty: all of them.
+    /// Accepted paths, compared without the query; empty for all.
     pub paths: Vec<String>,
-    /// Origins that pages may come from, such as `https://example.org`; empty: all of them. A client that names no origin
-    /// is no browser, and is not kept out.
+    /// Accepted origins of pages, such as `https://example.org`; empty for all. A client without an origin is not a
+    /// browser, and is always accepted.
     pub origins: Vec<String>,
 }
 
@@ -40,21 +40,21 @@ pub(super) const TOKEN_DRAFT15: &str = "webtransport-h3";
 
 const AVAILABLE: &str = "wt-available-protocols";
 const CHOSEN: &str = "wt-protocol";
-/// Draft-02 and a few after it tell their number in these.
+/// The header field by which draft-02 and a few later drafts announce their version.
 const REQUEST_DRAFT: (&str, &str) = ("sec-webtransport-http3-draft02", "1");
 const RESPONSE_DRAFT: (&str, &str) = ("sec-webtransport-http3-draft", "draft02");
 
-/// A request that was accepted, and the subprotocol that was chosen.
+/// A request that was accepted, with the chosen subprotocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Accepted {
     pub(super) request: Request,
     pub(super) protocol: Option<String>,
-    /// The client speaks draft-02 or a near one and wants to be told.
+    /// Whether the client uses draft-02 or one close to it, and expects the version in the answer.
     pub(super) is_draft02: bool,
 }
 
 impl Offer {
-    /// Decides about a request: accepted, or refused with a status.
+    /// Decides on a request: accepted, or refused with a status.
     pub(super) fn decide(&self, head: &RequestHead) -> Result<Accepted, u16> {
         if &head.method[..] != b"CONNECT" {
             return Err(405);
@@ -86,7 +86,7 @@ impl Offer {
         let offered = available_protocols(head);
         let protocol = self.protocols.iter().find(|known| offered.contains(known));
         if !self.protocols.is_empty() && protocol.is_none() {
-            // Without a name for what is spoken there is nothing to speak [moqt-18 §3.1].
+            // Without a subprotocol there is no application protocol [moqt-18 §3.1].
             return Err(if offered.is_empty() { 400 } else { 406 });
         }
         Ok(Accepted {
@@ -103,7 +103,7 @@ impl Offer {
 }
 
 impl Offer {
-    /// Whether a page from `origin` may open a session (RFC 6454 §5).
+    /// Returns whether a page from `origin` may open a session (RFC 6454 §5).
     fn admits(&self, origin: &str) -> bool {
         let mut origins = self.origins.iter();
         self.origins.is_empty() || origins.any(|known| known.eq_ignore_ascii_case(origin))
@@ -111,7 +111,7 @@ impl Offer {
 }
 
 impl Request {
-    /// The HEADERS frame of this request.
+    /// Returns the HEADERS frame of this request.
     pub(super) fn encode(&self, token: &str) -> Bytes {
         let mut fields = vec![
             (":method", "CONNECT"),
@@ -131,7 +131,7 @@ impl Request {
         headers_frame(&fields)
     }
 
-    /// The subprotocol that an answer names, if it is one of those on offer.
+    /// Returns the subprotocol in an answer, if it was offered.
     pub(super) fn chosen(&self, head: &ResponseHead) -> Option<String> {
         let item: Item = Parser::new(&head.field(CHOSEN)?[..]).parse().ok()?;
         let BareItem::String(name) = item.bare_item else {
@@ -143,7 +143,7 @@ impl Request {
 }
 
 impl Accepted {
-    /// The HEADERS frame that says so.
+    /// Returns the HEADERS frame of the acceptance.
     pub(super) fn encode(&self) -> Bytes {
         let mut fields = vec![(":status", "200")];
         if self.is_draft02 {
@@ -159,7 +159,7 @@ impl Accepted {
     }
 }
 
-/// The HEADERS frame of an answer with nothing but a status.
+/// Returns the HEADERS frame of an answer with only a status.
 pub(super) fn encode_refusal(status: u16) -> Bytes {
     let text = status.to_string();
     let mut fields = vec![(":status", &text[..])];
@@ -175,7 +175,8 @@ fn headers_frame(fields: &[(&str, &str)]) -> Bytes {
     out.into()
 }
 
-/// What a client offers. A field with anything but strings counts as absent; several are one list.
+/// Returns the subprotocols that a client offers. A field with a value that is not a string counts as absent; several
+/// fields form one list.
 fn available_protocols(head: &RequestHead) -> Vec<String> {
     let fields = head.fields.iter().filter(|field| field.name == AVAILABLE);
     let mut text = Vec::new();
@@ -198,7 +199,7 @@ fn available_protocols(head: &RequestHead) -> Vec<String> {
     names.collect::<Option<Vec<_>>>().unwrap_or_default()
 }
 
-/// A structured field with these strings; `None` if there are none.
+/// Returns a structured field with these strings; `None` if there are none.
 fn list(names: &[String]) -> Option<String> {
     let mut serializer = ListSerializer::new();
     for name in names {

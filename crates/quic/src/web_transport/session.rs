@@ -1,4 +1,4 @@
-//! An established session: streams and datagrams as the role sees them, without the prefixes that name the session.
+//! An established session: streams and datagrams as the role sees them, without the prefixes that identify the session.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 use super::{CLOSE_TIME_MAX, EARLY_DATAGRAMS_MAX, State, Unsent, WebTransport, capsule, codes};
 use weir_h3::{Code, Violation, varint};
 
-/// What every stream and datagram of the session begins with.
+/// The prefixes of the session's streams and datagrams.
 #[derive(Debug, Default)]
 pub(super) struct Prefixes {
     uni: Bytes,
@@ -28,19 +28,19 @@ impl Prefixes {
         Self {
             uni: coded(&[codes::UNI_STREAM, session.0]),
             bidi: coded(&[codes::BIDI_STREAM, session.0]),
-            // A quarter of the number, which says all of it (RFC 9297 §2.1).
+            // The session ID divided by four (RFC 9297 §2.1).
             datagram: coded(&[session.0 / 4]),
         }
     }
 }
 
 impl WebTransport {
-    /// What every datagram begins with.
+    /// Returns the prefix of every datagram.
     pub fn datagram_prefix(&self) -> &Bytes {
         &self.prefixes.datagram
     }
 
-    /// A datagram came. Returns its content, if it is the role's.
+    /// Handles a datagram. Returns its content, if it is for the role.
     pub fn handle_datagram(
         &mut self,
         transport: &mut dyn Transport,
@@ -84,7 +84,7 @@ impl WebTransport {
             Direction::Uni => self.prefixes.uni.clone(),
             Direction::Bi => self.prefixes.bidi.clone(),
         };
-        // It goes with the first bytes: what a stream writes before it has its priority waits for its turn without one.
+        // The prefix is sent with the first bytes: a stream has no priority for what it sends before one is set.
         let unsent = Unsent {
             data: prefix,
             is_last: false,
@@ -124,7 +124,7 @@ impl WebTransport {
         }
     }
 
-    /// Ends a stream of the session. See [`Transport::finish`].
+    /// Finishes a stream of the session. See [`Transport::finish`].
     pub fn finish(&mut self, transport: &mut dyn Transport, stream: StreamId) {
         match self.unsent.get_mut(&stream) {
             Some(unsent) => {
@@ -147,8 +147,8 @@ impl WebTransport {
         transport.stop(stream, codes::to_http(code));
     }
 
-    /// Ends the session. The connection is closed when the peer has acknowledged it, or after
-    /// [`CLOSE_TIME_MAX`]; at once if no session was established or the peer takes no more bytes.
+    /// Closes the session. The connection is closed when the peer has acknowledged it, or after [`CLOSE_TIME_MAX`]; at
+    /// once if no session was established or the peer accepts no more bytes.
     pub fn close(&mut self, now: Instant, transport: &mut dyn Transport, code: u64, reason: &[u8]) {
         let session = match self.state {
             State::Established => self.session,

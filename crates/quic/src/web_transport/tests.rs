@@ -1,4 +1,4 @@
-//! One end of a session at a time, with a transport whose other end is the test.
+//! Tests of one end of a session, with a transport whose other end is the test.
 
 mod client;
 mod pipe;
@@ -10,7 +10,7 @@ use super::*;
 use pipe::Pipe;
 use weir_h3::{Code, frame, frame::frame_type, qpack, settings::setting, varint};
 
-/// Streams that a client opens first of each kind.
+/// The first streams that a client opens, of each kind.
 const REQUEST: StreamId = StreamId(0);
 const CLIENT_CONTROL: StreamId = StreamId(2);
 const CLIENT_UNI: StreamId = StreamId(6);

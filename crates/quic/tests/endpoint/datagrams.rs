@@ -1,4 +1,4 @@
-//! Datagrams: sizes, what waits and what is dropped, each drop counted.
+//! Datagrams: their sizes, those that wait and those that are dropped, with a counter for every drop.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ fn a_peer_without_datagrams_is_sent_none() {
 fn received_ones_that_nobody_fetches_are_dropped_oldest_first() {
     let mut pair = Pair::with(Setup {
         server: Limits {
-            // Three of 600 bytes, with 32 bytes each to keep them.
+            // Space for three of 600 bytes, with an overhead of 32 bytes each.
             datagram_receive_bytes_max: 2048,
             ..Limits::default()
         },
@@ -108,7 +108,7 @@ fn received_ones_that_nobody_fetches_are_dropped_oldest_first() {
     pair.pass(DELAY * 2);
     assert_eq!(numbers(&datagrams(&pair.take_server())), [5, 6, 7]);
     assert_eq!(unread(&mut pair), 2);
-    // The endpoint knows while the connection lives, of this time and of the next.
+    // The endpoint's counters include drops of live connections, these and later ones.
     assert_eq!(pair.server.counters().datagrams_dropped_unread, 2);
     for number in 8..12 {
         let data = numbered(number, 600);

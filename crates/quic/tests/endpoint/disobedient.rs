@@ -1,6 +1,7 @@
-//! Peers that send more than they were granted: each limit of flow control kept to, and gone past by one.
+//! Peers that exceed flow control: each limit at its value and one past it.
 //!
-//! No endpoint of ours would do that, so the client is the engine alone, told by its own TLS that it was granted more.
+//! An endpoint of this crate never does that. The client is therefore the bare engine, with a TLS session that reports
+//! larger limits than the server granted.
 
 use std::{any::Any, cell::RefCell, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
@@ -21,17 +22,17 @@ use weir_transport::{Direction, Read, Transport as _};
 
 use crate::pair::{DELAY, Flight, PROTOCOL, Pair, Setup, Side, losses, read_all};
 
-/// Transport parameters by which a server grants (RFC 9000 §18.2).
+/// Transport parameters with which a server grants limits (RFC 9000 §18.2).
 const INITIAL_MAX_DATA: u64 = 0x04;
 const INITIAL_MAX_STREAM_DATA_BIDI_REMOTE: u64 = 0x06;
 const INITIAL_MAX_STREAM_DATA_UNI: u64 = 0x07;
 const INITIAL_MAX_STREAMS_BIDI: u64 = 0x08;
 const INITIAL_MAX_STREAMS_UNI: u64 = 0x09;
 
-/// More than any test here grants.
+/// More than any test grants.
 const PLENTY: u64 = 1 << 20;
 
-/// TLS of a client that believes it was granted [`PLENTY`] of some things, whatever the server says.
+/// TLS of a client that reports [`PLENTY`] for some transport parameters, whatever the server grants.
 struct Credulous {
     honest: Arc<QuicClientConfig>,
     raised: &'static [u64],
@@ -113,7 +114,7 @@ impl Session for Belief {
     }
 }
 
-/// The parameters with [`PLENTY`] in place of what they grant of some things.
+/// Returns the parameters with [`PLENTY`] in place of some of the values granted.
 fn with_plenty(granted: &TransportParameters, raised: &[u64]) -> TransportParameters {
     let mut wire = Vec::new();
     granted.write(&mut wire);
@@ -144,12 +145,12 @@ fn with_plenty(granted: &TransportParameters, raised: &[u64]) -> TransportParame
     TransportParameters::read(End::Client, &mut &out[..]).unwrap()
 }
 
-/// A client that takes what it was not granted, on a wire of its own to the server of a [`Pair`].
+/// A client that exceeds the limits granted, on its own link to the server of a [`Pair`].
 struct Thief {
     endpoint: Endpoint,
     handle: ConnectionHandle,
     connection: Connection,
-    /// What the server has sent here.
+    /// Packets that the server has sent to this client.
     inbox: Rc<RefCell<Vec<Vec<u8>>>>,
     address: SocketAddr,
     is_connected: bool,
@@ -267,18 +268,18 @@ impl Thief {
     }
 }
 
-/// What was granted, what the thief believes in its place, and what it does.
+/// The parameters that the server grants, those that the thief assumes, and what it does.
 struct Theft {
     limits: Limits,
     raised: &'static [u64],
-    /// Takes all there is.
+    /// Uses everything that was granted.
     take_all: fn(&mut Thief) -> StreamId,
-    /// Takes one more, given the last stream.
+    /// Exceeds the limit by one, given the last stream.
     take_one: fn(&mut Thief, StreamId),
     code: TransportErrorCode,
 }
 
-/// A thief takes all that it was granted, and then one more: that costs its connection, and nothing else.
+/// Checks that a client that exceeds a limit by one loses its connection, and that no other connection is affected.
 fn expect_caught(theft: &Theft) {
     let mut pair = Pair::with(Setup {
         server: theft.limits.clone(),
@@ -307,7 +308,7 @@ fn expect_caught(theft: &Theft) {
     assert!(text.starts_with("found here: "), "{text}");
     assert_eq!(pair.server.counters().violated, 1);
 
-    // Nobody else notices.
+    // The other client is not affected.
     let mut connection = pair.at_client(client);
     let stream = connection.open(Direction::Uni).unwrap();
     let mut data = Bytes::from_static(b"x");
@@ -395,7 +396,7 @@ fn one_byte_too_many_on_all_streams_together_costs_the_connection() {
             thief.open(Dir::Uni, 1000);
             thief.open(Dir::Bi, 500)
         },
-        // Half of what the stream itself may carry.
+        // Half of the limit of the stream itself.
         take_one: |thief, stream| thief.write(stream, 1),
         code: TransportErrorCode::FLOW_CONTROL_ERROR,
     });

@@ -1,4 +1,4 @@
-//! How connections end, and what their roles hear of it.
+//! How connections end, and which events their roles get.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn all_can_be_closed_at_once() {
     pair.start();
     pair.server.close_all(pair.now, 3, b"bye");
     pair.client.close_all(pair.now, 4, b"bye");
-    // The server keeps a newcomer whose first packet was a close until the idle time-out.
+    // The server keeps a new connection whose first packet was a close until the idle timeout.
     pair.pass(Duration::from_secs(40));
     assert_eq!(
         (pair.client.connections(), pair.server.connections()),
@@ -52,7 +52,7 @@ fn all_can_be_closed_at_once() {
 
 #[test]
 fn a_close_during_the_handshake_frees_everything() {
-    // By the client, before it heard anything, and by the server, in the middle.
+    // Closed by the client before it received anything, and by the server in the middle.
     let mut pair = Pair::with(Setup {
         server: Limits {
             handshakes_max: 1,
@@ -95,7 +95,7 @@ fn a_loss_is_told_even_if_the_connection_is_used_before() {
     pair.wire = Box::new(|_| false);
     pair.pass(Duration::from_secs(25));
     assert!(pair.take_server().is_empty());
-    // The time-out and a fan-out fall into one turn.
+    // The timeout and a fan-out happen in the same turn.
     pair.now += Duration::from_secs(10);
     while pair.server.connections() == 1
         && pair.server.poll_timeout().is_some_and(|at| at <= pair.now)
@@ -127,7 +127,7 @@ fn handles_are_never_used_again() {
     );
     assert!(next_client != client && next_server != server);
     assert!(pair.client.connection(pair.now, client).is_none());
-    // A role that is late with an old handle does no harm.
+    // Late calls with an old handle do nothing.
     pair.client.fill_from(pair.now, client);
     pair.at_client(next_client).open(Direction::Uni).unwrap();
 }
@@ -155,7 +155,7 @@ fn no_shared_protocol_is_told_to_both() {
     pair.start();
     pair.pass(Duration::from_secs(5));
     assert_eq!(losses(&pair.take_client()), [Lost::NoApplicationProtocol]);
-    // The server refuses in its first answer: there never was a connection.
+    // The server refuses in its first answer, before there is a connection.
     assert_eq!(pair.server.connections(), 0);
     assert_eq!(pair.server.counters().handshakes_failed, 1);
 }

@@ -1,4 +1,4 @@
-//! Peers that mean no good: floods, gaps, and packets that are none.
+//! Hostile peers: floods, gaps in packet numbers, and invalid packets.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use weir_transport::{Direction, Transport as _};
 
 use crate::pair::{DELAY, Dice, Flight, Pair, Setup, Side, losses};
 
-/// Printed with each run, and settable, so that a failure can be had again.
+/// Printed with each run, and settable to reproduce a failure.
 fn seed() -> u64 {
     let seed = std::env::var("WEIR_SEED")
         .ok()
@@ -23,7 +23,7 @@ fn ten_thousand_handshakes_that_never_finish_leave_nothing_behind() {
     let mut pair = Pair::new();
     let mut number = 0_u32;
     pair.wire = Box::new(move |flight| {
-        // Each from an address of its own, and none ever hears an answer.
+        // Each from its own address; none receives an answer.
         number += 1;
         let [_, a, b, c] = number.to_be_bytes();
         flight.from.set_ip([11, a, b, c].into());
@@ -33,7 +33,7 @@ fn ten_thousand_handshakes_that_never_finish_leave_nothing_behind() {
         pair.start();
     }
     pair.send(Side::Client);
-    // The attacker does not care to ask again.
+    // The attacker does not retry.
     pair.client = Pair::new().client;
     pair.wire = Box::new(|_| false);
     pair.pass(DELAY);
@@ -59,7 +59,7 @@ fn ten_thousand_handshakes_that_never_finish_leave_nothing_behind() {
     );
 }
 
-/// A client that has sent so much that it may send a lot at once.
+/// A client whose congestion window has grown large.
 fn warmed_up(pair: &mut Pair) -> (Handle, Handle) {
     let (client, server) = pair.connect();
     let mut connection = pair.at_client(client);
@@ -76,14 +76,14 @@ fn warmed_up(pair: &mut Pair) -> (Handle, Handle) {
     (client, server)
 }
 
-/// Sends bytes in packets of their own and loses every other one.
+/// Sends bytes in separate packets, and drops every other packet.
 fn send_gaps(pair: &mut Pair, client: Handle, gaps: usize) {
     let mut connection = pair.at_client(client);
     let stream = connection.open(Direction::Uni).unwrap();
     let mut number = 0;
     pair.wire = Box::new(move |flight| {
         number += 1;
-        // Nothing is acknowledged, so nothing is sent again for a while.
+        // Nothing is acknowledged, so nothing is retransmitted for a while.
         flight.to == Side::Server && number % 2 == 0
     });
     for _ in 0..gaps * 2 {
@@ -116,7 +116,7 @@ fn a_peer_that_sends_single_bytes_with_gaps_is_borne_up_to_a_limit() {
     assert!(pair.server.connection(pair.now, server).is_none());
 }
 
-/// Breaks a packet.
+/// Returns a damaged packet.
 fn broken(dice: &mut Dice, data: &[u8]) -> Vec<u8> {
     let mut data = data.to_vec();
     match dice.roll(4) {
@@ -148,7 +148,7 @@ fn broken_packets_beside_the_right_ones_change_nothing() {
         pair.start();
         let mut streams = 0;
         for step in 0..60 {
-            // Each packet that was sent comes again, broken.
+            // Each packet sent is repeated, damaged.
             let seen = pair.sent.len();
             pair.pass(DELAY / 2);
             let copies: Vec<_> = pair.sent[seen..].to_vec();

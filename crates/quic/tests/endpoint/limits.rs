@@ -38,7 +38,7 @@ fn connections_up_to_the_limit_are_accepted() {
     assert_eq!(pair.server.counters().accepted, 3);
     assert_eq!(pair.server.connections(), 3);
 
-    // One that closes makes room, once it is drained.
+    // A closed connection makes room once it is drained.
     pair.at_server(first).close(0, b"");
     pair.pass(Duration::from_secs(2));
     assert_eq!(pair.server.connections(), 2);
@@ -66,7 +66,7 @@ fn a_client_does_not_connect_past_its_limit() {
     connect(&mut pair).unwrap();
 }
 
-/// Loses all that the server says to clients whose packets the test has not let through.
+/// Drops everything that the server sends to clients whose packets the test has not let through.
 fn deaf_clients(flight: &mut Flight) -> bool {
     flight.to == Side::Server
 }
@@ -97,7 +97,7 @@ fn handshakes_up_to_the_limit_are_accepted() {
     let events = format!("{:?}", pair.take_client());
     assert_eq!(events, format!("[{turned_away:?}]"));
 
-    // Those that never finish give their places back.
+    // Handshakes that never complete free their places.
     pair.wire = Box::new(|flight| flight.to == Side::Client);
     pair.pass(Duration::from_secs(40));
     assert_eq!(pair.server.connections(), 0);
@@ -205,7 +205,7 @@ fn a_stream_that_is_stopped_after_its_end_makes_room_at_once() {
         .write(stream, &mut Bytes::from_static(b"x"))
         .unwrap();
     connection.finish(stream);
-    // Until nobody has anything left to say.
+    // Until neither side has anything to send.
     pair.pass(Duration::from_secs(1));
     pair.at_server(server).stop(stream, 1);
     pair.pass(DELAY * 4);

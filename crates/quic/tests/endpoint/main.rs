@@ -1,5 +1,5 @@
-//! Two endpoints back to back in virtual time: every limit at its value and one past it, streams, datagrams,
-//! packets in batches, what becomes of connections, and peers that mean no good or take more than they were granted.
+//! Tests of two connected endpoints in virtual time: limits, streams, datagrams, batches of packets, ends of
+//! connections, hostile peers, and peers that exceed their limits.
 
 #![expect(
     clippy::unwrap_used,

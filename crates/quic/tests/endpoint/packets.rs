@@ -1,4 +1,4 @@
-//! What lies in the outbox: batches, marks, order, and the same again from the same seed.
+//! Packets in the outbox: batches, ECN marks, order, and repeatability from a seed.
 
 use std::{
     collections::BTreeMap,
@@ -150,7 +150,7 @@ fn a_client_that_moves_is_followed() {
     assert_eq!(pair.at_server(server).remote_address(), pair.client_address);
     pair.client_address = "10.0.0.9:999".parse().unwrap();
     let moved = pair.client_address;
-    // The old address is dead.
+    // Packets to the old address are dropped.
     pair.wire = Box::new(move |flight| flight.to == Side::Server || flight.destination == moved);
     let data = Bytes::from_static(b"from elsewhere");
     pair.at_client(client)
@@ -166,7 +166,7 @@ fn a_client_that_moves_is_followed() {
     assert_eq!(datagrams(&pair.take_client()), [data]);
 }
 
-/// A run with some of everything; what was sent, without what TLS draws or encrypts.
+/// Returns the packets of a run with a bit of everything, except what TLS randomises or encrypts.
 fn trace(seed: u8) -> Vec<(Side, Duration, usize, Vec<u8>)> {
     let mut pair = Pair::with(Setup {
         seed,
@@ -233,7 +233,7 @@ fn each_connection_has_a_log_of_its_own_if_wanted() {
     let opened = logs.clone();
     let mut pair = Pair::with(Setup {
         qlog: Some(Qlog {
-            // Not the second.
+            // The second connection has no log.
             open: Arc::new(move |number| {
                 (number != 1).then(|| Box::new(Log(opened.clone(), number)) as Box<_>)
             }),

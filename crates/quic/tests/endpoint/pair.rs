@@ -1,4 +1,4 @@
-//! Two endpoints and a wire between them, in virtual time.
+//! Two endpoints and the link between them, in virtual time.
 
 use std::{
     collections::BTreeMap,
@@ -17,28 +17,28 @@ use weir_sim::{SERVER_NAME, certificate};
 use weir_transport::{Read, StreamId, Transport as _};
 
 pub(crate) const PROTOCOL: &str = "weir-test";
-/// One way.
+/// One-way delay.
 pub(crate) const DELAY: Duration = Duration::from_millis(5);
 
-/// Which endpoint of the two.
+/// One of the two endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     Client,
     Server,
 }
 
-/// A packet on the wire.
+/// A packet on the link.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
     pub(crate) to: Side,
     pub(crate) from: SocketAddr,
-    /// Where it is meant to go: tells the clients' addresses apart.
+    /// The destination, which distinguishes the clients' addresses.
     pub(crate) destination: SocketAddr,
     pub(crate) ecn: Option<EcnCodepoint>,
     pub(crate) data: Vec<u8>,
 }
 
-/// One entry of an outbox, for looking at.
+/// An entry of an outbox, for checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) by: Side,
@@ -58,7 +58,7 @@ pub(crate) struct Pair {
     pub(crate) client_events: Vec<Event>,
     pub(crate) server_events: Vec<Event>,
     pub(crate) config: ClientConfig,
-    /// Decides about each packet that is sent: may change it; false loses it.
+    /// Called for each packet: may change it; returns false to drop it.
     pub(crate) wire: Box<dyn FnMut(&mut Flight) -> bool>,
     pub(crate) sent: Vec<Sent>,
     in_flight: BTreeMap<(Instant, u64), Flight>,
@@ -73,7 +73,7 @@ impl TimeSource for FixedTime {
     }
 }
 
-/// What both endpoints are made with.
+/// Configuration of both endpoints.
 pub(crate) struct Setup {
     pub(crate) client: Limits,
     pub(crate) server: Limits,
@@ -105,7 +105,7 @@ pub(crate) fn origin() -> Instant {
     Instant::now()
 }
 
-/// An endpoint that accepts connections if it is given a protocol.
+/// Returns the configuration of an endpoint, which accepts connections if a protocol is given.
 pub(crate) fn config(limits: Limits, server_protocol: Option<&str>) -> EndpointConfig {
     let server = server_protocol.map(|protocol| {
         let made = certificate();
@@ -164,7 +164,7 @@ impl Pair {
             .unwrap()
     }
 
-    /// Starts a connection and waits until both ends have it; leaves no events.
+    /// Starts a connection and waits until it is established at both ends; discards the events.
     pub(crate) fn connect(&mut self) -> (Handle, Handle) {
         let client = self.start();
         self.pass(DELAY * 20);
@@ -197,13 +197,13 @@ impl Pair {
         self.server.connection(self.now, handle).unwrap()
     }
 
-    /// Puts a packet on the wire to arrive now.
+    /// Sends a packet to arrive at once.
     pub(crate) fn inject(&mut self, flight: Flight) {
         self.number += 1;
         self.in_flight.insert((self.now, self.number), flight);
     }
 
-    /// Lets time pass and everything happen that falls into it.
+    /// Advances time, with everything that happens in it.
     pub(crate) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -222,7 +222,7 @@ impl Pair {
         self.settle();
     }
 
-    /// All that happens at this time.
+    /// Processes everything that happens at the current time.
     pub(crate) fn settle(&mut self) {
         loop {
             let mut is_busy = false;
@@ -265,7 +265,7 @@ impl Pair {
         is_busy
     }
 
-    /// Takes what one endpoint has to send and puts it on the wire.
+    /// Takes what one endpoint has to send and puts it on the link.
     pub(crate) fn send(&mut self, side: Side) {
         loop {
             let endpoint = match side {
@@ -280,7 +280,7 @@ impl Pair {
         }
     }
 
-    /// Puts one endpoint's outbox on the wire.
+    /// Puts one endpoint's outbox on the link.
     pub(crate) fn flush(&mut self, side: Side) {
         let (endpoint, to, from) = match side {
             Side::Client => (&mut self.client, Side::Server, self.client_address),
@@ -314,7 +314,7 @@ impl Pair {
     }
 }
 
-/// Why connections were lost, from events.
+/// Returns the reasons for lost connections among events.
 pub(crate) fn losses(events: &[Event]) -> Vec<Lost> {
     events
         .iter()
@@ -325,7 +325,7 @@ pub(crate) fn losses(events: &[Event]) -> Vec<Lost> {
         .collect()
 }
 
-/// The datagrams among events.
+/// Returns the datagrams among events.
 pub(crate) fn datagrams(events: &[Event]) -> Vec<Bytes> {
     events
         .iter()
@@ -336,7 +336,7 @@ pub(crate) fn datagrams(events: &[Event]) -> Vec<Bytes> {
         .collect()
 }
 
-/// Reads all that a stream has; returns it, and how the reading ended.
+/// Reads all available data of a stream; returns it, and the last result.
 pub(crate) fn read_all(connection: &mut Connection<'_>, stream: StreamId) -> (Vec<u8>, Read) {
     let mut all = Vec::new();
     loop {
@@ -347,7 +347,7 @@ pub(crate) fn read_all(connection: &mut Connection<'_>, stream: StreamId) -> (Ve
     }
 }
 
-/// Numbers that look random, from a seed: enough to break packets with.
+/// Pseudo-random numbers from a seed, for damaging packets.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {

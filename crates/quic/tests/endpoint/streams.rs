@@ -1,4 +1,4 @@
-//! Streams: order of sending, ends of all kinds, and who hears of them.
+//! Streams: send order, ends of all kinds, and the events for them.
 
 use bytes::Bytes;
 use weir_quic::{Event, Handle};
@@ -57,7 +57,7 @@ fn a_train_of_packets_is_told_once_and_read_in_one_go() {
     let (client, server) = pair.connect();
     let stream = open_with(&mut pair, client, Direction::Uni, &[7; 8_000]);
     pair.at_client(client).finish(stream);
-    // They arrive together, and nobody asks for events before all have.
+    // The packets arrive together, before any event is taken.
     pair.pass(DELAY * 3 / 2);
     let is_readable = |event: &&Event| matches!(event, Event::Readable { .. });
     let told = pair.take_server();
@@ -135,7 +135,7 @@ fn a_finished_stream_is_told_to_both() {
         read_all(&mut connection, stream),
         (b"all".to_vec(), Read::Fin)
     );
-    // A second look finds nothing, and harms nothing.
+    // Another read finds nothing and does no harm.
     assert_eq!(connection.read(stream), Read::Blocked);
     let mut more = Bytes::from_static(b"more");
     assert_eq!(

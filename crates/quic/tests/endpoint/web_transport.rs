@@ -1,5 +1,4 @@
-//! WebTransport sessions between two endpoints: how they come to be, what they carry, how they end, and peers that
-//! mean no good.
+//! WebTransport sessions between two endpoints: establishment, data, ends, and hostile peers.
 
 use std::time::Duration;
 
@@ -68,7 +67,7 @@ fn a_session_stands_three_round_trips_after_the_first_packet() {
         pair.pass(DELAY / 10);
         assert!(pair.now < start + DELAY * 20);
     }
-    // The handshake, whose answer brings the settings along, and the request.
+    // The handshake, whose answer carries the settings, and the request.
     let took = pair.now - start;
     assert!(took <= DELAY * 4 + DELAY / 5, "{took:?}");
     let events = pair.take_server();
@@ -231,7 +230,7 @@ fn a_congested_session_keeps_the_newest_datagrams() {
 #[test]
 fn datagrams_of_a_session_that_nobody_fetches_in_time_are_counted_at_once() {
     let mut pair = setup(Limits {
-        // Three of 600 bytes, with 32 bytes each to keep them.
+        // Space for three of 600 bytes, with an overhead of 32 bytes each.
         datagram_receive_bytes_max: 2048,
         ..Limits::default()
     });
@@ -308,7 +307,7 @@ fn a_client_that_opens_no_session_is_closed_in_time() {
         idle_timeout: Duration::from_mins(1),
         ..Limits::default()
     });
-    // It speaks the ALPN and nothing else.
+    // The client negotiates the ALPN and does nothing else.
     pair.config.web_transport = None;
     let client = pair.start();
     pair.pass(SETUP_TIME_MAX / 2);
@@ -332,7 +331,7 @@ fn set_up_survives_losses() {
         let mut dice = Dice(seed);
         pair.wire = Box::new(move |_| dice.roll(10) > 0);
         let client = pair.start();
-        // Where the first answers are lost, the round trip is thought to be long.
+        // If the first answers are lost, the estimated round trip is long.
         pair.pass(Duration::from_secs(25));
         let is_connected = |event: &Event| matches!(event, Event::Connected { .. });
         let events = pair.take_client();
@@ -353,7 +352,7 @@ fn set_up_survives_losses() {
 
 #[test]
 fn peers_that_allow_little_still_get_a_session() {
-    // One stream of each kind at a time and few bytes: the least that a session needs.
+    // One stream of each kind and few bytes: the least that a session needs.
     let mut pair = setup(Limits {
         uni_streams_max: 1,
         bidi_streams_max: 1,
@@ -453,7 +452,7 @@ fn what_ranks_higher_overtakes_what_waits() {
     for (mut pair, client, server) in [raw(), connected()] {
         let is_raw = pair.at_client(client).carrier() == Carrier::Quic;
         let mut begun = Vec::new();
-        // The first one is being sent when the others come.
+        // The first stream is being sent when the others come.
         for (priority, bytes) in [(5, 100_000), (5, 300_000), (9, 300_000)] {
             let mut connection = pair.at_client(client);
             let stream = connection.open(Direction::Uni).unwrap();

@@ -1,13 +1,13 @@
-//! Which locations of a track are known not to exist.
+//! The locations of a track that are known not to exist.
 
 use std::collections::BTreeMap;
 
 use weir_moqt::location::Location;
 
-/// The last location that a track could have.
+/// The largest location that a track can have.
 pub(crate) const LAST: Location = Location::new(u64::MAX, u64::MAX);
 
-/// A set of locations: ranges that neither overlap nor touch.
+/// A set of locations, as ranges that neither overlap nor touch.
 #[derive(Debug, Default)]
 pub(crate) struct Absent {
     /// The last location of each range, by its first.
@@ -15,14 +15,14 @@ pub(crate) struct Absent {
 }
 
 impl Absent {
-    /// Adds all locations from `first` to `last`, both included. With more than `ranges_max` ranges the one
-    /// of the smallest locations is forgotten; returns whether that happened.
+    /// Adds the locations from `first` to `last`, inclusive. Beyond `ranges_max` ranges, removes the range with the
+    /// smallest locations; returns whether one was removed.
     pub(crate) fn insert(&mut self, first: Location, last: Location, ranges_max: usize) -> bool {
         if last < first {
             return false;
         }
         let (mut first, mut last) = (first, last);
-        // Everything that overlaps or touches becomes one range.
+        // Merges all ranges that overlap or touch the new one.
         let reach = after(last).unwrap_or(LAST);
         while let Some((&other_first, &other_last)) = self.ranges.range(..=reach).next_back()
             && after(other_last).is_none_or(|next| next >= first)
@@ -39,28 +39,28 @@ impl Absent {
         false
     }
 
-    /// Forgets what it knows of a single group, such as where it ends: with its objects gone, somebody has to be asked
-    /// for it anyway.
+    /// Removes ranges within a single group, such as its end. Used when the objects of the group are gone, which have
+    /// to be fetched anyway.
     pub(crate) fn forget_within(&mut self, group: u64) {
         let own = Location::new(group, 0)..=Location::new(group, u64::MAX);
         let within = self.ranges.extract_if(own, |_, last| last.group == group);
         let _forgotten = within.count();
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the set is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The range that holds `location`.
+    /// Returns the range that contains `location`.
     #[inline]
     pub(crate) fn around(&self, location: Location) -> Option<(Location, Location)> {
         let (&first, &last) = self.ranges.range(..=location).next_back()?;
         (last >= location).then_some((first, last))
     }
 
-    /// The first location of the set behind `location`, which is not in it.
+    /// Returns the first location of the set after `location`, which is not in the set.
     pub(crate) fn next(&self, location: Location) -> Option<Location> {
         self.ranges
             .range(location..)
@@ -68,7 +68,7 @@ impl Absent {
             .map(|(&first, _)| first)
     }
 
-    /// The last location of the set before `location`, which is not in it.
+    /// Returns the last location of the set before `location`, which is not in the set.
     pub(crate) fn previous(&self, location: Location) -> Option<Location> {
         let range = self.ranges.range(..location).next_back();
         range.map(|(_, &last)| last)
@@ -84,7 +84,7 @@ impl Absent {
     }
 }
 
-/// The location right behind `location`.
+/// Returns the location directly after `location`.
 pub(crate) fn after(location: Location) -> Option<Location> {
     match location.object.checked_add(1) {
         Some(object) => Some(Location { object, ..location }),
@@ -92,7 +92,7 @@ pub(crate) fn after(location: Location) -> Option<Location> {
     }
 }
 
-/// The location right before `location`.
+/// Returns the location directly before `location`.
 pub(crate) fn before(location: Location) -> Option<Location> {
     match location.object.checked_sub(1) {
         Some(object) => Some(Location { object, ..location }),

@@ -1,6 +1,6 @@
-//! Two objects in one place: whether they are the same [moqt-18 §2.4.2, §9.1].
+//! Comparison of two objects at the same location [moqt-18 §2.4.2, §9.1].
 //!
-//! Properties may change on the way, and are not compared, but for those that may not.
+//! Relays may change mutable properties, so only immutable ones are compared.
 
 use bytes::Bytes;
 use weir_moqt::{
@@ -11,13 +11,13 @@ use weir_moqt::{
 
 use super::{Entry, TrackCache};
 
-/// Another object is there already in the place of one that came: the track is malformed.
+/// A different object exists at the same location: the track is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contradiction;
 
 impl Entry {
-    /// Looks whether `other`, which came for the same place, is the same object. Priorities that are not told are
-    /// `default_priority`.
+    /// Checks that `other`, which has the same location, is the same object. `default_priority` stands for missing
+    /// priorities.
     pub(super) fn check(&self, other: &Self, default_priority: u8) -> Result<(), Contradiction> {
         let (header, parts) = other.fetched(0, default_priority);
         self.check_header(&header, default_priority)?;
@@ -29,7 +29,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Looks whether the header of an object that came for the same place is that of this one.
+    /// Checks that the header of an object at the same location equals this object's.
     fn check_header(
         &self,
         header: &FetchObject,
@@ -43,7 +43,7 @@ impl Entry {
         is_same.then_some(()).ok_or(Contradiction)
     }
 
-    /// Looks whether its payload goes on with `data` from `offset` on.
+    /// Checks that the payload has `data` at `offset`.
     pub(crate) fn check_payload(&self, offset: u64, data: &[u8]) -> Result<(), Contradiction> {
         let (_, parts) = self.fetched(0, 0);
         holds(&parts, offset, data)
@@ -51,7 +51,7 @@ impl Entry {
 }
 
 impl TrackCache {
-    /// Looks whether a datagram is the object that is remembered in its place, if one is.
+    /// Checks a datagram against the cached object at its location, if there is one.
     pub(crate) fn check_datagram(&self, datagram: &ObjectDatagram) -> Result<(), Contradiction> {
         let known = self.find(Location::new(datagram.group, datagram.object));
         let Some(known) = known.filter(|_| datagram.status == ObjectStatus::Normal) else {
@@ -69,7 +69,7 @@ impl TrackCache {
         known.check_payload(0, &datagram.payload)
     }
 
-    /// Looks whether an object that begins on a stream is the one that is remembered in its place, if one is.
+    /// Checks an object that begins on a stream against the cached object at its location, if there is one.
     pub(crate) fn check_object(
         &self,
         header: &SubgroupHeader,
@@ -96,7 +96,7 @@ fn immutable(properties: &Properties) -> Option<Value<'_>> {
     properties.find(IMMUTABLE)
 }
 
-/// Looks whether `data` stands at `offset` of what is in several parts.
+/// Checks that the concatenation of `parts` has `data` at `offset`.
 fn holds<'a>(
     parts: impl IntoIterator<Item = &'a Bytes>,
     offset: u64,

@@ -1,4 +1,4 @@
-//! What objects say of others: the locations of a track where nothing is.
+//! Gaps in a track that the properties and status of objects declare.
 
 use weir_moqt::{
     data::{ObjectDatagram, ObjectStatus},
@@ -9,7 +9,7 @@ use weir_moqt::{
 use super::{Contradiction, Keeper, LAST, TrackCache};
 
 impl TrackCache {
-    /// Takes over what a datagram says of objects that do not exist.
+    /// Notes which objects do not exist according to a datagram.
     #[inline]
     pub(crate) fn learn_datagram(
         &mut self,
@@ -26,7 +26,7 @@ impl TrackCache {
         learnt
     }
 
-    /// Takes over what an object says of others that do not exist [moqt-18 §11.2.1.1, §12.8, §12.9].
+    /// Notes which objects do not exist according to an object [moqt-18 §11.2.1.1, §12.8, §12.9].
     #[inline]
     pub(crate) fn learn(
         &mut self,
@@ -47,7 +47,7 @@ impl TrackCache {
             .try_for_each(|(first, last)| self.exclude_gap(keeper, first, last))
     }
 
-    /// A publisher says that there never were objects from `first` to `last`, both included.
+    /// Notes that, according to a publisher, no objects exist from `first` to `last`, inclusive.
     fn exclude_gap(
         &mut self,
         keeper: &mut Keeper<'_>,
@@ -61,14 +61,14 @@ impl TrackCache {
         Ok(())
     }
 
-    /// No object of a group follows, from `first` on.
+    /// Notes that no object of a group exists from `first` on.
     pub(crate) fn end_group(&mut self, keeper: &mut Keeper<'_>, first: Location) {
         let last = Location::new(first.group, u64::MAX);
         self.exclude(keeper, first, last);
     }
 }
 
-/// The ranges, both ends included, that the object at `location` says never will be.
+/// Returns the ranges, both ends inclusive, that the object at `location` declares not to exist.
 pub(crate) fn told_by(
     location: Location,
     properties: &Properties,

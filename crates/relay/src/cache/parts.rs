@@ -1,4 +1,4 @@
-//! Bytes of objects that have arrived in part: in all, and of each session that sends them.
+//! Bytes of objects that have arrived in part: in total, and per session.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use weir_quic::Handle;
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     bytes: u64,
-    /// Of the sessions of which something is held.
+    /// Bytes per session that has any.
     of_sessions: BTreeMap<Handle, u64>,
 }
 
 impl Parts {
-    /// What is held of an object has become more or less. It comes from `session`, unless that is a link, which stands
-    /// for many.
+    /// Changes the number of bytes held of an object from `before` to `after`. `session` is `None` for a link, which
+    /// stands for many sessions.
     #[inline]
     pub(crate) fn hold(&mut self, session: Option<Handle>, before: u64, after: u64) {
         if before == after {
@@ -29,8 +29,8 @@ impl Parts {
         }
     }
 
-    /// How many bytes may be held of an object of which `held` are. All of them have `max`, those of one session half of
-    /// it: who sends only beginnings leaves room for the others.
+    /// Returns how many bytes may be held of an object of which `held` bytes are held already. All objects share `max`,
+    /// and the objects of one session half of it: a session that never completes its objects leaves room for others.
     pub(crate) fn room(&self, session: Option<Handle>, held: u64, max: u64) -> u64 {
         let of_all = max.saturating_sub(self.bytes.saturating_sub(held));
         let Some(session) = session else {

@@ -7,13 +7,13 @@ use weir_moqt::{location::Location, parameter::GroupOrder};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: Location,
-    /// Not before `start`; object `u64::MAX` for all of its group.
+    /// Not before `start`; object `u64::MAX` covers the whole group.
     pub(crate) end: Location,
     pub(crate) order: GroupOrder,
 }
 
 impl Span {
-    /// The location that comes first.
+    /// Returns the location that is delivered first.
     pub(crate) fn first(&self) -> Location {
         match self.order {
             GroupOrder::Ascending => self.start,
@@ -21,7 +21,7 @@ impl Span {
         }
     }
 
-    /// The location that comes last.
+    /// Returns the location that is delivered last.
     pub(crate) fn last(&self) -> Location {
         match self.order {
             GroupOrder::Ascending => self.end,
@@ -29,7 +29,7 @@ impl Span {
         }
     }
 
-    /// `at`, or if it lies behind the end of the range, the first location that comes after it.
+    /// Returns `at` if it is in the range, otherwise the first location of the range that follows it.
     pub(crate) fn within(&self, at: Location) -> Option<Location> {
         match self.order {
             _ if at <= self.end => Some(at),
@@ -42,12 +42,12 @@ impl Span {
         }
     }
 
-    /// The nearest location of the same group, or else of the range.
+    /// Returns the nearest location of the same group, or else of the range.
     pub(crate) fn clamp(&self, location: Location) -> Location {
         location.clamp(self.start, self.end)
     }
 
-    /// The location that comes right after `at`.
+    /// Returns the location that follows `at`.
     pub(crate) fn after(&self, at: Location) -> Option<Location> {
         if at < self.last_of(at.group) {
             let object = at.object.saturating_add(1);
@@ -61,7 +61,7 @@ impl Span {
         Some(self.first_of(group))
     }
 
-    /// Whether `one` comes before `other`.
+    /// Returns whether `one` comes before `other`.
     pub(crate) fn is_before(&self, one: Location, other: Location) -> bool {
         match self.order {
             GroupOrder::Ascending => one < other,
@@ -74,22 +74,22 @@ impl Span {
         self.start <= location && location <= self.end
     }
 
-    /// First location of a group within the range.
+    /// Returns the first location of a group within the range.
     pub(crate) fn first_of(&self, group: u64) -> Location {
         self.start.max(Location::new(group, 0))
     }
 
-    /// Last location of a group within the range.
+    /// Returns the last location of a group within the range.
     pub(crate) fn last_of(&self, group: u64) -> Location {
         self.end.min(Location::new(group, u64::MAX))
     }
 
-    /// The smallest group that is in the range from its first object on.
+    /// Returns the smallest group whose first object is in the range.
     pub(crate) fn whole_from(&self) -> u64 {
         self.start.group + u64::from(self.start.object > 0 && self.start.group < u64::MAX)
     }
 
-    /// The locations from `from` to `to` in this order, as ranges of ascending locations.
+    /// Returns the locations from `from` to `to` in this order, as ranges of ascending locations.
     pub(crate) fn ranges(&self, from: Location, to: Location) -> Vec<(Location, Location)> {
         if self.order == GroupOrder::Ascending || from.group == to.group {
             return vec![(from, to)];

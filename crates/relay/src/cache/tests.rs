@@ -1,4 +1,4 @@
-//! The cache against a simple reference, and its limits.
+//! Tests of the cache against a simple reference model, and of its limits.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*};
 use super::*;
 use crate::{tests::epoch, track::Tracks};
 
-/// A cache with its accounts.
+/// A cache with its ledger and counters.
 struct Desk {
     ledger: Ledger,
     counters: Counters,
@@ -46,7 +46,7 @@ impl Desk {
         assert_eq!(self.cache.order.len(), self.cache.groups.len());
     }
 
-    /// Returns whether it contradicts nothing.
+    /// Returns false if the object contradicts a cached one.
     fn insert(&mut self, now: Instant, location: Location, bytes: usize) -> bool {
         let mut kept = Ok(());
         self.with(now, |cache, keeper| {
@@ -93,7 +93,7 @@ struct Walk {
 const GROUPS: u64 = 6;
 const OBJECTS: u64 = 5;
 
-/// Walks the cache, and writes down each location of the small world of these tests.
+/// Walks the cache, and records each location of the small range of these tests.
 fn walk(cache: &TrackCache, span: &Span, oldest: Option<Instant>) -> Walk {
     let mut walk = Walk::default();
     let mut next = Some(span.first());
@@ -126,7 +126,7 @@ fn walk(cache: &TrackCache, span: &Span, oldest: Option<Instant>) -> Walk {
     walk
 }
 
-/// The same, from a table of all locations.
+/// Returns the same from a table of all locations.
 fn reference(table: &BTreeMap<Location, bool>, span: &Span) -> Walk {
     let mut all: Vec<Location> = (0..=GROUPS)
         .flat_map(|group| (0..OBJECTS).map(move |object| Location::new(group, object)))
@@ -152,7 +152,7 @@ fn location() -> impl Strategy<Value = Location> {
 }
 
 proptest! {
-    /// Lists are sorted before they are compared: a descending run of several groups stands as one range.
+    /// Lists are sorted before the comparison: a descending run of several groups is one range.
     #[test]
     fn any_range_is_what_a_table_says(
         steps in vec((any::<bool>(), location(), location()), 0..25),

@@ -21,7 +21,7 @@ pub(super) struct Announcements {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Announcer {
     handle: Handle,
-    /// Whether it is a link, whose relay passes on what its clients announce.
+    /// Whether the session is a link, whose relay passes on what its clients announce.
     is_link: bool,
     /// Number of its open PUBLISH_NAMESPACE requests for this one namespace.
     requests: usize,
@@ -32,7 +32,7 @@ struct Announcer {
 struct Matching {
     /// Clients, those with the most specific announcement first, then the earliest; then links.
     sessions: Vec<Handle>,
-    /// Whether more clients than these announced it.
+    /// Whether further clients announced it.
     is_cut: bool,
 }
 
@@ -83,8 +83,8 @@ impl Announcements {
 
     /// Returns the sessions that announced `namespace` or a prefix of it: all links, and the first `max` clients.
     ///
-    /// A session counts once, however often it announces, so that it takes the place of no other. Every subscription
-    /// causes this look-up, which visits at most `max` clients at each of the namespace's prefixes.
+    /// A session counts once, however often it announces. Every subscription causes this look-up, which visits at most
+    /// `max` clients at each prefix of the namespace.
     fn matching(&self, namespace: &Namespace, max: usize) -> Matching {
         let (mut sessions, mut links) = (Vec::new(), Vec::new());
         let (mut seen, mut is_cut) = (BTreeSet::new(), false);
@@ -165,14 +165,14 @@ impl Catalogue {
         }
     }
 
-    /// Whether a client announces exactly this namespace.
+    /// Returns whether a client announces exactly this namespace.
     pub(crate) fn is_announced_by_client(&self, namespace: &Namespace) -> bool {
         let mut announcers = self.announcements.of(namespace).iter();
         announcers.any(|announcer| !announcer.is_link)
     }
 
-    /// Returns the sessions that announced a namespace or a prefix of it, and so may have its tracks: links, and as many
-    /// clients as the configuration permits.
+    /// Returns the sessions that announced a namespace or a prefix of it, and so may have its tracks: links, and as
+    /// many clients as the configuration permits.
     pub(crate) fn announcers_of(&self, turn: &mut Turn<'_>, namespace: &Namespace) -> Vec<Handle> {
         let max = turn.config.limits.announcers_per_track_max;
         let found = self.announcements.matching(namespace, max);

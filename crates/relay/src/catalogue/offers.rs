@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Offering<'_> {
-    /// Offers a newly published track to all sessions that subscribe to such tracks, unless they have it already
-    /// [moqt-18 §9.5].
+    /// Offers a newly published track to all sessions with a matching SUBSCRIBE_TRACKS, unless they subscribe to the
+    /// track already [moqt-18 §9.5].
     pub(crate) fn offer_all(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         let Some(track) = self.tracks.get(id) else {
             return;
@@ -26,14 +26,15 @@ impl Offering<'_> {
         turn.push(Effect::DemandChanged(id));
     }
 
-    /// Offers a track that could not be offered before it was known how far the track has come.
+    /// Offers a track whose largest location has become known.
     pub(crate) fn offer_awaited(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         if self.tracks.get(id).is_some_and(|it| it.awaits_offer()) {
             self.offer_all(turn, id);
         }
     }
 
-    /// Ends the subscription of a session that wants the offer of the track sent again, and sends it.
+    /// Ends the subscription of a session that asked for the offer of the track to be sent again, and sends the offer
+    /// again.
     pub(crate) fn on_offer_goaway(
         &mut self,
         turn: &mut Turn<'_>,
@@ -67,7 +68,7 @@ impl Offering<'_> {
             return;
         };
         if !track.is_established() {
-            // A link offers it and sends no objects yet: the link first has to say how far the track has come.
+            // A link offers the track and sends no objects yet: its largest location has to be known first.
             track.set_awaits_offer(true);
             return turn.push(Effect::DemandChanged(id));
         }
@@ -85,7 +86,7 @@ impl Offering<'_> {
             Err(Refused::NoStream | Refused::Limit) => {
                 self.catalogue.send_publish_blocked(turn, key, &name);
             }
-            // The session ends soon, or the offer is longer than a message can be.
+            // The session is ending, or the message would be too long.
             Err(Refused::GoingAway | Refused::Closed | Refused::Over | Refused::TooLong) => {}
         }
     }

@@ -34,14 +34,14 @@ pub(crate) struct PrefixSubscription {
 enum Kind {
     /// SUBSCRIBE_NAMESPACE.
     Namespaces {
-        /// Namespaces that NAMESPACE was sent for, and not yet NAMESPACE_DONE.
+        /// Namespaces for which NAMESPACE was sent, without a later NAMESPACE_DONE.
         notified: BTreeSet<Namespace>,
     },
     /// SUBSCRIBE_TRACKS.
     Tracks {
         /// Whether offered tracks start with their objects forwarded.
         forward: bool,
-        /// Tracks that PUBLISH_BLOCKED was sent for.
+        /// Tracks for which PUBLISH_BLOCKED was sent.
         blocked: BTreeSet<FullTrackName>,
     },
 }
@@ -64,8 +64,8 @@ impl PrefixSubscription {
         Self { prefix, kind }
     }
 
-    /// Returns the FORWARD parameter for an offer of a track; `None` if the track is not to be offered, because
-    /// PUBLISH_BLOCKED was sent for it or namespaces are subscribed to.
+    /// Returns the FORWARD parameter for an offer of a track. `None` if the track is not to be offered: PUBLISH_BLOCKED
+    /// was sent for it, or the request is SUBSCRIBE_NAMESPACE.
     pub(super) fn forward_for(&self, track: &FullTrackName) -> Option<bool> {
         match &self.kind {
             Kind::Tracks { forward, blocked } => (!blocked.contains(track)).then_some(*forward),
@@ -73,7 +73,7 @@ impl PrefixSubscription {
         }
     }
 
-    /// Whether both are of the same kind, and one prefix begins with the other [moqt-18 §10.18].
+    /// Returns whether both are of the same kind, and one prefix begins with the other [moqt-18 §10.18].
     fn overlaps(&self, other: &Self) -> bool {
         discriminant(&self.kind) == discriminant(&other.kind)
             && (self.prefix.starts_with(&other.prefix) || other.prefix.starts_with(&self.prefix))
@@ -128,7 +128,7 @@ impl PrefixSubscriptions {
         self.to_namespaces.covering(namespace).collect()
     }
 
-    /// Whether the session has another subscription that overlaps.
+    /// Returns whether the session has another subscription that overlaps.
     fn has_overlap(&self, (handle, _): RequestKey, wanted: &PrefixSubscription) -> bool {
         let of_session = (handle, RequestId(0))..=(handle, RequestId(u64::MAX));
         let mut others = self.open.range(of_session);
@@ -197,7 +197,7 @@ impl Offering<'_> {
         self.send_matches(turn, key);
     }
 
-    /// Sends everything that a new or changed subscription covers, and that its session was not sent yet.
+    /// Sends everything that a new or changed subscription covers and that its session was not sent.
     fn send_matches(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
         let Some(subscription) = self.catalogue.subscriptions.get(key) else {
             return;
@@ -233,7 +233,7 @@ impl Catalogue {
         self.subscriptions.remove(key);
     }
 
-    /// Whether a session may have this subscription beside its others.
+    /// Checks whether a session may have this subscription beside its others.
     fn check_prefix(
         &self,
         turn: &mut Turn<'_>,
@@ -296,7 +296,7 @@ impl Catalogue {
         }
     }
 
-    /// Sends NAMESPACE_DONE to all sessions that were sent NAMESPACE: no session announces the namespace any more.
+    /// Sends NAMESPACE_DONE to all sessions that were sent NAMESPACE, since no session announces the namespace.
     pub(super) fn send_namespace_done(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
         for (handle, id) in self.subscriptions.to_namespaces_of(namespace) {
             if let Some(PrefixSubscription {
@@ -341,7 +341,7 @@ impl Catalogue {
         }
     }
 
-    /// Ends a subscription to more than the relay is willing to keep track of.
+    /// Ends a subscription that covers more than the limit permits.
     fn drop_subscription(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
         turn.counters.interests_dropped += 1;
         turn.cancel((handle, id), ResetCode::EXCESSIVE_LOAD);

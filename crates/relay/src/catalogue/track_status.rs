@@ -1,4 +1,4 @@
-//! TRACK_STATUS: answered from what the relay knows of a track, or passed on to its publishers one after another.
+//! TRACK_STATUS: answered from the relay's own state, or forwarded to the track's publishers, one after another.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::{
     turn::Turn,
 };
 
-/// A TRACK_STATUS request of a session that waits for the answer of a publisher.
+/// A TRACK_STATUS request that waits for a publisher's answer.
 #[derive(Debug)]
 pub(super) struct TrackStatusRequest {
     /// The relay's own request to the publisher.
@@ -31,42 +31,42 @@ pub(super) struct TrackStatusRequest {
 #[derive(Debug)]
 struct TrackStatusQuery {
     track: FullTrackName,
-    /// Publishers that were not asked yet, those to be asked first at the front.
+    /// Publishers that were not asked, in the order in which they will be.
     publishers: Vec<Handle>,
     /// When the request is refused because no publisher answered in time.
     deadline: Instant,
 }
 
-/// What can happen to a [`TrackStatusRequest`].
+/// An event of a [`TrackStatusRequest`].
 #[derive(Clone, Debug)]
 pub(crate) enum TrackStatusEvent {
     /// The publisher answered.
     Answered(Box<RequestOk>),
     /// The publisher refused to answer.
     Rejected(RequestErrorCode),
-    /// The publisher's session is gone, or the publisher ended the request without an answer.
+    /// The publisher's session was lost, or the publisher ended the request without an answer.
     UpstreamClosed,
     /// The publisher wants the request sent again [moqt-18 §10.4].
     GoAway,
     /// No publisher answered in time.
     DeadlinePassed,
-    /// The session that waits for the answer is gone, or the session ended its request.
+    /// The requesting session was lost, or the session ended its request.
     Cancelled,
 }
 
-/// What an event means for the session that waits.
+/// The consequence of an event for the requesting session.
 #[derive(Clone, Debug, PartialEq)]
 enum Outcome {
     /// The session gets the publisher's answer.
     Answer(Box<RequestOk>),
-    /// These publishers are asked, in this order; the session is refused with the code if none can be asked.
+    /// The relay asks these publishers, in this order. If none can be asked, the request is refused with the code.
     Ask(Vec<Handle>, RequestErrorCode),
-    /// Nothing: the session does not wait any more.
+    /// Nothing: the request is over.
     Drop,
 }
 
 impl TrackStatusEvent {
-    /// Whether the relay's request to the publisher is still open, and so has to be cancelled.
+    /// Returns whether the relay's request to the publisher is still open and has to be cancelled.
     fn leaves_upstream_open(&self) -> bool {
         match self {
             Self::GoAway | Self::DeadlinePassed | Self::Cancelled => true,
@@ -74,10 +74,10 @@ impl TrackStatusEvent {
         }
     }
 
-    /// Returns what the event means if `publisher` was asked, and `others` were not asked yet.
+    /// Returns the consequence of the event if `publisher` was asked, and `others` were not.
     fn outcome(self, publisher: Handle, mut others: Vec<Handle>) -> Outcome {
         match self {
-            // The Track Properties and the largest object are passed on, and nothing else.
+            // Only the Track Properties and the largest object are passed on.
             Self::Answered(mut ok) => {
                 ok.parameters = Parameters {
                     largest_object: ok.parameters.largest_object,
@@ -140,8 +140,8 @@ impl Catalogue {
         self.ask_next_publisher(turn, (handle, id), query, code);
     }
 
-    /// Returns the sessions that may answer how a track stands: links that offer it and send no objects yet, then the
-    /// sessions that announced its namespace. A link is not asked for another link.
+    /// Returns the sessions to ask for the status of a track: links that offer the track and send no objects, then the
+    /// sessions that announced its namespace. A request from a link is not forwarded to another link.
     fn track_status_publishers(
         &self,
         turn: &mut Turn<'_>,

@@ -1,4 +1,4 @@
-//! The streams of one session that take nothing before the connection says so.
+//! The streams of one session that are blocked until the connection reports room.
 
 use std::{
     cmp::Reverse,
@@ -10,16 +10,16 @@ use weir_transport::StreamId;
 
 use crate::ids::{SubgroupId, TrackId};
 
-/// What is on its way to a session on a stream of its own.
+/// What a stream to a session carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reader {
     /// A subgroup, for one of its subscriptions.
     Subgroup(TrackId, RequestId, SubgroupId),
-    /// What it fetches.
+    /// The answer to a FETCH.
     Fetch(RequestId),
 }
 
-/// Full streams, by their number and by their rank.
+/// Blocked streams, by stream ID and by rank.
 #[derive(Debug, Default)]
 pub(super) struct BlockedStreams {
     readers: BTreeMap<StreamId, (i32, Reader)>,
@@ -27,7 +27,7 @@ pub(super) struct BlockedStreams {
 }
 
 impl BlockedStreams {
-    /// Puts a stream on the list, or gives it another rank; returns whether it was not there yet.
+    /// Inserts a stream, or changes its rank. Returns whether it is new.
     pub(super) fn insert(&mut self, stream: StreamId, rank: i32, reader: Reader) -> bool {
         let is_new = self.remove(stream).is_none();
         self.readers.insert(stream, (rank, reader));
@@ -35,22 +35,21 @@ impl BlockedStreams {
         is_new
     }
 
-    /// Takes a stream off the list, with its rank.
+    /// Removes a stream, and returns its rank and what it carries.
     pub(super) fn remove(&mut self, stream: StreamId) -> Option<(i32, Reader)> {
         let (rank, reader) = self.readers.remove(&stream)?;
         self.ranked.remove(&(Reverse(rank), stream));
         Some((rank, reader))
     }
 
-    /// The first few streams of a higher rank, the highest first.
+    /// Returns up to `ABOVE_MAX` streams of a higher rank, the highest first.
     pub(super) fn above(&self, rank: i32) -> Vec<StreamId> {
         let above = self.ranked.range(..(Reverse(rank), StreamId(0)));
         above.take(ABOVE_MAX).map(|&(_, stream)| stream).collect()
     }
 }
 
-/// How many streams get their chance before the one for which there is room: more are looked at when they are full
-/// no longer.
+/// How many streams of a higher rank are tried before the stream for which there is room.
 const ABOVE_MAX: usize = 8;
 
 #[cfg(test)]

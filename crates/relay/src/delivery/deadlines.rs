@@ -1,7 +1,6 @@
-//! Streams of one session that have to arrive by a certain time: a delivery time-out does not end with the last write
-//! [moqt-18 §8].
+//! Delivery deadlines of the streams of one session: a delivery timeout does not end with the last write [moqt-18 §8].
 //!
-//! Of streams without a time-out it knows only those that have no end of their own, and are reset when they had time to
+//! Streams without a timeout are listed only if they never end by themselves. They are reset once they had time to
 //! arrive.
 
 use std::{
@@ -16,15 +15,15 @@ use weir_transport::{StreamId, Transport as _};
 use super::Delivery;
 use crate::{effect::Effect, ids::TrackId, timers::Timer, track::Tracks, turn::Turn};
 
-/// Streams that are not known to have arrived in full, and by when they have to.
+/// Streams that are not known to have arrived in full, with their deadlines.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     due: BTreeMap<StreamId, Deadline>,
-    /// When the relay looks at them.
+    /// When the timer is due.
     timer: Option<Instant>,
 }
 
-/// By when a stream has to arrive, and the code with which it is reset if it has not.
+/// When a stream has to have arrived, and the code of the reset otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deadline {
     at: Instant,
@@ -32,14 +31,14 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// Its delivery time-out is over at `at`.
+    /// A deadline by delivery timeout.
     pub(crate) fn timeout(at: Instant) -> Self {
         let code = ResetCode::DELIVERY_TIMEOUT;
         Self { at, code }
     }
 
-    /// All of it was written that its publisher has sent before another one took its place. It has no end of its own, and a
-    /// reset may overtake what is on its way.
+    /// A deadline for a stream whose publisher was displaced, once everything is written. Such a stream never ends by
+    /// itself, and an immediate reset could overtake its data.
     pub(crate) fn displaced(now: Instant) -> Self {
         let (at, code) = (now + DISPLACED_LINGER, ResetCode::CANCELLED);
         Self { at, code }
@@ -47,8 +46,8 @@ impl Deadline {
 }
 
 impl Deadlines {
-    /// A stream has to arrive in time, or earlier if that was said before. With more than `max` of them, gives the one
-    /// opened first and its code; it is not waited for any longer.
+    /// Sets the deadline of a stream, or moves it forward. Beyond `max` streams, removes and returns the one opened
+    /// first, with its reset code.
     pub(crate) fn insert(
         &mut self,
         stream: StreamId,
@@ -65,12 +64,12 @@ impl Deadlines {
         self.due.pop_first().map(|(oldest, due)| (oldest, due.code))
     }
 
-    /// A stream has arrived, or is given up.
+    /// Removes a stream that has arrived or was reset.
     pub(crate) fn remove(&mut self, stream: StreamId) {
         self.due.remove(&stream);
     }
 
-    /// The streams whose time is over, with their codes.
+    /// Removes and returns the streams whose deadline has passed, with their reset codes.
     fn expired(&mut self, now: Instant) -> Vec<(StreamId, ResetCode)> {
         self.due
             .extract_if(.., |_, due| due.at <= now)
@@ -78,7 +77,7 @@ impl Deadlines {
             .collect()
     }
 
-    /// When it is to be looked at next; it is only noted if it is earlier than what was said before.
+    /// Returns the timer to replace, and when the next one is due. `None` if the current timer is early enough.
     pub(crate) fn rearm(&mut self) -> Option<(Option<Instant>, Instant)> {
         let next = self.due.values().map(|due| due.at).min()?;
         if self.timer.is_some_and(|timer| timer <= next) {
@@ -87,7 +86,7 @@ impl Deadlines {
         Some((self.timer.replace(next), next))
     }
 
-    /// The timer that is set, which is no longer needed.
+    /// Takes the timer, which is to be cancelled.
     pub(crate) fn disarm(&mut self) -> Option<Instant> {
         self.timer.take()
     }
@@ -99,14 +98,14 @@ impl Deadlines {
 }
 
 impl Delivery {
-    /// A stream of a session has arrived in full.
+    /// Handles a stream of a session that has arrived in full.
     pub(crate) fn on_finished(&mut self, handle: Handle, stream: StreamId) {
         if let Some(outgoing) = self.sessions.get_mut(handle) {
             outgoing.deadlines.remove(stream);
         }
     }
 
-    /// Takes note of streams of a session that have to arrive in time.
+    /// Sets deadlines for streams of a session.
     pub(super) fn note_deadlines(
         &mut self,
         turn: &mut Turn<'_>,
@@ -126,7 +125,7 @@ impl Delivery {
         }
     }
 
-    /// The time of some streams of a session may be over.
+    /// Resets the streams of a session whose deadline has passed.
     pub(crate) fn on_deadline(&mut self, turn: &mut Turn<'_>, tracks: &mut Tracks, handle: Handle) {
         let Some(outgoing) = self.sessions.get_mut(handle) else {
             return;
@@ -149,7 +148,7 @@ impl Delivery {
         }
     }
 
-    /// Resets a stream that did not arrive in time, written in full or not.
+    /// Resets a stream that missed its deadline, whether or not it was written in full.
     fn give_up_stream(
         &mut self,
         turn: &mut Turn<'_>,
@@ -169,7 +168,7 @@ impl Delivery {
         }
     }
 
-    /// Gives up a stream that a subscription of the session is still writing; returns whose it was.
+    /// Resets a stream that a subscription of the session is still writing. Returns the subscription.
     pub(super) fn abort_stream(
         &mut self,
         turn: &mut Turn<'_>,
@@ -193,7 +192,7 @@ impl Delivery {
     }
 }
 
-/// How long a stream stays open when another publisher has taken the place of its own.
+/// How long a stream stays open after its publisher was displaced.
 const DISPLACED_LINGER: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How subscriptions end: with their track, with their session, or because they have to.
+//! How subscriptions end: with their track, with their session, or because the subscriber is too slow.
 
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode},
@@ -34,8 +34,8 @@ impl Scope {
 }
 
 impl Delivery {
-    /// Ends subscriptions of a track: at once those that have everything, the others as soon as their streams are
-    /// complete [moqt-18 §10.11].
+    /// Ends subscriptions of a track: at once if all their streams are complete, otherwise as soon as they are
+    /// [moqt-18 §10.11].
     pub(crate) fn end(
         &mut self,
         turn: &mut Turn<'_>,
@@ -83,7 +83,7 @@ impl Delivery {
         turn.push(Effect::Released(id));
     }
 
-    /// Ends a subscription at once, whatever it still waits for; what it has open is reset.
+    /// Ends a subscription at once, and resets its open streams.
     pub(crate) fn cut(
         &mut self,
         turn: &mut Turn<'_>,
@@ -130,7 +130,7 @@ impl Delivery {
         }
     }
 
-    /// A subscriber ended its subscription, or is gone itself.
+    /// Handles a subscription that its subscriber ended, or whose session is gone.
     pub(crate) fn on_unsubscribed(
         &mut self,
         turn: &mut Turn<'_>,

@@ -1,4 +1,4 @@
-//! The last step of an object's way: who wants it, and through which connection it goes.
+//! Delivery, the last step of an object: to which subscribers it is sent, and on which connections.
 
 use std::{cmp::Reverse, time::Instant};
 
@@ -22,17 +22,17 @@ use crate::{
     turn::Turn,
 };
 
-/// What comes of handing a subgroup to its subscribers.
+/// The result of delivering a subgroup to its subscribers.
 #[derive(Default)]
 struct Outcome {
-    /// Up to where all subscribers have taken the log, if some have not taken all of it.
+    /// The offset up to which all subscribers have read the log; `None` if all have read all of it.
     held_from: Option<u64>,
-    /// Streams that have to arrive in time, by session.
+    /// Streams with a new deadline, by session.
     deadlines: Vec<(Handle, Vec<(StreamId, Deadline)>)>,
 }
 
 impl Outcome {
-    /// Notes how far a subscription has come; returns whether it wants the subgroup.
+    /// Notes how far a subscription has read; returns whether it wants the subgroup.
     fn note(&mut self, subscription: &Subscription, log: SubgroupId, progress: Progress) -> bool {
         if let Progress::Behind(cursor) = progress
             && subscription.cursor(log).is_some()
@@ -45,7 +45,7 @@ impl Outcome {
 }
 
 impl Delivery {
-    /// Hands an object to all who want it, in a datagram each.
+    /// Sends an object as a datagram to every subscriber that wants it.
     pub(crate) fn deliver_datagram(
         &mut self,
         turn: &mut Turn<'_>,
@@ -62,7 +62,7 @@ impl Delivery {
         if !datagram.from_link {
             for link in links.iter().filter(|link| link.wants(location)) {
                 if let Some(mut connection) = turn.endpoint.connection(now, link.handle) {
-                    // The link has a limit and a counter of its own.
+                    // The connection limits and counts datagrams itself.
                     let _sent = connection.send_datagram(datagram.encoded.clone(), None);
                 }
             }
@@ -74,8 +74,8 @@ impl Delivery {
         }
     }
 
-    /// Hands on what has come of a subgroup in this turn, in which the objects of `marks` begin: one write per subscriber,
-    /// however many packets it came in.
+    /// Delivers what arrived of a subgroup in this turn, with the objects that begin at `marks`. Each subscriber gets
+    /// one write, however many packets brought the data.
     pub(crate) fn deliver_subgroup(
         &mut self,
         turn: &mut Turn<'_>,
@@ -113,19 +113,19 @@ impl Delivery {
         }
     }
 
-    /// Forgets what is no longer needed of a subgroup.
+    /// Removes what no subscriber needs of a subgroup.
     pub(crate) fn trim_subgroup(&mut self, tracks: &mut Tracks, id: TrackId, log: SubgroupId) {
         if let Some(track) = tracks.get(id) {
             self.tracks.entry(id).trim_subgroup(track, log);
         }
     }
 
-    /// Takes a stream off the list of those that wait for room, with its rank and what it carries.
+    /// Removes a stream from the blocked streams. Returns its rank and what it carries.
     pub(crate) fn unblock(&mut self, handle: Handle, stream: StreamId) -> Option<(i32, Reader)> {
         self.sessions.get_mut(handle)?.unblock(stream)
     }
 
-    /// Puts a stream on the list of those that wait for room; returns whether it was not there yet.
+    /// Adds a stream to the blocked streams. Returns whether it is new.
     pub(crate) fn block(
         &mut self,
         handle: Handle,
@@ -139,13 +139,13 @@ impl Delivery {
             .insert(stream, rank, reader)
     }
 
-    /// The streams of a session that wait for room and rank above `rank`, the first few of them.
+    /// Returns the first few blocked streams of a session whose rank is above `rank`.
     pub(crate) fn blocked_above(&mut self, handle: Handle, rank: i32) -> Vec<StreamId> {
         let outgoing = self.sessions.get_mut(handle);
         outgoing.map_or_else(Vec::new, |outgoing| outgoing.blocked.above(rank))
     }
 
-    /// What each subscription of a session most wants to open a stream for.
+    /// Returns, for each subscription of a session, the subgroup for which it next needs a stream.
     pub(crate) fn pending_streams(
         &self,
         turn: &mut Turn<'_>,
@@ -163,7 +163,7 @@ impl Delivery {
         pending.collect()
     }
 
-    /// Whether a subscription still waits for a stream for that subgroup.
+    /// Returns whether a subscription still needs a stream for that subgroup.
     pub(crate) fn is_pending(
         &self,
         handle: Handle,
@@ -179,7 +179,7 @@ impl Delivery {
         pending.is_some_and(|(_, pending)| pending == log)
     }
 
-    /// There is room for more of a subgroup, or for a stream for it.
+    /// Continues a subgroup, whose stream has room again or can be opened.
     pub(crate) fn resume(
         &mut self,
         turn: &mut Turn<'_>,
@@ -203,7 +203,7 @@ impl Delivery {
         turn.push(Effect::MaybeDrained(id, handle, request));
     }
 
-    /// The peer no longer wants one of its subgroup streams.
+    /// Handles a subgroup stream that the peer has stopped.
     pub(crate) fn stop_stream(
         &mut self,
         turn: &mut Turn<'_>,
@@ -218,8 +218,7 @@ impl Delivery {
         }
     }
 
-    /// Does something with a subscription and its connection, if both are still there, and clears up
-    /// after it.
+    /// Calls a function with a subscription and its connection, if both exist, and applies the effects.
     pub(super) fn with_subscription<T>(
         &mut self,
         turn: &mut Turn<'_>,
@@ -304,7 +303,7 @@ impl Subscriptions {
         outcome
     }
 
-    /// Forgets what is no longer needed of a subgroup: what all have read, or all of it once it has ended.
+    /// Removes what no subscriber needs of a subgroup: what all have read, or all of it once it has ended.
     pub(super) fn trim_subgroup(&mut self, track: &mut Track, log: SubgroupId) {
         let cursors = self
             .established

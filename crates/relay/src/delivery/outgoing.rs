@@ -1,4 +1,4 @@
-//! What is on its way to one session, over all its subscriptions and fetches.
+//! The data under way to one session, over all its subscriptions and fetches.
 
 use std::time::Instant;
 
@@ -14,14 +14,14 @@ use super::{
 };
 use crate::ids::TrackId;
 
-/// What is on its way to one session.
+/// The data under way to one session.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    /// Streams that took no more data.
+    /// Streams that are blocked.
     pub(super) blocked: BlockedStreams,
-    /// Streams that have to arrive in time.
+    /// Streams that have to arrive by a deadline.
     pub(super) deadlines: Deadlines,
-    /// Bytes that its subscriptions are behind.
+    /// Bytes that the session's subscriptions have not read.
     lag_bytes: u64,
 }
 
@@ -30,13 +30,13 @@ impl Outgoing {
         self.lag_bytes
     }
 
-    /// The timer that is set for its deadlines, which is no longer needed.
+    /// Takes the deadline timer, which is to be cancelled.
     pub(super) fn disarm(&mut self) -> Option<Instant> {
         self.deadlines.disarm()
     }
 
-    /// Takes note of how far one of its subscriptions fell behind or caught up, and holds it to what the session may be
-    /// behind in all. Others are not to pay for it, even of the same session.
+    /// Notes that a subscription fell behind or caught up, and applies the session's limit to this subscription. Other
+    /// subscriptions do not lose groups for it.
     pub(super) fn note_lag(
         &mut self,
         subscription: &mut Subscription,
@@ -46,7 +46,7 @@ impl Outgoing {
         self.take_lag(fan_out);
         let max = fan_out.limits.lag_bytes_per_session_max;
         let max = if subscription.is_link {
-            // It stands for all sessions behind it.
+            // A link carries the objects of many sessions.
             max.saturating_mul(LINK_SESSIONS)
         } else {
             max
@@ -63,7 +63,7 @@ impl Outgoing {
         self.lag_bytes = self.lag_bytes.saturating_add_signed(change);
     }
 
-    /// Takes note of streams of a subscription that wait for room, or no longer do. Returns how many began to.
+    /// Notes which streams of a subscription became blocked or ceased to be. Returns the number that became blocked.
     pub(super) fn note_waits(
         &mut self,
         track: TrackId,
@@ -83,11 +83,11 @@ impl Outgoing {
         begun
     }
 
-    /// Takes a stream off the list of those that wait for room.
+    /// Removes a stream from the blocked streams.
     pub(super) fn unblock(&mut self, stream: StreamId) -> Option<(i32, Reader)> {
         self.blocked.remove(stream)
     }
 }
 
-/// A link may be behind by as much as so many sessions.
+/// The lag limit of a link, in sessions.
 const LINK_SESSIONS: u64 = 16;

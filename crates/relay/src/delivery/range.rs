@@ -1,8 +1,8 @@
-//! The range of locations that a subscription filter stands for.
+//! The range of locations of a subscription filter.
 
 use weir_moqt::{location::Location, parameter::Filter};
 
-/// The range that a filter stands for, given the largest object so far [moqt-18 §5.1.2].
+/// Returns the start and the last group of a filter, given the largest object so far [moqt-18 §5.1.2].
 pub(super) fn range(filter: Filter, largest: Option<Location>) -> (Location, u64) {
     let origin = Location {
         group: 0,

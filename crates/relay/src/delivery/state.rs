@@ -1,27 +1,27 @@
-//! Whether a subscription gets objects.
+//! The state of a subscription.
 
 use weir_moqt::{error::PublishDoneCode, message::PublishDone};
 
-/// Whether a subscription gets objects.
+/// The state of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Objects are sent as they come [moqt-18 §5.1].
     Forwarding,
-    /// It wants no objects now.
+    /// The subscriber wants no objects (FORWARD 0).
     Paused,
-    /// Its track has ended, or it is too slow: no new streams are opened, and PUBLISH_DONE follows once those that are open
-    /// are complete.
+    /// The track has ended, or the subscriber is too slow. No new streams are opened, and PUBLISH_DONE follows once the
+    /// open streams are complete.
     Ending(Box<PublishDone>),
 }
 
-/// What happens to the state of a subscription.
+/// An event that changes the state of a subscription.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// The subscriber says whether it wants objects.
+    /// The subscriber changed FORWARD.
     Forward(bool),
-    /// Its track ends, or its link is no longer served.
+    /// The track ended, or the link is not served any longer.
     End(Box<PublishDone>),
-    /// It is too slow for a single group.
+    /// The subscriber is too slow for a single group.
     TooSlow,
 }
 

@@ -1,4 +1,4 @@
-//! One subgroup on its way to one subscriber.
+//! One subgroup under way to one subscriber.
 
 use std::time::Instant;
 
@@ -17,75 +17,75 @@ use crate::{
     track::{Start, Subgroup, TrackDefaults},
 };
 
-/// One subgroup on its way to one subscriber.
+/// One subgroup under way to one subscriber.
 #[derive(Debug)]
 pub(super) struct OutStream {
     pub(super) subgroup: SubgroupId,
     pub(super) group: u64,
-    /// The subgroup's ID.
+    /// The subgroup ID.
     pub(super) number: u64,
     /// The publisher's priority.
     pub(super) priority: u8,
     pub(super) state: OutState,
-    /// Bytes that stand before the log for this subscriber, and are not yet written.
+    /// Bytes that precede the log for this subscriber and are not yet written.
     prologue: Bytes,
-    /// Offset in the log up to which it was written.
+    /// Offset in the log up to which data was written.
     pub(super) cursor: u64,
-    /// Bytes between the cursor and the end of the log, when last looked at.
+    /// Bytes between the cursor and the end of the log at the last update.
     pub(super) behind: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutState {
-    /// The peer allows no further stream for now.
+    /// The peer's stream limit is reached.
     Pending,
-    /// Takes what is written.
+    /// The stream accepts data.
     Open(StreamId),
-    /// Takes nothing before the connection says so.
+    /// The stream accepts nothing until the connection reports room.
     Full(StreamId),
-    /// Given up: reset, or stopped by the peer. No other stream is opened for it [moqt-18 §11.4.3].
+    /// The stream was reset, or the peer stopped it. No other stream is opened for the subgroup [moqt-18 §11.4.3].
     Skipped,
 }
 
-/// How a write went.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Everything there is was taken.
+    /// Everything available was accepted.
     Level,
-    /// The connection takes no more for now.
+    /// The connection accepts no more for now.
     Full,
-    /// An object's time is over.
+    /// The delivery timeout of an object has passed.
     TooLate,
-    /// The peer wants no more.
+    /// The peer sent `STOP_SENDING`.
     Stopped,
-    /// The stream is gone.
+    /// The stream is closed.
     Gone,
 }
 
-/// What is the same for all subscribers that are served in one go, and what comes of it.
+/// Common inputs and collected results of one pass over the subscribers.
 pub(super) struct FanOut<'a> {
     pub(super) now: Instant,
     pub(super) limits: &'a Limits,
     pub(super) counters: &'a mut Counters,
     pub(super) track: TrackDefaults,
-    /// What the relay has to know about streams that wait for room.
+    /// Streams that became blocked or ceased to be.
     pub(super) waits: Vec<Wait>,
-    /// Subgroups that a subscriber held up, and does no longer.
+    /// Subgroups that a subscriber held in memory and has released.
     pub(super) released: Vec<SubgroupId>,
-    /// By how many bytes subscribers fell behind, or caught up.
+    /// Change in the bytes that subscribers have not read.
     pub(super) lag_change: i64,
-    /// Subscriptions that are at their end because they are too slow.
+    /// Subscriptions that end because they are too slow.
     pub(super) ended: Vec<(Handle, RequestId)>,
-    /// Streams of which nothing more comes, and by when they have to arrive.
+    /// Streams with a new deadline.
     pub(super) deadlines: Vec<(StreamId, Deadline)>,
 }
 
-/// A change in what waits for room.
+/// A change of the blocked streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// A stream waits, with its rank and its subgroup.
+    /// A stream became blocked; with its rank and its subgroup.
     For(StreamId, i32, SubgroupId),
-    /// It does no longer, without having got any.
+    /// A blocked stream was closed.
     Over(StreamId),
 }
 
@@ -109,7 +109,7 @@ impl<'a> FanOut<'a> {
         }
     }
 
-    /// Changes how many bytes a stream is behind.
+    /// Sets how many bytes a stream is behind, and adds the difference to `lag_change`.
     pub(super) fn note_behind(&mut self, behind: &mut u64, now: u64) {
         self.lag_change += now.cast_signed() - behind.cast_signed();
         *behind = now;
@@ -130,12 +130,12 @@ impl OutStream {
         }
     }
 
-    /// Whether it still reads from its subgroup.
+    /// Returns whether the stream still reads from its subgroup.
     pub(super) fn is_reading(&self) -> bool {
         self.state != OutState::Skipped
     }
 
-    /// The transport's stream, if one is open.
+    /// Returns the transport's stream, if one is open.
     pub(super) fn stream(&self) -> Option<StreamId> {
         match self.state {
             OutState::Open(stream) | OutState::Full(stream) => Some(stream),
@@ -143,7 +143,7 @@ impl OutStream {
         }
     }
 
-    /// Writes what the connection takes.
+    /// Writes as much as the connection accepts.
     pub(super) fn write(
         &mut self,
         connection: &mut Connection<'_>,
@@ -176,14 +176,14 @@ impl OutStream {
         Outcome::Level
     }
 
-    /// Whether what it would send next is not worth sending any more.
+    /// Returns whether the delivery timeout of the next bytes has passed.
     pub(super) fn is_late(&self, now: Instant, subgroup: &Subgroup, timeouts: Timeouts) -> bool {
         let received = timeouts.object.and_then(|_| subgroup.received(self.cursor));
         received.is_some_and(|received| is_late(now, received, timeouts.object))
             || is_over(now, subgroup, timeouts)
     }
 
-    /// Sends nothing more of its subgroup; resets the stream unless `code` is `None`.
+    /// Stops reading the subgroup, and resets the stream if `code` is given.
     pub(super) fn give_up(
         &mut self,
         connection: &mut Connection<'_>,

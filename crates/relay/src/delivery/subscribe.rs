@@ -26,12 +26,12 @@ use crate::{
 pub(crate) struct PendingSubscribe {
     pub(super) handle: Handle,
     pub(super) request: RequestId,
-    /// It came through a link.
+    /// Whether the request came over a link.
     pub(super) is_link: bool,
     pub(super) parameters: Parameters,
-    /// How long it waits for a publisher to appear; a moment that has passed if it does not want to wait.
+    /// How long the request waits for a publisher to appear; a time in the past if it does not wait.
     until: Instant,
-    /// When it is looked at again.
+    /// When the request is examined next.
     wake: Instant,
 }
 
@@ -46,7 +46,7 @@ impl PendingSubscribe {
 }
 
 impl Delivery {
-    /// A session wants a track: it waits until a publisher is there.
+    /// Handles a SUBSCRIBE of a session. The request waits until a publisher has accepted or offered the track.
     pub(crate) fn on_subscribe(
         &mut self,
         turn: &mut Turn<'_>,
@@ -93,8 +93,8 @@ impl Delivery {
         });
     }
 
-    /// A publisher is there: requests that wait become subscriptions. Requests of links wait on if no client publishes
-    /// the track.
+    /// Establishes the requests that wait for a track, which has a publisher. Requests of links continue to wait unless
+    /// a client publishes the track.
     pub(crate) fn admit_pending(&mut self, turn: &mut Turn<'_>, tracks: &mut Tracks, id: TrackId) {
         let Some(track) = tracks.get(id) else {
             return;
@@ -144,7 +144,7 @@ impl Delivery {
         });
     }
 
-    /// No publisher came, or none answered, in time.
+    /// Handles a request whose time to wait for a publisher is over.
     pub(crate) fn on_rendezvous_over(
         &mut self,
         turn: &mut Turn<'_>,
@@ -161,7 +161,7 @@ impl Delivery {
         turn.push(Effect::DemandChanged(id));
     }
 
-    /// No publisher is left who could still accept: requests that do not want to wait for another are refused.
+    /// Refuses the requests that do not wait for a publisher to appear, since no publisher is left that could accept.
     pub(crate) fn on_publishers_declined(
         &mut self,
         turn: &mut Turn<'_>,
@@ -189,7 +189,7 @@ impl Delivery {
         }
     }
 
-    /// Refuses the requests of links that wait for a track.
+    /// Refuses the waiting requests of links for a track.
     pub(crate) fn refuse_pending_links(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         let pending = self.tracks.get(id).map(|it| it.pending.iter());
         let links = pending
@@ -204,7 +204,7 @@ impl Delivery {
         }
     }
 
-    /// Refuses a request that waits.
+    /// Refuses a waiting request.
     pub(super) fn refuse_pending(
         &mut self,
         turn: &mut Turn<'_>,
@@ -238,7 +238,7 @@ impl Delivery {
     }
 }
 
-/// Whether a filter ends before what the track has come to [moqt-18 §5.1.2].
+/// Returns whether a filter ends before the largest location of the track [moqt-18 §5.1.2].
 fn is_over(filter: Option<Filter>, largest: Option<Location>) -> bool {
     match (filter, largest) {
         (Some(Filter::AbsoluteRange { end_group, .. }), Some(largest)) => end_group < largest.group,

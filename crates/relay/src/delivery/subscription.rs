@@ -1,4 +1,4 @@
-//! One subscription, and how far it has come in each subgroup.
+//! A subscription, and how far it has read each subgroup.
 
 use std::{
     cmp::Reverse,
@@ -28,46 +28,46 @@ use crate::{
     track::{Ended, Mark, Subgroup, TrackDefaults},
 };
 
-/// A subscription that gets objects.
+/// An established subscription.
 #[derive(Debug)]
 pub(super) struct Subscription {
     pub(super) handle: Handle,
     pub(super) request: RequestId,
-    /// It is a link's.
+    /// Whether the subscriber is a link.
     pub(super) is_link: bool,
-    /// The link did not ask for it: it was offered.
+    /// Whether the relay offered the track with PUBLISH, without a SUBSCRIBE of the link.
     pub(super) is_offer: bool,
     state: State,
     start: Location,
-    /// Last group wanted.
+    /// The last group wanted.
     end_group: u64,
     priority: u8,
     order: GroupOrder,
     timeouts: Timeouts,
-    /// The smaller of the two [moqt-18 §8].
+    /// The smaller of the object and the subgroup timeout [moqt-18 §8].
     datagram_timeout: Option<Duration>,
     streams: Vec<OutStream>,
     streams_opened: u64,
-    /// The newest group that was given up because it was too far behind; older ones are not taken up any more.
+    /// The newest group dropped because of lag; older groups are not started.
     shed: Option<u64>,
-    /// The largest location that it was told of when it was established or woken up: where fetches that join it
-    /// end [moqt-18 §5.1].
+    /// The largest location sent when the subscription was established or resumed: a joining FETCH ends there
+    /// [moqt-18 §5.1].
     pub(super) joining: Option<Location>,
 }
 
-/// How a subscriber stands with a subgroup after a look at it.
+/// How far a subscriber has read a subgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It wants nothing of it.
+    /// The subscriber does not want the subgroup.
     Apart,
-    /// It has everything there is so far, or was given up.
+    /// The subscriber has read everything so far, or its stream was reset.
     Level,
-    /// It waits for its connection to take more, from this offset on.
+    /// The connection is full; the next byte to read is at this offset.
     Behind(u64),
 }
 
 impl Subscription {
-    /// A subscription with the parameters of its SUBSCRIBE, to a track whose largest object is `largest`.
+    /// Creates a subscription with the parameters of its SUBSCRIBE, to a track whose largest object is `largest`.
     pub(super) fn new(
         handle: Handle,
         request: RequestId,
@@ -126,8 +126,8 @@ impl Subscription {
         }
     }
 
-    /// Takes over what a REQUEST_UPDATE says; what it does not mention stays. Streams of what is no longer
-    /// wanted are reset [moqt-18 §11.4.3].
+    /// Applies a REQUEST_UPDATE; parameters that are absent stay. Streams that are not wanted are reset
+    /// [moqt-18 §11.4.3].
     pub(super) fn update(
         &mut self,
         connection: &mut Connection<'_>,
@@ -146,7 +146,7 @@ impl Subscription {
         if !keeps_range {
             self.shed = None;
         }
-        // What is forgotten here, and was given up for other reasons, may be joined again [moqt-18 §11.4.3].
+        // A subgroup that was reset for other reasons, and is removed here, may be started again [moqt-18 §11.4.3].
         self.streams.retain_mut(|entry| {
             let stays = forward && (keeps_range || is_within(entry));
             if !stays && entry.is_reading() {
@@ -167,22 +167,22 @@ impl Subscription {
         }
     }
 
-    /// Whether it was offered to a link that does not want it now.
+    /// Returns whether the subscription was offered to a link that does not want objects.
     pub(super) fn is_declined_offer(&self) -> bool {
         self.is_offer && !self.forwards()
     }
 
-    /// Whether objects are sent as they come, or were until it began to end.
+    /// Returns whether objects are forwarded, or were until the subscription began to end.
     pub(super) fn forwards(&self) -> bool {
         self.state != State::Paused
     }
 
-    /// Whether PUBLISH_DONE follows as soon as its streams are complete.
+    /// Returns whether PUBLISH_DONE follows as soon as the streams are complete.
     pub(super) fn is_ending(&self) -> bool {
         matches!(self.state, State::Ending(_))
     }
 
-    /// It ends with `done`, unless it is ending already.
+    /// Begins to end the subscription with `done`, unless it is ending already.
     pub(super) fn end_with(&mut self, done: &PublishDone) {
         self.change(Event::End(Box::new(done.clone())));
     }
@@ -192,7 +192,7 @@ impl Subscription {
         self.state = state.after(event);
     }
 
-    /// What the subscriber is told at the end, once its streams are all complete or given up.
+    /// Returns the PUBLISH_DONE of a subscription that is ending, once its streams are complete or reset.
     pub(super) fn done(&self) -> Option<PublishDone> {
         match &self.state {
             State::Ending(done) if self.is_drained() => Some(PublishDone {
@@ -203,7 +203,7 @@ impl Subscription {
         }
     }
 
-    /// Whether it wants the object at `location`.
+    /// Returns whether the subscription covers the object at `location`.
     #[inline]
     pub(super) fn wants(&self, location: Location) -> bool {
         self.state == State::Forwarding
@@ -211,18 +211,18 @@ impl Subscription {
             && location.group <= self.end_group
     }
 
-    /// When a datagram received now is no longer worth sending.
+    /// Returns the deadline of a datagram received at `now`.
     #[inline]
     pub(super) fn datagram_deadline(&self, now: Instant) -> Option<Instant> {
         self.datagram_timeout.map(|timeout| now + timeout)
     }
 
-    /// Whether its streams are all complete or given up.
+    /// Returns whether all streams are complete or reset.
     pub(super) fn is_drained(&self) -> bool {
         !self.streams.iter().any(OutStream::is_reading)
     }
 
-    /// Offset up to which it has read a subgroup, if it still reads it.
+    /// Returns the offset up to which the subscription has read a subgroup; `None` if it does not read the subgroup.
     pub(super) fn cursor(&self, subgroup: SubgroupId) -> Option<u64> {
         let mut streams = self.streams.iter();
         streams
@@ -230,12 +230,12 @@ impl Subscription {
             .map(|entry| entry.cursor)
     }
 
-    /// Number of streams opened for it so far [moqt-18 §10.11].
+    /// Returns the number of streams opened, for PUBLISH_DONE [moqt-18 §10.11].
     pub(super) fn streams_opened(&self) -> u64 {
         self.streams_opened
     }
 
-    /// Brings it up to date with `subgroup`, in which the objects of `marks` have just begun.
+    /// Writes what is new in `subgroup`, in which the objects of `marks` have just begun.
     #[inline]
     pub(super) fn advance(
         &mut self,
@@ -251,7 +251,8 @@ impl Subscription {
         self.advance_stream(connection, subgroup, index, fan_out)
     }
 
-    /// The connection takes more, or another stream: goes on with a subgroup, if it still reads it.
+    /// Continues a subgroup, if the subscription still reads it. The connection has room again, or can open another
+    /// stream.
     pub(super) fn resume(
         &mut self,
         connection: &mut Connection<'_>,
@@ -268,7 +269,7 @@ impl Subscription {
         self.advance_stream(connection, subgroup, index, fan_out)
     }
 
-    /// The subgroup for which it most wants to open a stream, with its rank.
+    /// Returns the subgroup for which the subscription next needs a stream, with its rank.
     pub(super) fn pending(&self) -> Option<(i32, SubgroupId)> {
         self.streams
             .iter()
@@ -278,7 +279,7 @@ impl Subscription {
             .map(|(Reverse(rank), id)| (rank, id))
     }
 
-    /// Gives up `stream` with `code`; returns whether it was one of this subscription's.
+    /// Resets `stream` with `code`; returns false if the stream is not one of this subscription.
     pub(super) fn abort(
         &mut self,
         connection: &mut Connection<'_>,
@@ -294,20 +295,20 @@ impl Subscription {
         true
     }
 
-    /// Resets everything still open, since the subscription is over.
+    /// Resets all open streams of a subscription that is over.
     pub(super) fn abandon(&mut self, connection: &mut Connection<'_>, fan_out: &mut FanOut<'_>) {
         for mut entry in self.streams.drain(..) {
             entry.give_up(connection, Some(ResetCode::CANCELLED), fan_out);
         }
     }
 
-    /// The subgroups that are held because it has not read them.
+    /// Returns the subgroups that stay in memory because the subscription has not read them.
     pub(super) fn holds(&self) -> Vec<SubgroupId> {
         let behind = self.streams.iter().filter(|entry| entry.behind > 0);
         behind.map(|entry| entry.subgroup).collect()
     }
 
-    /// Forgets a subgroup that is over for all.
+    /// Removes a subgroup that is over for all subscribers.
     pub(super) fn forget(&mut self, subgroup: SubgroupId) {
         self.streams.retain(|stream| stream.subgroup != subgroup);
     }
@@ -327,8 +328,8 @@ impl Subscription {
         )
     }
 
-    /// Starts on a subgroup with the first of `marks` that it wants. With too many streams open, the oldest
-    /// one that waits makes room; if none does, the new one is skipped.
+    /// Starts a subgroup at the first of `marks` that is wanted. With too many streams open, the oldest blocked stream
+    /// is reset; if none is blocked, the subgroup is skipped.
     fn join(
         &mut self,
         connection: &mut Connection<'_>,
@@ -409,7 +410,7 @@ impl Subscription {
         Progress::Level
     }
 
-    /// Writes what the connection takes, on a stream that is opened if need be.
+    /// Writes as much as the connection accepts, and opens the stream if necessary.
     fn write(
         &mut self,
         connection: &mut Connection<'_>,
@@ -452,7 +453,7 @@ impl Subscription {
         outcome
     }
 
-    /// A stream of which nothing more comes has to arrive in time, if the subscription has a time-out.
+    /// Sets the deadline of a stream whose subgroup is complete, if the subscription has a timeout.
     fn watch(
         &self,
         connection: &Connection<'_>,
@@ -470,7 +471,7 @@ impl Subscription {
         fan_out.deadlines.extend(due.map(|due| (stream, due)));
     }
 
-    /// Notes how far behind it is, and gives up what is oldest if that is too far.
+    /// Notes how far the subscription is behind, and drops its oldest groups if that exceeds the limit.
     fn fall_behind(
         &mut self,
         connection: &mut Connection<'_>,
@@ -478,7 +479,7 @@ impl Subscription {
         index: usize,
         fan_out: &mut FanOut<'_>,
     ) -> Progress {
-        // The prologue of a late joiner counts too, but is too small to matter.
+        // The prologue of a subscriber that joins within a subgroup counts too, but is small.
         let entry = &mut self.streams[index];
         let behind = (subgroup.len() - entry.cursor).max(1);
         fan_out.note_behind(&mut entry.behind, behind);
@@ -497,13 +498,13 @@ impl Subscription {
         Progress::Level
     }
 
-    /// Bytes that it has not taken yet, of all subgroups.
+    /// Returns the bytes that the subscription has not read, over all subgroups.
     pub(super) fn behind(&self) -> u64 {
         self.streams.iter().map(|entry| entry.behind).sum()
     }
 
-    /// Gives up the oldest groups that wait, whole ones, until no more than `max` bytes wait. The newest is kept; if that
-    /// alone is too much, the subscription ends [moqt-18 §8].
+    /// Drops the oldest unread groups, whole, until no more than `max` bytes are unread. The newest group is kept; if
+    /// it alone exceeds the limit, the subscription ends [moqt-18 §8].
     pub(super) fn shed_beyond(
         &mut self,
         connection: &mut Connection<'_>,
@@ -519,13 +520,13 @@ impl Subscription {
         }
     }
 
-    /// The oldest group of which something waits.
+    /// Returns the oldest group with unread bytes.
     fn oldest_waiting(&self) -> Option<u64> {
         let waiting = self.streams.iter().filter(|entry| entry.behind > 0);
         waiting.map(|entry| entry.group).min()
     }
 
-    /// Gives up the oldest group that waits, in all its subgroups; returns whether there was one.
+    /// Drops the oldest unread group, in all its subgroups; returns whether there was one.
     fn shed_oldest(&mut self, connection: &mut Connection<'_>, fan_out: &mut FanOut<'_>) -> bool {
         let Some(oldest) = self.oldest_waiting() else {
             return false;
@@ -536,7 +537,7 @@ impl Subscription {
         true
     }
 
-    /// Gives up all of some groups.
+    /// Drops some groups entirely.
     fn give_up(
         &mut self,
         connection: &mut Connection<'_>,
@@ -554,7 +555,7 @@ impl Subscription {
         }
     }
 
-    /// It is too slow for a single group: it gets nothing more and is told so.
+    /// Ends the subscription with `TOO_FAR_BEHIND`, since it is too slow for a single group.
     fn give_in(&mut self, connection: &mut Connection<'_>, fan_out: &mut FanOut<'_>) {
         fan_out.counters.subscriptions_too_far_behind += 1;
         self.give_up(connection, fan_out, |_| true);

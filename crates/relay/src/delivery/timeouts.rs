@@ -1,4 +1,4 @@
-//! Delivery time-outs: how long objects and subgroups may take [moqt-18 §8].
+//! Delivery timeouts of objects and subgroups [moqt-18 §8].
 
 use std::time::{Duration, Instant};
 
@@ -7,19 +7,19 @@ use weir_quic::Connection;
 use super::deadlines::Deadline;
 use crate::track::Subgroup;
 
-/// How long objects and subgroups may take [moqt-18 §8]; `None` for as long as it takes.
+/// Delivery timeouts [moqt-18 §8]; `None` for no timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timeouts {
-    /// From the first byte of an object on.
+    /// Counts from the first byte of an object.
     pub(super) object: Option<Duration>,
-    /// From the end of a subgroup on.
+    /// Counts from the end of a subgroup.
     pub(super) subgroup: Option<Duration>,
 }
 
 impl Timeouts {
-    /// By when a stream has to arrive that has all of a subgroup, which its publisher has ended; `None` if that does not
-    /// matter. The time of an object counts to its sending: what is not acknowledged when a round trip more has
-    /// passed was sent, or would be sent again, when it was too late.
+    /// Returns the deadline of a stream whose subgroup is complete, `None` if it has none. The object timeout limits
+    /// when an object is sent, which an acknowledgement shows a round trip later. Data without an acknowledgement by
+    /// then was sent too late, or would be retransmitted too late.
     pub(super) fn due(
         &self,
         now: Instant,
@@ -30,7 +30,7 @@ impl Timeouts {
         let of_subgroup = self.subgroup.zip(subgroup.finished_at());
         let of_object = self.object.zip(subgroup.last_received());
         let of_object = of_object.map(|(timeout, received)| received + timeout);
-        // Else it was sent in time, and only the end of the stream is left.
+        // Otherwise the object was sent in time, and only the end of the stream is left.
         let of_object = of_object.filter(|due| is_written && *due > now);
         let of_object = of_object.map(|due| {
             let round_trip = connection.stats().round_trip;
@@ -42,19 +42,19 @@ impl Timeouts {
     }
 }
 
-/// Whether the time of a subgroup is over that its publisher has ended.
+/// Returns whether the timeout of a subgroup that its publisher has ended is over.
 pub(super) fn is_over(now: Instant, subgroup: &Subgroup, timeouts: Timeouts) -> bool {
     let finished = timeouts.subgroup.and_then(|_| subgroup.finished_at());
     finished.is_some_and(|finished| is_late(now, finished, timeouts.subgroup))
 }
 
-/// Whether what was received at `received` has taken longer than `timeout`.
+/// Returns whether `timeout` has passed since `received`.
 #[inline]
 pub(super) fn is_late(now: Instant, received: Instant, timeout: Option<Duration>) -> bool {
     timeout.is_some_and(|timeout| now.saturating_duration_since(received) > timeout)
 }
 
-/// The smaller of two time-outs, where none and zero mean that there is none [moqt-18 §8].
+/// Returns the smaller of two timeouts; `None` and zero mean no timeout [moqt-18 §8].
 pub(super) fn smaller(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     let set = |timeout: &Duration| !timeout.is_zero();
     match (one.filter(set), other.filter(set)) {
@@ -63,7 +63,7 @@ pub(super) fn smaller(one: Option<Duration>, other: Option<Duration>) -> Option<
     }
 }
 
-/// How long a peer may keep an acknowledgement to itself (RFC 9000 §18.2), and some for timers.
+/// The largest delay of an acknowledgement (RFC 9000 §18.2), and some time for timers.
 const ACKNOWLEDGEMENT_DELAY_MAX: Duration = Duration::from_millis(40);
 
 #[cfg(test)]

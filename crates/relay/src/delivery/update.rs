@@ -1,4 +1,4 @@
-//! REQUEST_UPDATE of subscriptions, and what a joining FETCH has to know of one.
+//! REQUEST_UPDATE of subscriptions, and the state of a subscription for a joining FETCH.
 
 use weir_moqt::{
     location::Location, message::RequestOk, parameter::Parameters, session::RequestId,
@@ -8,19 +8,19 @@ use weir_quic::Handle;
 use super::Delivery;
 use crate::{effect::Effect, ids::TrackId, track::Tracks, turn::Turn};
 
-/// How far a subscription is that a FETCH wants to join [moqt-18 §5.1].
+/// The state of a subscription that a FETCH joins [moqt-18 §5.1].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joined {
-    /// It waits for a publisher.
+    /// The request waits for a publisher.
     Pending,
-    /// It gets objects; the largest location that it was told of when it was established or woken up.
+    /// Objects are forwarded; with the largest location sent when the subscription was established or resumed.
     Forwarding(Option<Location>),
-    /// It wants no objects now.
+    /// The subscriber wants no objects (FORWARD 0).
     Paused,
 }
 
 impl Delivery {
-    /// How far a subscription is; `None` if there is none.
+    /// Returns the state of a subscription; `None` if there is none.
     pub(crate) fn joined(
         &self,
         id: TrackId,
@@ -43,7 +43,7 @@ impl Delivery {
         })
     }
 
-    /// A session changes one of its subscriptions; gives what the answer says.
+    /// Applies a REQUEST_UPDATE of a subscription. Returns the parameters of the answer.
     pub(crate) fn on_update(
         &mut self,
         turn: &mut Turn<'_>,
@@ -81,7 +81,7 @@ impl Delivery {
         answer
     }
 
-    /// A session accepted a track that was offered to it, and says how it wants it.
+    /// Handles the acceptance of an offered track, with the parameters that the session chose.
     pub(crate) fn on_offer_accepted(
         &mut self,
         turn: &mut Turn<'_>,
@@ -102,7 +102,7 @@ impl Delivery {
     }
 }
 
-/// What others have to do when a subscription has changed.
+/// Pushes the effects of a changed subscription.
 fn push_changes(
     turn: &mut Turn<'_>,
     (id, handle, request): (TrackId, Handle, RequestId),

@@ -1,4 +1,4 @@
-//! The effects of one owner's step on the others.
+//! The effects of one owner's step on other owners.
 
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Owners {
-    /// Hands the effects of a step to their owners, and the effects of these.
+    /// Carries out the effects of a step, in order, including the effects that these cause.
     pub(crate) fn carry_effects(&mut self, turn: &mut Turn<'_>) {
         while let Some(effect) = turn.effects.pop_front() {
             self.carry(turn, effect);
@@ -74,7 +74,7 @@ impl Owners {
         }
     }
 
-    /// What publishers of a track have to know of those who want it: publishers that are clients, and links.
+    /// Returns the demand for a track, for publishers that are clients and for links.
     fn demand(&self, track: TrackId) -> [Demand; 2] {
         [false, true].map(|from_link| self.delivery.demand(track, from_link))
     }
@@ -94,7 +94,7 @@ impl Owners {
         self.tracks.on_demand(turn, track, demand);
     }
 
-    /// A session waits for a track: admits it, or asks those who may have it.
+    /// Handles a session that waits for a track: establishes the request, or asks the sessions that may have the track.
     fn on_wanted(
         &mut self,
         turn: &mut Turn<'_>,
@@ -124,7 +124,7 @@ impl Owners {
             return self.linking().end_unserved(turn, id);
         }
         if !self.links.is_empty() {
-            // One may have offered it, and have been told that nobody wants it.
+            // A link may have offered the track, and was answered with FORWARD 0.
             self.on_demand_changed(turn, id);
         }
         let is_asking = self.tracks.get(id).is_some_and(|track| track.is_asking());
@@ -135,8 +135,8 @@ impl Owners {
         }
     }
 
-    /// Sends SUBSCRIBE to every session that announced the track's namespace and is not asked already,
-    /// except for one that just left; returns whether one was asked.
+    /// Sends SUBSCRIBE to every session that announced the track's namespace and was not asked, except one that just
+    /// left. Returns whether a session was asked.
     fn ask_publishers(&mut self, turn: &mut Turn<'_>, id: TrackId, except: Option<Handle>) -> bool {
         let Some(track) = self.tracks.get(id) else {
             return false;
@@ -149,7 +149,7 @@ impl Owners {
         is_asked
     }
 
-    /// Asks a session again whose own request was cancelled.
+    /// Sends SUBSCRIBE again to a session whose former request was cancelled.
     pub(super) fn ask_again(&mut self, turn: &mut Turn<'_>, track: TrackId, handle: Handle) {
         self.ask(turn, track, handle);
         turn.push(Effect::DemandChanged(track));
@@ -160,7 +160,7 @@ impl Owners {
         self.tracks.ask(turn, track, handle, demand)
     }
 
-    /// A session offers a track: it is offered to those who want such tracks.
+    /// Handles a track that a session published, and offers it to the sessions with a matching SUBSCRIBE_TRACKS.
     fn on_published(&mut self, turn: &mut Turn<'_>, id: TrackId, is_new: bool) {
         if is_new {
             self.offering().offer_all(turn, id);
@@ -169,7 +169,7 @@ impl Owners {
         self.linking().end_unserved(turn, id);
     }
 
-    /// A publisher of a track is no more. `code` is for those who wait for its answer.
+    /// Handles the loss of a publisher of a track. `code` is for requests that wait for its answer.
     fn on_publisher_gone(
         &mut self,
         turn: &mut Turn<'_>,
@@ -213,7 +213,7 @@ impl Owners {
         turn.push(Effect::DemandChanged(id));
     }
 
-    /// The publisher of a track did not come back.
+    /// Handles a track whose publisher did not come back in time.
     pub(super) fn on_orphaned(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         self.tracks.on_orphaned(turn, id);
         let gone = PublishDone::new(PublishDoneCode::TRACK_ENDED, "the publisher is gone");
@@ -221,8 +221,8 @@ impl Owners {
         turn.push(Effect::DemandChanged(id));
     }
 
-    /// A track turned out to be malformed by what `publisher` sent: its subscribers and those who fetch it are told at
-    /// once, and nothing more of it is taken from there [moqt-18 §2.4.2].
+    /// Handles a track that is malformed by what `publisher` sent. Its subscriptions and fetches end at once, and
+    /// nothing more of the track is accepted from the publisher [moqt-18 §2.4.2].
     fn on_malformed(&mut self, turn: &mut Turn<'_>, id: TrackId, publisher: Handle) {
         let Some(track) = self.tracks.get(id) else {
             return;
@@ -242,7 +242,7 @@ impl Owners {
         self.publish_grown(turn);
     }
 
-    /// Forgets a track that nobody has to do with any more.
+    /// Forgets a track without publishers, subscribers and fetches.
     fn forget_if_unused(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         if self.delivery.is_unused(id) && self.fetches.is_unused(id) {
             self.delivery.forget_track(id);
@@ -250,7 +250,7 @@ impl Owners {
         }
     }
 
-    /// A request of a session has ended, or the whole session.
+    /// Handles the end of a request or of a whole session.
     pub(super) fn on_ended(
         &mut self,
         turn: &mut Turn<'_>,
@@ -285,8 +285,8 @@ impl Owners {
         }
     }
 
-    /// Refuses an update. A subscription ends with it, and so does a request for or of namespaces; a publisher
-    /// ends its own [moqt-18 §10.9.1].
+    /// Refuses an update. A subscription, a fetch or a request about namespaces ends with it; a publication is ended by
+    /// its publisher [moqt-18 §10.9.1].
     pub(super) fn fail_update(
         &mut self,
         turn: &mut Turn<'_>,
@@ -320,7 +320,7 @@ impl Owners {
         }
     }
 
-    /// Ends a session from here.
+    /// Closes a session from this side.
     fn close_session(
         &mut self,
         turn: &mut Turn<'_>,
@@ -334,10 +334,10 @@ impl Owners {
         self.on_lost(turn, handle);
     }
 
-    /// The time of some requests of a session may be over.
+    /// Handles the expiry timer of a session.
     pub(super) fn on_expiry(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         turn.clear_expiry_timer(handle);
-        // The end of one may be that of others, which are not revoked then: they were told why.
+        // The end of one request may end others. Those are not revoked, since they were told why they end.
         while let Some(id) = turn.pop_expired(handle) {
             self.revoke(turn, (handle, id));
             self.carry_effects(turn);
@@ -345,7 +345,7 @@ impl Owners {
         turn.set_expiry_timer(handle);
     }
 
-    /// Ends a request of a session since its bearer's time is over.
+    /// Ends a request whose authorization has expired.
     fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): PublisherId) {
         turn.counters.requests_expired += 1;
         if let Some(Purpose::Subscriber(track)) = turn.purpose((handle, id)) {

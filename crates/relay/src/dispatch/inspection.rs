@@ -1,29 +1,29 @@
-//! What is held now, for operators.
+//! The relay's state, for operators: gauges, and the state of each track.
 
 use weir_moqt::{location::Location, name::FullTrackName};
 
 use super::Owners;
 use crate::{Gauges, sessions::Sessions};
 
-/// How a track stands.
+/// The state of a track.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrackState<'a> {
     /// Its name.
     pub name: &'a FullTrackName,
-    /// Sessions that it comes from.
+    /// Number of sessions that the track comes from.
     pub publishers: usize,
-    /// Established subscriptions.
+    /// Number of established subscriptions.
     pub subscribers: usize,
-    /// Requests that wait for a publisher.
+    /// Number of requests that wait for a publisher.
     pub waiting: usize,
-    /// The largest location that is known.
+    /// The largest known location.
     pub largest: Option<Location>,
-    /// Bytes of subgroups that some subscriber has not taken yet.
+    /// Bytes of subgroups that some subscriber has not read.
     pub log_bytes: u64,
 }
 
 impl Gauges {
-    /// What is held now. Looks at every track.
+    /// Measures all gauges. Visits every track.
     pub(crate) fn of(owners: &Owners, sessions: &Sessions) -> Self {
         let totals = owners.delivery.totals();
         let (cache_objects, cache_bytes) = owners.tracks.cached();
@@ -51,7 +51,7 @@ impl Gauges {
     }
 }
 
-/// Every track. Looks at all of them.
+/// Returns the state of every track. Visits all of them.
 pub(crate) fn track_states(owners: &Owners) -> impl Iterator<Item = TrackState<'_>> {
     owners.tracks.iter().map(|(id, track)| {
         let (subscribers, waiting) = owners.delivery.lens(id);

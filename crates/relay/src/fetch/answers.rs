@@ -1,4 +1,4 @@
-//! What publishers answer to fetches of the relay: objects for the cache, and errors for who waits for them.
+//! Publishers' answers to fetches of the relay: objects for the cache, and errors for the fetches that wait.
 
 use bytes::Bytes;
 use weir_moqt::{
@@ -42,7 +42,7 @@ impl Serving<'_> {
         self.on_cached(turn, track_id);
     }
 
-    /// Handles the begin of the stream that answers a fetch of the relay.
+    /// Handles the beginning of the stream that answers a fetch of the relay.
     pub(crate) fn on_stream(&mut self, turn: &mut Turn<'_>, id: FetchId, stream: StreamId) {
         if let Some(upstream) = self.fetches.upstream.get_mut(&id) {
             upstream.on_stream(UpstreamEvent::Begun(stream));
@@ -80,7 +80,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Checks that an object may exist where it is, and learns from its properties which others do not.
+    /// Checks that an object may exist at its location, and notes the gaps that its properties declare.
     fn check_location(
         &mut self,
         turn: &mut Turn<'_>,
@@ -115,7 +115,8 @@ impl Serving<'_> {
         }
     }
 
-    /// Ends a fetch of the relay whose answer is malformed; the track is malformed with it if they contradict each other.
+    /// Ends a fetch of the relay whose answer is malformed. If the answer contradicts what is known, the track is
+    /// malformed.
     fn on_fault(&mut self, turn: &mut Turn<'_>, id: FetchId, fault: Fault) {
         turn.counters.fetches_malformed += 1;
         let upstream = self.fetches.upstream.get(&id);
@@ -161,7 +162,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Asks again for a fetch of the relay that its publisher wants moved [moqt-18 §10.4], this publisher first.
+    /// Repeats a fetch of the relay whose publisher sent GOAWAY for it [moqt-18 §10.4], with this publisher first.
     pub(crate) fn on_upstream_moved(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         if let Some(upstream) = self.fetches.upstream.get_mut(&id) {
             upstream.prefer(id.0);
@@ -169,8 +170,8 @@ impl Serving<'_> {
         self.fail_upstream(turn, id, RequestErrorCode::GOING_AWAY);
     }
 
-    /// Ends all fetches of peers from a track that is malformed by what `publisher` sent, and the relay's own from that
-    /// publisher [moqt-18 §2.4.2].
+    /// Ends all fetches of peers from a track that is malformed by what `publisher` sent, and the relay's own fetches
+    /// from that publisher [moqt-18 §2.4.2].
     pub(crate) fn on_malformed(&mut self, turn: &mut Turn<'_>, track: TrackId, publisher: Handle) {
         let code = RequestErrorCode::MALFORMED_TRACK;
         let upstream = self.fetches.upstream_ids(track);
@@ -195,8 +196,8 @@ impl Serving<'_> {
         }
     }
 
-    /// Ends a fetch of the relay that was refused or broken off with `code`. If nothing of it was answered, the next
-    /// publisher is asked; without one, the fetches of peers that wait for it learn why.
+    /// Ends a fetch of the relay that was refused or broken off with `code`. If no part of it was answered, the next
+    /// publisher is asked. Without another publisher, the fetches of peers that wait for it fail with the code.
     pub(crate) fn fail_upstream(
         &mut self,
         turn: &mut Turn<'_>,
@@ -212,7 +213,7 @@ impl Serving<'_> {
             self.fetches.note_unsupported(id.0);
         }
         if code == RequestErrorCode::UNSUPPORTED_EXTENSION {
-            // Nor is what came before the answer passed on [moqt-18 §2.5.1].
+            // Objects that came before the answer are not passed on either [moqt-18 §2.5.1].
             self.tracks.clear_cache(track);
             self.fail_all(turn, track, code);
         }
@@ -241,8 +242,8 @@ impl Serving<'_> {
         }
     }
 
-    /// Serves the fetches of peers that wait for what has arrived. If none of them waits any more, since their connections
-    /// take no more, the stream is not read until one does.
+    /// Serves the fetches of peers that wait for what has arrived. If none of them can take more, the stream is not
+    /// read until one can.
     fn after_data(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         let Some(upstream) = self.fetches.upstream.get(&id) else {
             return;
@@ -277,7 +278,7 @@ impl Serving<'_> {
         Some(upstream)
     }
 
-    /// Does something with a fetch of the relay and the cache that it fills, and keeps the cache within its limits.
+    /// Calls a function with a fetch of the relay and the cache that it fills, then keeps the cache within its limits.
     fn with_cache<T>(
         &mut self,
         turn: &mut Turn<'_>,

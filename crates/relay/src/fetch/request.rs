@@ -1,4 +1,4 @@
-//! FETCH requests of peers: whether they are taken, and which track and range they are for.
+//! FETCH requests of peers: admission, and the track and range of each.
 
 use weir_moqt::{
     error::RequestErrorCode,
@@ -67,7 +67,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Goes on with the fetches that join a subscription of a track, after some were established or refused.
+    /// Continues the fetches that join a subscription of a track, after subscriptions were established or refused.
     pub(crate) fn on_subscriptions_answered(&mut self, turn: &mut Turn<'_>, track: TrackId) {
         for id in self.fetches.served_from(track) {
             let fetch = self.fetches.served.get(&id);

@@ -1,4 +1,4 @@
-//! Streams that wait for room, whether they carry a subgroup or the answer to a fetch: which goes on first.
+//! The order in which blocked streams continue, whether they carry a subgroup or the answer to a fetch.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use weir_transport::StreamId;
 use crate::{delivery::Reader, fetch::Serving, turn::Turn};
 
 impl Serving<'_> {
-    /// A stream that was full takes more. What ranks higher and waits too has the first claim to the room.
+    /// Continues a blocked stream that has room again. Blocked streams of a higher rank are tried first.
     pub(crate) fn resume_stream(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId) {
         let Some((rank, own)) = self.delivery.unblock(handle, stream) else {
             return;
@@ -21,7 +21,8 @@ impl Serving<'_> {
         self.resume_reader(turn, handle, own);
     }
 
-    /// The peer allows more streams: they go to its subscriptions in turn, as long as their rank is the same.
+    /// Handles a higher stream limit of the peer: opens streams by rank, and among equal ranks for one subscription
+    /// after another.
     pub(crate) fn resume_pending(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         loop {
             let mut pending = self.delivery.pending_streams(turn, handle);

@@ -1,4 +1,4 @@
-//! One FETCH of a peer: the range that it covers, how far it is served, and how far it is answered.
+//! One FETCH of a peer: its range, how far it is served, and the state of its answer.
 
 use std::time::{Duration, Instant};
 
@@ -22,21 +22,21 @@ use crate::{
     ids::TrackId,
 };
 
-/// One FETCH of a peer. Holds at most one object that its stream has not taken.
+/// One FETCH of a peer. It holds at most one object that its stream has not accepted.
 #[derive(Debug)]
 pub(crate) struct ServedFetch {
     track: TrackId,
-    /// The subscription that it joined, if its authorization is that of the subscription.
+    /// The subscription that the fetch joined, if the authorization of that subscription applies.
     authorized_by: Option<RequestId>,
     span: Span,
     answer: Answer,
-    /// The next location to serve; none once the whole range has been served.
+    /// The next location to serve; `None` once the whole range has been served.
     next: Option<Location>,
-    /// The last location, in its order, up to which unknown ranges have been requested from publishers.
+    /// The last location, in the order of the fetch, up to which unknown ranges have been requested from publishers.
     requested: Option<Location>,
-    /// The error with which a publisher refused a range that it needs.
+    /// The error of a publisher that refused a range that the fetch needs.
     failure: Option<RequestErrorCode>,
-    /// How long it may still wait for publishers.
+    /// How long the fetch may still wait for publishers.
     time_left: Duration,
     wait: Option<Wait>,
     priority: u8,
@@ -60,10 +60,10 @@ pub(crate) enum Answer {
     Sent,
 }
 
-/// What changes the state of an answer.
+/// An event that changes the state of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerEvent {
-    /// The subscription that it joins was established.
+    /// The subscription that the fetch joins was established.
     Joined,
     /// The end of the range became known.
     EndLearned { is_end_of_track: bool },
@@ -94,7 +94,7 @@ struct Wait {
 }
 
 impl Answer {
-    /// The state after an event; an event that cannot happen in a state leaves it as it is.
+    /// Returns the state after an event. An event that cannot happen in a state does not change it.
     pub(crate) fn after(self, event: AnswerEvent) -> Self {
         match (self, event) {
             (Self::Joining(_), AnswerEvent::Joined) => Self::EndKnown {
@@ -110,7 +110,7 @@ impl Answer {
 }
 
 impl Join {
-    /// The subscription that a FETCH joins, if it joins one.
+    /// Returns the subscription that a FETCH joins, if it is a joining fetch.
     pub(crate) fn of(kind: &FetchKind) -> Option<Self> {
         let (subscription, first_group) = match *kind {
             FetchKind::Standalone { .. } => return None,
@@ -127,7 +127,7 @@ impl Join {
         })
     }
 
-    /// The first location to fetch if the subscription starts behind `joining`.
+    /// Returns the first location to fetch, given the largest location of the subscription.
     pub(crate) fn start(self, joining: Location) -> Location {
         let group = match self.first_group {
             FirstGroup::Absolute(group) => group,
@@ -138,7 +138,7 @@ impl Join {
 }
 
 impl ServedFetch {
-    /// A fetch of a session of `draft`, which waits for publishers for `fill_max` at most.
+    /// Creates a fetch in a session of `draft`, which waits for publishers for at most `fill_max`.
     pub(crate) fn new(draft: Draft, track: TrackId, message: &Fetch, fill_max: Duration) -> Self {
         let parameters = &message.parameters;
         let join = Join::of(&message.kind);
@@ -174,17 +174,17 @@ impl ServedFetch {
         self.track
     }
 
-    /// The range that it covers.
+    /// Returns the range of the fetch.
     pub(crate) fn span(&self) -> &Span {
         &self.span
     }
 
-    /// The next location to serve; none once the whole range has been served.
+    /// Returns the next location to serve; `None` once the whole range has been served.
     pub(crate) fn next(&self) -> Option<Location> {
         self.next
     }
 
-    /// The subscription that it waits for.
+    /// Returns the subscription that the fetch waits for.
     pub(crate) fn join(&self) -> Option<Join> {
         match self.answer {
             Answer::Joining(join) => Some(join),
@@ -192,17 +192,17 @@ impl ServedFetch {
         }
     }
 
-    /// The subscription whose authorization it has; none if it has its own.
+    /// Returns the subscription whose authorization applies; `None` if the fetch has its own.
     pub(crate) fn authorized_by(&self) -> Option<RequestId> {
         self.authorized_by
     }
 
-    /// Detaches it from the authorization of the subscription that it joined.
+    /// Detaches the fetch from the authorization of the subscription that it joined.
     pub(crate) fn use_own_authorization(&mut self) {
         self.authorized_by = None;
     }
 
-    /// Sets the range once the subscription that it joins is established.
+    /// Sets the range once the joined subscription is established.
     pub(crate) fn set_range(&mut self, start: Location, end: Location) {
         self.answer = self.answer.after(AnswerEvent::Joined);
         self.span.start = start;
@@ -210,7 +210,7 @@ impl ServedFetch {
         self.next = Some(self.span.first());
     }
 
-    /// Sets the end of the range to `end`, or to what the peer asked for if that is less.
+    /// Sets the end of the range to `end`, or to the end that the peer asked for if that is smaller.
     pub(crate) fn set_end(&mut self, end: Location, is_end_of_track: bool) {
         let is_end_of_track = is_end_of_track && end <= self.span.end;
         let event = AnswerEvent::EndLearned { is_end_of_track };
@@ -223,12 +223,12 @@ impl ServedFetch {
         self.next = self.next.and_then(|next| self.span.within(next));
     }
 
-    /// Whether the end of the range may still change.
+    /// Returns whether the end of the range may still change.
     pub(crate) fn is_end_unknown(&self) -> bool {
         self.answer == Answer::EndUnknown
     }
 
-    /// Whether FETCH_OK is due: everything has been served, or the end is known and there is something to send.
+    /// Returns whether FETCH_OK is due: everything has been served, or the end is known and there is something to send.
     pub(crate) fn is_answer_due(&self) -> bool {
         match self.answer {
             Answer::Joining(_) | Answer::Sent => false,
@@ -237,7 +237,7 @@ impl ServedFetch {
         }
     }
 
-    /// Whether FETCH_OK has been sent.
+    /// Returns whether FETCH_OK has been sent.
     pub(crate) fn is_answered(&self) -> bool {
         self.answer == Answer::Sent
     }
@@ -257,28 +257,28 @@ impl ServedFetch {
         }
     }
 
-    /// Whether unknown ranges up to `location` have been requested from publishers.
+    /// Returns whether unknown ranges up to `location` have been requested from publishers.
     pub(crate) fn is_requested(&self, location: Location) -> bool {
         let requested = self.requested;
         requested.is_some_and(|last| !self.span.is_before(last, location))
     }
 
-    /// Notes that unknown ranges have been requested up to `last`, or that no publisher has them.
+    /// Notes that unknown ranges up to `last` have been requested, or that no publisher has them.
     pub(crate) fn set_requested(&mut self, last: Location) {
         self.requested = Some(last);
     }
 
-    /// The error of the publisher that refused what it needs.
+    /// Returns the error of the publisher that refused a range that the fetch needs.
     pub(crate) fn failure(&self) -> Option<RequestErrorCode> {
         self.failure
     }
 
-    /// Notes that a publisher refused what it needs. The first such error counts.
+    /// Notes that a publisher refused a range that the fetch needs. The first such error counts.
     pub(crate) fn note_failure(&mut self, code: RequestErrorCode) {
         self.failure.get_or_insert(code);
     }
 
-    /// Takes over the end that a publisher granted for `span`, if its own end lies in there and is not known.
+    /// Takes over the end that a publisher granted for `span`, if the end of the fetch lies in `span` and is unknown.
     pub(crate) fn note_grant(&mut self, span: &Span, end: Location, is_end_of_track: bool) {
         if !self.is_end_unknown() || !span.contains(self.span.end) {
             return;
@@ -290,7 +290,7 @@ impl ServedFetch {
         }
     }
 
-    /// Takes the next object.
+    /// Appends the next object.
     pub(crate) fn push_object(&mut self, object: FetchObject, payload: Vec<Bytes>) {
         let location = Location::new(object.group, object.object);
         self.publisher_priority = object.priority;
@@ -299,14 +299,14 @@ impl ServedFetch {
         self.next = self.span.after(location);
     }
 
-    /// Skips locations up to `last`, where there are no objects.
+    /// Skips locations up to `last`, where no objects exist.
     pub(crate) fn skip_absent(&mut self, last: Location) {
         self.skipped = Some(last);
         self.next = self.span.after(last);
     }
 
-    /// Skips locations up to `last`, of which nothing is known and nothing will be. A range without objects before them
-    /// has an entry of its own [moqt-18 §11.4.4.2].
+    /// Skips locations up to `last` that stay unknown. A range without objects before them gets an entry of its own
+    /// [moqt-18 §11.4.4.2].
     pub(crate) fn skip_unknown(&mut self, last: Location) {
         if let Some(location) = self.skipped.take() {
             let unknown = false;
@@ -319,23 +319,23 @@ impl ServedFetch {
         self.next = self.span.after(last);
     }
 
-    /// Writes what the connection takes, and finishes the stream once the whole range has been served.
+    /// Writes as much as the connection accepts, and finishes the stream once the whole range has been served.
     pub(crate) fn write(&mut self, request: RequestId, connection: &mut Connection<'_>) -> Written {
         let (rank, is_last) = (self.rank(), self.next.is_none());
         self.stream.write(request, rank, is_last, connection)
     }
 
-    /// The stream that answers it.
+    /// Returns the stream that answers the fetch.
     pub(crate) fn stream(&self) -> &ServedStream {
         &self.stream
     }
 
-    /// Lets it write again: the connection has room on its stream, or allows another stream.
+    /// Lets the fetch write again: the connection has room on its stream, or allows another stream.
     pub(crate) fn resume(&mut self) {
         self.stream.resume();
     }
 
-    /// The send priority of its stream.
+    /// Returns the send priority of the stream.
     pub(crate) fn rank(&self) -> i32 {
         let order = GroupOrder::Ascending;
         rank(self.priority, self.publisher_priority, order, 0, 0)
@@ -345,7 +345,7 @@ impl ServedFetch {
         self.priority = priority;
     }
 
-    /// Begins to wait for publishers. Returns when the wait ends at the latest; none if no time is left.
+    /// Begins to wait for publishers. Returns the latest end of the wait; `None` if no time is left.
     pub(crate) fn begin_wait(&mut self, now: Instant) -> Option<Instant> {
         if self.time_left.is_zero() {
             return None;
@@ -355,7 +355,7 @@ impl ServedFetch {
         Some(until)
     }
 
-    /// Ends its wait, if it waits. Returns when that wait would have ended at the latest.
+    /// Ends the wait, if there is one. Returns when the wait would have ended at the latest.
     pub(crate) fn end_wait(&mut self, now: Instant) -> Option<Instant> {
         let wait = self.wait.take()?;
         let waited = now.saturating_duration_since(wait.since);
@@ -363,7 +363,7 @@ impl ServedFetch {
         Some(wait.until)
     }
 
-    /// Whether it may still wait for publishers.
+    /// Returns whether the fetch may still wait for publishers.
     pub(crate) fn has_time(&self) -> bool {
         !self.time_left.is_zero()
     }

@@ -13,7 +13,7 @@ use weir_moqt::{
 use weir_quic::Connection;
 use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
-/// The stream that answers a FETCH of a peer, and what it has not taken yet.
+/// The stream that answers a FETCH of a peer, and the bytes that it has not accepted.
 #[derive(Debug)]
 pub(crate) struct ServedStream {
     draft: Draft,
@@ -23,27 +23,27 @@ pub(crate) struct ServedStream {
     unsent: VecDeque<Bytes>,
 }
 
-/// Whether a stream takes data.
+/// The state of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamState {
-    /// There was nothing to write so far.
+    /// Not opened: nothing was written.
     Unopened,
-    /// There is something to write, and the peer allows no further stream.
+    /// Not opened: the peer's stream limit is reached.
     Pending,
-    /// It takes data.
+    /// The stream accepts data.
     Open(StreamId),
-    /// It takes no data until the connection reports room.
+    /// The stream accepts nothing until the connection reports room.
     Blocked(StreamId),
 }
 
-/// What changes the state of a stream.
+/// An event that changes the state of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamEvent {
-    /// It was opened.
+    /// The stream was opened.
     Opened(StreamId),
-    /// The peer allows no further stream.
+    /// The peer's stream limit is reached.
     NotAllowed,
-    /// It took less than was to be written.
+    /// The stream accepted only part of the data.
     Full,
     /// The connection has room again, or the peer allows another stream.
     Room,
@@ -60,7 +60,7 @@ pub(crate) enum Written {
 }
 
 impl StreamState {
-    /// The state after an event; an event that cannot happen in a state leaves it as it is.
+    /// Returns the state after an event. An event that cannot happen in a state does not change it.
     pub(crate) fn after(self, event: StreamEvent) -> Self {
         match (self, event) {
             (Self::Unopened | Self::Pending, StreamEvent::Opened(stream))
@@ -73,7 +73,7 @@ impl StreamState {
 }
 
 impl ServedStream {
-    /// A stream, not opened yet, in a session of `draft` with groups in `order`.
+    /// Creates a stream, not opened, in a session of `draft` with groups in `order`.
     pub(crate) fn new(draft: Draft, order: GroupOrder) -> Self {
         Self {
             draft,
@@ -84,7 +84,7 @@ impl ServedStream {
         }
     }
 
-    /// Whether any entry has been pushed.
+    /// Returns whether any entry has been pushed.
     pub(crate) fn has_entries(&self) -> bool {
         self.has_entries
     }
@@ -99,7 +99,7 @@ impl ServedStream {
         self.has_entries = true;
     }
 
-    /// Writes what the connection takes. With `is_last`, finishes the stream behind it.
+    /// Writes as much as the connection accepts. With `is_last`, finishes the stream afterwards.
     pub(crate) fn write(
         &mut self,
         request: RequestId,
@@ -133,7 +133,7 @@ impl ServedStream {
         Written::All
     }
 
-    /// Opens the stream and puts its header first, if the peer allows another stream.
+    /// Opens the stream and prepends its header, if the peer allows another stream.
     fn open(&mut self, request: RequestId, connection: &mut Connection<'_>) -> Option<StreamId> {
         let Some(stream) = connection.open(Direction::Uni) else {
             self.state = self.state.after(StreamEvent::NotAllowed);
@@ -147,24 +147,24 @@ impl ServedStream {
         Some(stream)
     }
 
-    /// Lets it be written to again.
+    /// Lets the stream be written again.
     pub(crate) fn resume(&mut self) {
         self.state = self.state.after(StreamEvent::Room);
     }
 
-    /// Resets it, if it is open.
+    /// Resets the stream, if it is open.
     pub(crate) fn reset(&self, connection: &mut Connection<'_>, code: ResetCode) {
         if let Some(stream) = self.id() {
             connection.reset(stream, code.0);
         }
     }
 
-    /// Whether it waits for the peer to allow another stream.
+    /// Returns whether the stream waits for the peer to allow another stream.
     pub(crate) fn is_pending(&self) -> bool {
         self.state == StreamState::Pending
     }
 
-    /// Its ID, if it is blocked.
+    /// Returns the stream ID, if the stream is blocked.
     pub(crate) fn blocked_id(&self) -> Option<StreamId> {
         match self.state {
             StreamState::Blocked(stream) => Some(stream),
@@ -172,7 +172,7 @@ impl ServedStream {
         }
     }
 
-    /// Its ID, once it has been opened.
+    /// Returns the stream ID, once the stream has been opened.
     pub(crate) fn id(&self) -> Option<StreamId> {
         match self.state {
             StreamState::Open(stream) | StreamState::Blocked(stream) => Some(stream),

@@ -23,31 +23,31 @@ use crate::{
     turn::Turn,
 };
 
-/// Where a fetch stands after it was served as far as possible.
+/// The state of a fetch after it was served as far as possible.
 enum Outcome {
-    /// It waits for publishers or for its connection.
+    /// The fetch waits for publishers or for its connection.
     Waits,
-    /// All of its range has been sent.
+    /// The whole range has been sent.
     Complete,
-    /// It cannot be served.
+    /// The fetch cannot be served.
     Failed(RequestErrorCode),
-    /// The peer wants no more of it.
+    /// The peer stopped the stream.
     Unwanted,
 }
 
-/// What to do at a range of which nothing is known.
+/// How a fetch treats a range of which nothing is known.
 enum Gap {
     /// Wait for publishers.
     Wait,
     /// Tell the peer that the range is unknown.
     Skip,
-    /// Look again, because the end of the fetch has changed.
+    /// Look up the cache again, because the end of the fetch has changed.
     Retry,
     Fail(RequestErrorCode),
 }
 
 impl Serving<'_> {
-    /// Sends what the cache has for a fetch, as far as its connection takes it.
+    /// Sends what the cache has for a fetch, as far as its connection accepts it.
     pub(super) fn serve(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         let Some(mut fetch) = self.fetches.served.remove(&id) else {
             return;
@@ -102,7 +102,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Has a fetch take what the cache knows about the location that is next. Returns the outcome if it goes no further.
+    /// Appends what the cache knows of the next location to a fetch. Returns the outcome if the fetch cannot continue.
     fn take_next(
         &mut self,
         turn: &mut Turn<'_>,
@@ -135,15 +135,15 @@ impl Serving<'_> {
         None
     }
 
-    /// Whether the properties of a track are unknown and a publisher is about to send them. Its objects are not passed on
-    /// before: the track may have properties that a subscriber has to understand [moqt-18 §2.5.1].
+    /// Returns whether the properties of a track are unknown and a publisher is about to send them. Objects of the
+    /// track wait for them: the track may have properties that a subscriber has to understand [moqt-18 §2.5.1].
     fn awaits_properties(&mut self, track: TrackId) -> bool {
         let is_known = self.tracks.get(track).is_none_or(|track| track.is_known());
         let mut upstream = self.fetches.upstream_for(track);
         !is_known && upstream.any(|upstream| !upstream.is_granted())
     }
 
-    /// Lets a fetch wait for objects to come into the cache. Returns false if it has no time left.
+    /// Lets a fetch wait for objects in the cache. Returns false if it has no time left.
     fn begin_wait(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &mut ServedFetch) -> bool {
         let Some(until) = fetch.begin_wait(turn.now) else {
             return false;
@@ -160,8 +160,8 @@ impl Serving<'_> {
         }
     }
 
-    /// Decides what a fetch does at a range of which nothing is known: wait if the objects are on their way, request them
-    /// from a publisher, or do without [moqt-18 §9.1, §10.2.5].
+    /// Decides how a fetch treats a range of which nothing is known: wait if the objects are under way, request them
+    /// from a publisher, or skip the range [moqt-18 §9.1, §10.2.5].
     fn on_unknown(
         &mut self,
         turn: &mut Turn<'_>,
@@ -190,7 +190,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Ends a fetch whose end is unknown where the objects of the track end, as far as the relay knows.
+    /// Sets the end of a fetch, which is unknown, to the largest location that the relay knows.
     fn find_end(&mut self, fetch: &mut ServedFetch) -> Gap {
         let track = self.tracks.get(fetch.track());
         let code = match track.and_then(|track| track.known_end()) {
@@ -214,7 +214,8 @@ impl Serving<'_> {
         }
     }
 
-    /// Ends a fetch that cannot be served. If FETCH_OK has been sent, the peer is not told why.
+    /// Ends a fetch that cannot be served. If FETCH_OK has been sent, the stream is reset instead of an error being
+    /// sent.
     pub(super) fn fail(
         &mut self,
         turn: &mut Turn<'_>,
@@ -230,14 +231,14 @@ impl Serving<'_> {
         self.remove(turn, id, fetch);
     }
 
-    /// Ends a fetch that is not complete, with its stream.
+    /// Ends an incomplete fetch, and resets its stream with `code`.
     fn abort(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &ServedFetch, code: ResetCode) {
         reset(turn, id.0, fetch, code);
         turn.cancel(id, code);
         self.remove(turn, id, fetch);
     }
 
-    /// Ends all fetches of peers from a track that may not be passed on.
+    /// Ends all fetches of peers from a track whose objects may not be passed on.
     pub(super) fn fail_all(&mut self, turn: &mut Turn<'_>, track: TrackId, code: RequestErrorCode) {
         let reset_code = match code {
             RequestErrorCode::MALFORMED_TRACK => ResetCode::MALFORMED_TRACK,
@@ -314,7 +315,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Goes on with a fetch whose stream has room again, or may be opened.
+    /// Continues a fetch whose stream has room again, or can be opened.
     pub(crate) fn resume(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         if let Some(fetch) = self.fetches.served.get_mut(&id) {
             fetch.resume();
@@ -322,13 +323,13 @@ impl Serving<'_> {
         }
     }
 
-    /// Goes on with a fetch that has waited for publishers for as long as it may [moqt-18 §10.2.5].
+    /// Continues a fetch whose time to wait for publishers is over [moqt-18 §10.2.5].
     pub(crate) fn on_fill_timeout(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         turn.counters.fetches_waited_out += 1;
         self.serve(turn, id);
     }
 
-    /// Goes on with the fetches that wait for the cache of a track, after an object was added or will not come.
+    /// Continues the fetches that wait for the cache of a track, after an object was added or will not come.
     pub(crate) fn on_cached(&mut self, turn: &mut Turn<'_>, track: TrackId) {
         for id in self.fetches.take_waiting(track) {
             self.serve(turn, id);
@@ -350,7 +351,7 @@ impl Turn<'_> {
     }
 }
 
-/// When an object must have arrived at the earliest to be served [moqt-18 §12.3].
+/// Returns the earliest time of arrival of objects that may still be served [moqt-18 §12.3].
 fn oldest(now: Instant, age_max: Duration, track: &Track) -> Option<Instant> {
     let duration = track.properties().max_cache_duration();
     now.checked_sub(duration.map_or(age_max, |duration| duration.min(age_max)))

@@ -1,4 +1,4 @@
-//! The tables of states and events of fetches, printed whole.
+//! Snapshots of the state tables of fetches.
 
 use std::fmt::{Debug, Write as _};
 

@@ -1,4 +1,5 @@
-//! Requesting from publishers what the cache does not have, once for all fetches of peers that wait for it.
+//! Requesting from publishers what the cache does not have. Fetches of peers that wait for the same range share a
+//! request.
 
 use weir_moqt::{
     error::ResetCode,
@@ -20,8 +21,8 @@ use crate::{
 };
 
 impl Serving<'_> {
-    /// Whether the answer to a fetch of the relay will contain the object at `location`. If its stream is paused, it is
-    /// read again.
+    /// Returns whether the answer to a fetch of the relay will contain the object at `location`. Reading of a paused
+    /// stream is resumed.
     pub(super) fn resume_upstream(
         &mut self,
         turn: &mut Turn<'_>,
@@ -51,8 +52,8 @@ impl Serving<'_> {
         true
     }
 
-    /// Requests what a fetch is missing from a publisher: the range from `first` to `last`, and the next few unknown ranges
-    /// behind it. Returns whether a publisher was asked.
+    /// Requests from a publisher what a fetch is missing: the range from `first` to `last`, and the next few unknown
+    /// ranges behind it. Returns whether a publisher was asked.
     pub(super) fn request(
         &mut self,
         turn: &mut Turn<'_>,
@@ -79,7 +80,7 @@ impl Serving<'_> {
         is_requested
     }
 
-    /// The next range behind `last` of which nothing is known.
+    /// Returns the next range behind `last` of which nothing is known.
     fn next_unknown(
         &mut self,
         fetch: &ServedFetch,
@@ -100,8 +101,8 @@ impl Serving<'_> {
         None
     }
 
-    /// The sessions that may have objects of a track: first those that send it, then those that announced its namespace
-    /// [moqt-18 §9.5]. `except` is the session that fetches it.
+    /// Returns the sessions that may have objects of a track: first those that send it, then those that announced its
+    /// namespace [moqt-18 §9.5]. `except` is the session that fetches it.
     fn publishers(&mut self, turn: &mut Turn<'_>, track: TrackId, except: Handle) -> Vec<Handle> {
         let Some(track) = self.tracks.get(track) else {
             return Vec::new();
@@ -121,14 +122,14 @@ impl Serving<'_> {
         publishers
     }
 
-    /// Whether a session may be asked for objects that `asker` fetches.
+    /// Returns whether a session may be asked for objects that `asker` fetches.
     fn may_ask(&mut self, turn: &mut Turn<'_>, handle: Handle, asker: Handle) -> bool {
         let from_link = turn.is_link(asker);
         let max = turn.config.limits.fetches_upstream_per_session_max;
         let Some(peer) = turn.sessions.get(handle) else {
             return false;
         };
-        // Another relay asks its own publishers itself.
+        // Another relay asks its own publishers.
         let is_relayed = peer.is_link() && from_link;
         if handle == asker || is_relayed || !self.fetches.supports_fetch(handle) {
             return false;
@@ -138,8 +139,8 @@ impl Serving<'_> {
         has_room
     }
 
-    /// Sends FETCH to the first of some publishers that takes it. The others are asked if that one refuses. Returns whether
-    /// any takes it.
+    /// Sends FETCH to the first of `publishers` that accepts another request. The rest are asked if that publisher
+    /// refuses. Returns whether one was asked.
     pub(super) fn ask_first(
         &mut self,
         turn: &mut Turn<'_>,
@@ -177,7 +178,7 @@ impl Serving<'_> {
         false
     }
 
-    /// Cancels the fetches of the relay for a track that are of use to no fetch of a peer.
+    /// Cancels the fetches of the relay for a track that no fetch of a peer needs.
     pub(super) fn cancel_unwanted(&mut self, turn: &mut Turn<'_>, track: TrackId) {
         let mut unwanted = self.fetches.upstream_ids(track);
         unwanted.retain(|id| !self.fetches.is_wanted(*id));
@@ -188,8 +189,8 @@ impl Serving<'_> {
     }
 }
 
-/// The locations from `first` to `last`, in the order of `of`. A range over several descending groups covers these groups
-/// whole.
+/// Returns the locations from `first` to `last`, in the order of `of`. A range over several descending groups covers
+/// these groups whole.
 fn span_between(of: &Span, first: Location, last: Location) -> Span {
     let order = of.order;
     let is_descending = order == GroupOrder::Descending;
@@ -201,7 +202,7 @@ fn span_between(of: &Span, first: Location, last: Location) -> Span {
     Span { start, end, order }
 }
 
-/// Ranges that one fetch of a peer has requested at once.
+/// Number of ranges that one fetch of a peer requests at once.
 const REQUESTS_AHEAD_MAX: usize = 4;
-/// Objects and ranges that are looked up in the cache to find the next range to request.
+/// Number of objects and ranges looked up in the cache to find the next range to request.
 const LOOKUPS_AHEAD_MAX: usize = 1000;

@@ -1,4 +1,4 @@
-//! One FETCH of the relay: the range that was requested from a publisher, and how far the answer has come.
+//! One FETCH of the relay: the range requested from a publisher, and how much of it was answered.
 
 use std::time::Instant;
 
@@ -19,20 +19,20 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct UpstreamFetch {
     track: TrackId,
-    /// The session whose account its partial object is on; none if the publisher is a link.
+    /// The session whose limit its partial object counts towards; `None` if the publisher is a link.
     account: Option<Handle>,
-    /// The range that was requested; once it is granted, as far as there are objects.
+    /// The requested range; once granted, only as far as there are objects.
     span: Span,
-    /// The first location that the answer has not covered; none once it has covered the range.
+    /// The first location that the answer has not covered; `None` once the answer has covered the range.
     next: Option<Location>,
-    /// Publishers to ask if this one has no answer.
+    /// Publishers to ask if this publisher refuses.
     alternatives: Vec<Handle>,
     grant: Option<Grant>,
     stream: UpstreamStream,
     object: Option<PartialObject>,
 }
 
-/// What FETCH_OK said.
+/// The contents of FETCH_OK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Grant {
     end: Location,
@@ -43,16 +43,16 @@ struct Grant {
 #[derive(Debug)]
 struct PartialObject {
     header: FetchObject,
-    /// When its header arrived.
+    /// When the object's header arrived.
     received: Instant,
     payload: BytesMut,
     /// Payload bytes that have not arrived.
     missing: u64,
-    /// Whether it is not kept: it is too large, or there was no room for it.
+    /// Whether the object is not kept, because it is too large or there is no room for it.
     is_dropped: bool,
 }
 
-/// What is wrong with an answer.
+/// The fault of a malformed answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A location outside the range that was requested, or not in its order.
@@ -68,7 +68,7 @@ impl From<Contradiction> for Fault {
 }
 
 impl UpstreamFetch {
-    /// A request for `span`; `alternatives` are asked if it is refused.
+    /// Creates a request for `span`. `alternatives` are the publishers to ask if it is refused.
     pub(crate) fn new(
         track: TrackId,
         account: Option<Handle>,
@@ -91,17 +91,17 @@ impl UpstreamFetch {
         self.track
     }
 
-    /// The session whose account its partial object is on.
+    /// Returns the session whose limit its partial object counts towards.
     pub(crate) fn account(&self) -> Option<Handle> {
         self.account
     }
 
-    /// The range that was requested; once it is granted, as far as there are objects.
+    /// Returns the requested range; once granted, only as far as there are objects.
     pub(crate) fn span(&self) -> &Span {
         &self.span
     }
 
-    /// The publishers to ask for the same range instead; none once part of it has been answered.
+    /// Returns the publishers to ask for the same range instead; empty once part of it has been answered.
     pub(crate) fn alternatives(&self) -> &[Handle] {
         if self.next == Some(self.span.first()) {
             &self.alternatives
@@ -110,40 +110,40 @@ impl UpstreamFetch {
         }
     }
 
-    /// Has a publisher asked first if this request is refused.
+    /// Puts a publisher first among the alternatives.
     pub(crate) fn prefer(&mut self, publisher: Handle) {
         self.alternatives.insert(0, publisher);
     }
 
-    /// Whether the publisher has granted it.
+    /// Returns whether the publisher has granted the fetch.
     pub(crate) fn is_granted(&self) -> bool {
         self.grant.is_some()
     }
 
-    /// Whether its answer is complete.
+    /// Returns whether the answer is complete.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_granted() && self.stream == UpstreamStream::Finished
     }
 
-    /// The stream with its objects.
+    /// Returns the stream with the objects.
     pub(crate) fn stream(&self) -> UpstreamStream {
         self.stream
     }
 
-    /// Takes note of what happened to its stream. Returns whether that changed anything.
+    /// Applies an event of the stream. Returns whether the state changed.
     pub(crate) fn on_stream(&mut self, event: UpstreamEvent) -> bool {
         let before = self.stream;
         self.stream = before.after(event);
         self.stream != before
     }
 
-    /// Whether its answer may still contain the object at `location`.
+    /// Returns whether the answer may still contain the object at `location`.
     pub(crate) fn covers(&self, location: Location) -> bool {
         let is_ahead = |at| !self.span.is_before(location, at);
         self.span.contains(location) && self.next.is_some_and(is_ahead)
     }
 
-    /// Whether the rest of its answer is of use to a fetch of `span` that is served up to `at`.
+    /// Returns whether the rest of the answer is of use to a fetch of `span` that is served up to `at`.
     pub(crate) fn is_wanted_by(&self, span: &Span, at: Location) -> bool {
         let Some(own) = self.next else { return false };
         span.order == self.span.order
@@ -151,14 +151,14 @@ impl UpstreamFetch {
             && !span.is_before(span.last(), own)
     }
 
-    /// Notes that the publisher granted it up to `end`.
+    /// Notes that the publisher granted the fetch up to `end`.
     pub(crate) fn grant(&mut self, end: Location, is_end_of_track: bool) {
         self.grant = Some(Grant {
             end,
             is_end_of_track,
         });
         if end < self.span.start {
-            // There is nothing in the range yet.
+            // There is no object in the range.
             self.next = None;
         } else if end < self.span.end {
             self.span.end = end;
@@ -166,7 +166,7 @@ impl UpstreamFetch {
         }
     }
 
-    /// Takes the next entry of its stream.
+    /// Handles the next entry of the stream.
     pub(crate) fn take_entry(
         &mut self,
         cache: &mut TrackCache,
@@ -199,8 +199,8 @@ impl UpstreamFetch {
         Ok(())
     }
 
-    /// Takes the next bytes of an object's payload. An object that is too large to be kept, or for which other partial
-    /// objects leave no room, is dropped; its location stays unknown.
+    /// Handles the next bytes of an object's payload. An object that is too large, or for which there is no room, is
+    /// dropped; its location stays unknown.
     pub(crate) fn take_payload(
         &mut self,
         cache: &mut TrackCache,
@@ -241,13 +241,13 @@ impl UpstreamFetch {
         object.store(cache, keeper)
     }
 
-    /// Payload bytes that it holds of an incomplete object.
+    /// Returns the payload bytes held of an incomplete object.
     pub(crate) fn held_bytes(&self) -> u64 {
         let payload = self.object.as_ref().map(|object| object.payload.len());
         payload.unwrap_or(0) as u64
     }
 
-    /// Notes that objects that a complete answer does not contain do not exist [moqt-18 §10.12.3].
+    /// Notes that objects that a complete answer left out do not exist [moqt-18 §10.12.3].
     pub(crate) fn exclude_rest(&self, cache: &mut TrackCache, keeper: &mut Keeper<'_>) {
         let Some(Grant {
             end,
@@ -266,7 +266,7 @@ impl UpstreamFetch {
         }
     }
 
-    /// Notes that there are no objects from `at` up to `location`, which is not included.
+    /// Notes that no objects exist from `at` up to, but not including, `location`.
     fn exclude_before(
         &self,
         cache: &mut TrackCache,
@@ -304,11 +304,11 @@ impl PartialObject {
         Location::new(self.header.group, self.header.object)
     }
 
-    /// Puts it into the cache.
+    /// Stores the object in the cache.
     fn store(self, cache: &mut TrackCache, keeper: &mut Keeper<'_>) -> Result<(), Contradiction> {
         let (location, header) = (self.location(), self.header);
         cache.learn(keeper, location, ObjectStatus::Normal, &header.properties)?;
-        // A copy, so that not whole packets are kept for its sake.
+        // A copy, so that the object does not keep whole packets in memory.
         let properties = Bytes::copy_from_slice(header.properties.as_bytes());
         let content = Content::Fetched {
             subgroup: header.subgroup,

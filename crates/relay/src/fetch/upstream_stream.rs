@@ -5,31 +5,31 @@ use weir_transport::StreamId;
 /// The state of a stream that answers a FETCH of the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpstreamStream {
-    /// It has not begun.
+    /// The stream has not begun.
     Awaited,
-    /// It is read as data comes.
+    /// Data is read as it arrives.
     Reading(StreamId),
-    /// It is not read, because no fetch of a peer waits for it.
+    /// Data is not read, because no fetch of a peer waits for it.
     Paused(StreamId),
-    /// All of it has been read.
+    /// The FIN was read.
     Finished,
 }
 
-/// What changes the state of such a stream.
+/// An event that changes the state of such a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpstreamEvent {
-    /// It began.
+    /// The stream began.
     Begun(StreamId),
-    /// No fetch of a peer waits for it any more.
+    /// No fetch of a peer waits for the stream.
     Unwanted,
-    /// A fetch of a peer needs it.
+    /// A fetch of a peer needs the stream.
     Wanted,
-    /// Its FIN was read.
+    /// The FIN was read.
     Fin,
 }
 
 impl UpstreamStream {
-    /// The state after an event; an event that cannot happen in a state leaves it as it is.
+    /// Returns the state after an event. An event that cannot happen in a state does not change it.
     pub(crate) fn after(self, event: UpstreamEvent) -> Self {
         match (self, event) {
             (Self::Awaited, UpstreamEvent::Begun(stream))
@@ -40,7 +40,7 @@ impl UpstreamStream {
         }
     }
 
-    /// Its ID, while it is being received.
+    /// Returns the stream ID, while the stream is being received.
     pub(crate) fn id(self) -> Option<StreamId> {
         match self {
             Self::Reading(stream) | Self::Paused(stream) => Some(stream),

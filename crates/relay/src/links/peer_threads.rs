@@ -1,4 +1,4 @@
-//! Links between the threads of one process: MOQT sessions whose connections lead through memory.
+//! Links between the threads of one process: MOQT sessions over in-memory connections.
 
 use weir_moqt::{
     draft::Draft,
@@ -34,14 +34,14 @@ impl Turn<'_> {
         self.sessions.insert(Peer::link(handle, session));
     }
 
-    /// Whether the process has other relay threads.
+    /// Returns whether the process has other relay threads.
     pub(crate) fn has_peer_threads(&self) -> bool {
         self.endpoint.shard().count() > 1
     }
 }
 
-/// Returns the limits of a session with a peer thread: it carries the requests of all clients of that thread, and whatever
-/// the thread accepted fits.
+/// Returns the limits of a session with a peer thread. It carries the requests of all clients of that thread, and has
+/// to fit whatever the thread accepted.
 fn peer_thread_limits(config: &Config) -> Limits {
     let limits = &config.session_limits;
     let requests = config.limits.tracks_max.saturating_mul(2);
@@ -58,8 +58,8 @@ fn peer_thread_limits(config: &Config) -> Limits {
     }
 }
 
-/// How much longer the fields before an object's payload may be than those that the publisher sent: the relay writes
-/// fields in full that the publisher left out or sent as differences.
+/// How much longer the fields before an object's payload may be than those that the publisher sent. The relay writes in
+/// full the fields that the publisher left out or encoded as differences.
 const HEADER_GROWTH_BYTES_MAX: usize = 64;
 /// Bytes of control messages that may be queued on one stream to a peer thread.
 const OUTGOING_BYTES_MAX: usize = 8 << 20;

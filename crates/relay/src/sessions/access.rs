@@ -1,28 +1,28 @@
-//! What a session may do: what it showed in SETUP, and what the authority grants for that.
+//! The rights of a session: the credentials of its SETUP, and what the authority granted for them.
 
 use crate::{Credentials, Denial, Grant};
 
-/// What a session may do.
+/// The rights of a session.
 #[derive(Debug)]
 pub(super) enum Access {
-    /// It is a client's, and the SETUP has not come.
+    /// The client's SETUP has not come.
     Unknown,
-    /// A client showed something for which this is granted.
+    /// The client's credentials were granted this.
     Granted {
         credentials: Box<Credentials>,
         grants: Vec<Grant>,
     },
-    /// A client showed something for which nothing is granted, or nothing at all; its requests may bring tokens.
+    /// The client's credentials were granted nothing, or the client sent none. Its requests may carry tokens.
     Denied {
         credentials: Box<Credentials>,
         denial: Denial,
     },
-    /// The other end is a relay, which has asked its own authority before it passes a request on.
+    /// The peer is a relay, which asks its own authority before it passes a request on.
     Link(Grant),
 }
 
 impl Access {
-    /// What holds after the authority has judged what was shown in SETUP, which comes once.
+    /// Returns the rights after the authority has judged the credentials of SETUP, which comes once.
     pub(super) fn after_setup(
         self,
         credentials: Credentials,
@@ -42,7 +42,7 @@ impl Access {
         }
     }
 
-    /// What is granted to the session, whatever its requests bring.
+    /// Returns what is granted to the session, whatever tokens its requests carry.
     pub(super) fn grants(&self) -> Result<&[Grant], Denial> {
         match self {
             Self::Unknown => Err(Denial::Unauthorized),
@@ -52,7 +52,7 @@ impl Access {
         }
     }
 
-    /// What was shown in SETUP.
+    /// Returns the credentials of SETUP.
     pub(super) fn credentials(&self) -> Credentials {
         match self {
             Self::Granted { credentials, .. } | Self::Denied { credentials, .. } => {

@@ -1,4 +1,4 @@
-//! New connections: who becomes a session, and how many of them.
+//! Admission of new connections, and how many of them.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -13,12 +13,12 @@ use weir_transport::Transport as _;
 
 use crate::{sessions::peer::Peer, turn::Turn};
 
-/// Where sessions come from, as far as they are counted together: an IPv4 address, or the 64-bit prefix that one
-/// IPv6 subscriber has to itself.
+/// The address that sessions are counted by: an IPv4 address, or the 64-bit prefix that one IPv6 subscriber has to
+/// itself.
 pub(crate) type Origin = IpAddr;
 
 impl Turn<'_> {
-    /// A client has connected: it becomes a session, if there is room for one.
+    /// Handles a new connection of a client: creates a session if there is room for one.
     pub(crate) fn on_connected(&mut self, handle: Handle) {
         let now = self.now;
         let Some(connection) = self.endpoint.connection(now, handle) else {
@@ -50,7 +50,8 @@ impl Turn<'_> {
         self.sessions.insert(Peer::client(handle, session, origin));
     }
 
-    /// Whether there is room for one more session. The draft has no code for "not self.now": it is the relay's own limit.
+    /// Checks whether there is room for one more session. The draft has no error code for a lack of room: it is the
+    /// relay's own limit.
     fn check_admission(
         &mut self,
         origin: Option<Origin>,
@@ -84,7 +85,7 @@ fn draft(connection: &Connection<'_>) -> Option<Draft> {
     Draft::from_alpn(protocol.as_bytes())
 }
 
-/// Where an address counts; the machine itself is trusted, and not counted.
+/// Returns the origin of an address; `None` for the machine's own addresses, which are trusted and not counted.
 fn origin(address: IpAddr) -> Option<Origin> {
     let address = address.to_canonical();
     let counted = match address {

@@ -1,4 +1,4 @@
-//! How the relay holds its sessions to what the authority granted them.
+//! Authorization of sessions and requests against the authority's grants.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl Turn<'_> {
-    /// A session was set up: finds out what it may do.
+    /// Determines what a session may do, once its SETUP has come.
     pub(crate) fn authorise_session(&mut self, handle: Handle, setup: &Setup) {
         let Some(connection) = self.endpoint.connection(self.now, handle) else {
             return;
@@ -50,7 +50,7 @@ impl Turn<'_> {
         let denial = judged.as_ref().err().copied();
         let access = std::mem::replace(&mut peer.access, Access::Unknown);
         peer.access = access.after_setup(credentials, judged);
-        // A session that shows nothing at first may still bring tokens with the requests.
+        // A session without tokens in its SETUP may still send tokens with its requests.
         if let Some(denial) = denial.filter(|_| has_tokens) {
             self.counters.sessions_denied += 1;
             let code = denial.session_error();
@@ -58,10 +58,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether a session may make a request; if not, it is refused here. If it may, the caller asks
-    /// [`forget_expiry_if_over`](Self::forget_expiry_if_over) once the request was dealt with. A FETCH that joins a subscription has
-    /// `joined`, and what that is about: it stands and falls with the subscription, which was permitted. Tokens of its own
-    /// have to be good, and count instead.
+    /// Returns whether a session may make a request; refuses the request otherwise. If permitted, the caller calls
+    /// [`forget_expiry_if_over`](Self::forget_expiry_if_over) once the request was handled. `joined` is the
+    /// subscription that a FETCH joins, with its subject: the FETCH shares the authorization of that subscription,
+    /// unless it carries tokens of its own.
     pub(crate) fn is_permitted(
         &mut self,
         (handle, id): FetchId,
@@ -76,14 +76,14 @@ impl Turn<'_> {
                 Ok(peer.and_then(|peer| peer.expiry(*joined)))
             }
             (None, Some((_, subject))) => self.permit(handle, tokens, subject),
-            // A FETCH that joins nothing is told so in its place.
+            // A FETCH without a subscription to join is refused elsewhere.
             (None, None) => return true,
         };
         self.admit_request((handle, id), permitted)
     }
 }
 
-/// What a request is about, unless it joins another.
+/// Returns what a request is about, unless it joins another request.
 fn subject_of(request: &Request) -> Option<Subject> {
     let action = match request.kind() {
         RequestKind::Publish | RequestKind::PublishNamespace => Action::Publish,
@@ -97,7 +97,7 @@ fn subject_of(request: &Request) -> Option<Subject> {
     Some(Subject { action, namespace })
 }
 
-/// The subscription that a FETCH joins.
+/// Returns the subscription that a FETCH joins.
 pub(crate) fn joined(request: &Request) -> Option<RequestId> {
     let Request::Fetch(fetch) = request else {
         return None;
@@ -110,7 +110,7 @@ pub(crate) fn joined(request: &Request) -> Option<RequestId> {
 }
 
 impl Turn<'_> {
-    /// Notes until when a request is permitted, or refuses it.
+    /// Notes until when a request is permitted, or refuses the request.
     fn admit_request(
         &mut self,
         (handle, id): (Handle, RequestId),
@@ -129,7 +129,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Notes when a request ends, if its authorization does.
+    /// Notes when the authorization of a request ends.
     pub(crate) fn note_expiry(&mut self, handle: Handle, id: RequestId, expires: Option<Instant>) {
         let Some(peer) = self.sessions.get(handle) else {
             return;
@@ -138,7 +138,7 @@ impl Turn<'_> {
         self.set_expiry_timer(handle);
     }
 
-    /// A request was dealt with: if it is over already, its authorization needs no end.
+    /// Removes the expiry of a request that is already over.
     pub(crate) fn forget_expiry_if_over(&mut self, handle: Handle, id: RequestId) {
         if let Some(peer) = self.sessions.get(handle)
             && peer.purpose(id).is_none()
@@ -147,7 +147,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Judges a request by its own tokens if it has some, else by what the session was granted.
+    /// Judges a request by its own tokens, or by the session's grants if it has none.
     pub(crate) fn permit(
         &mut self,
         handle: Handle,
@@ -173,7 +173,7 @@ impl Turn<'_> {
         let permitting =
             permitting.filter(|grant| grant.permits(self.now, subject.action, &subject.namespace));
         let ends = permitting.map(|grant| grant.expires);
-        // The one that lasts longest; one without an end outlasts all others.
+        // The grant that lasts longest; one without expiry outlasts all others.
         if let Some(expires) = ends.max_by_key(|expires| (expires.is_none(), *expires)) {
             return Ok(expires);
         }
@@ -191,7 +191,7 @@ impl Turn<'_> {
         }
     }
 
-    /// How long the authorization of a request lasts, to be told to the peer [moqt-18 §10.2.10].
+    /// Returns how long the authorization of a request lasts, for the EXPIRES parameter [moqt-18 §10.2.10].
     pub(crate) fn expires_in(&mut self, handle: Handle, id: RequestId) -> Option<Duration> {
         let expires = self.sessions.get(handle)?.expiries.get(id)?;
         Some(
@@ -201,19 +201,19 @@ impl Turn<'_> {
         )
     }
 
-    /// The expiry timer of a session is due.
+    /// Handles the expiry timer of a session.
     pub(crate) fn clear_expiry_timer(&mut self, handle: Handle) {
         if let Some(peer) = self.sessions.get(handle) {
             peer.expiry_timer = None;
         }
     }
 
-    /// Takes a request of a session whose authorization is over, if there is one.
+    /// Takes a request of a session whose authorization has expired, if there is one.
     pub(crate) fn pop_expired(&mut self, handle: Handle) -> Option<RequestId> {
         self.sessions.get(handle)?.expiries.pop_due(self.now)
     }
 
-    /// Wakes at the earliest end of a session's requests, or before.
+    /// Sets the wake-up for the earliest expiry among a session's requests.
     pub(crate) fn set_expiry_timer(&mut self, handle: Handle) {
         let Some(peer) = self.sessions.get(handle) else {
             return;
@@ -230,8 +230,8 @@ impl Turn<'_> {
     }
 }
 
-/// Path and authority that a client asks for. Over WebTransport its request names them, and SETUP may not
-/// [moqt-18 §10.3.1.1, §10.3.1.2].
+/// Returns the path and authority that a client requested. Over WebTransport they are in its request, and SETUP may not
+/// contain them [moqt-18 §10.3.1.1, §10.3.1.2].
 fn asked_for(
     carrier: Carrier<'_>,
     setup: &Setup,

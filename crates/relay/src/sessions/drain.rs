@@ -1,4 +1,4 @@
-//! The end of a relay: all are told, nothing new is taken on, and after a while the rest is closed.
+//! Drain: all sessions get GOAWAY, nothing new is accepted, and after a while the remaining sessions are closed.
 
 use std::time::{Duration, Instant};
 
@@ -7,30 +7,30 @@ use weir_quic::Handle;
 
 use crate::{effect::Effect, timers::Timer, turn::Turn};
 
-/// How far the end has come.
+/// The stage of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It is not near.
+    /// Not begun.
     #[default]
     Serving,
-    /// All were told.
+    /// All sessions were sent GOAWAY.
     Draining(Farewell),
-    /// Nobody is left.
+    /// All sessions are closed.
     Over,
 }
 
-/// When the end comes.
+/// The times of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Farewell {
     told_at: Instant,
-    /// When those who are still there are asked to move each of their requests; `None` once they were.
+    /// When the remaining sessions are asked to move each of their requests; `None` afterwards.
     remind_at: Option<Instant>,
-    /// When the last ones are closed.
+    /// When the remaining sessions are closed.
     until: Instant,
 }
 
 impl Turn<'_> {
-    /// Sends GOAWAY to all sessions and waits for them to leave [moqt-18 §3.6]. Asked again, it waits no longer.
+    /// Sends GOAWAY to all sessions and waits for them to leave [moqt-18 §3.6]. A second call closes them at once.
     pub(crate) fn drain(&mut self) {
         self.endpoint.refuse_incoming(true);
         if self.sessions.is_draining() {
@@ -58,7 +58,7 @@ impl Turn<'_> {
         self.on_draining();
     }
 
-    /// Looks who has left, and closes the sessions that have nothing open.
+    /// Checks which sessions have left, and closes those without open requests.
     pub(crate) fn on_draining(&mut self) {
         if let Stage::Draining(farewell) = &self.sessions.stage
             && self.now >= farewell.told_at + IDLE_GRACE
@@ -73,8 +73,8 @@ impl Turn<'_> {
         self.push(Effect::DrainContinues);
     }
 
-    /// Goes on to drain after idle sessions were closed: at the end, all are. Half-way, sessions that are still there
-    /// are asked to move each of their requests: they may not have understood what was said of the session.
+    /// Continues the drain after idle sessions were closed; at the end, all sessions are closed. Half-way, the
+    /// remaining sessions are asked to move each of their requests, in case they ignored the GOAWAY of the session.
     pub(crate) fn continue_drain(&mut self) {
         let Stage::Draining(farewell) = &mut self.sessions.stage else {
             return;
@@ -103,7 +103,7 @@ impl Turn<'_> {
         self.push(Effect::DrainOver);
     }
 
-    /// All sessions were closed.
+    /// Ends the drain, since all sessions are closed.
     pub(crate) fn end_drain(&mut self) {
         let (code, reason) = (SessionError::NO_ERROR.0, SHUTTING_DOWN.as_bytes());
         self.endpoint.close_all(self.now, code, reason);
@@ -114,7 +114,7 @@ impl Turn<'_> {
         self.push(Effect::CloseSession(handle, code, SHUTTING_DOWN.to_owned()));
     }
 
-    /// Where sessions are sent, and how long they have.
+    /// Returns the GOAWAY with the successor's URI and the time that sessions have.
     fn goaway(&self, timeout: Duration) -> GoAway {
         GoAway {
             new_session_uri: self.config.successor.clone().unwrap_or_default(),
@@ -123,7 +123,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Asks a session to move each of its requests [moqt-18 §10.4].
+    /// Sends GOAWAY for each request of a session [moqt-18 §10.4].
     fn move_requests(&mut self, handle: Handle, timeout: Duration) {
         let Some(peer) = self.sessions.get(handle) else {
             return;
@@ -143,7 +143,7 @@ impl Turn<'_> {
 }
 
 const SHUTTING_DOWN: &str = "the relay is shutting down";
-/// How long those who have no request open may take to hear of the end.
+/// How long sessions without open requests have to receive GOAWAY.
 const IDLE_GRACE: Duration = Duration::from_millis(500);
-/// How often it is looked who has left.
+/// How often the relay checks who has left.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! When the requests of one session end because their authorization does.
+//! When the authorization of the requests of one session expires.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
 
 use weir_moqt::session::RequestId;
 
-/// The ends of requests, by request and by time; most requests have none.
+/// The expiry of requests, by request and by time; most requests have none.
 #[derive(Debug, Default)]
 pub(crate) struct Expiries {
     of_requests: BTreeMap<RequestId, Instant>,
@@ -15,7 +15,7 @@ pub(crate) struct Expiries {
 }
 
 impl Expiries {
-    /// A request ends at `at`, whatever was said before; `None` if it does not.
+    /// Replaces the expiry of a request; `None` if it does not expire.
     pub(crate) fn set(&mut self, request: RequestId, at: Option<Instant>) {
         self.remove(request);
         if let Some(at) = at {
@@ -24,24 +24,24 @@ impl Expiries {
         }
     }
 
-    /// A request is over.
+    /// Removes a request that is over.
     pub(crate) fn remove(&mut self, request: RequestId) {
         if let Some(at) = self.of_requests.remove(&request) {
             self.by_time.remove(&(at, request));
         }
     }
 
-    /// When a request ends.
+    /// Returns when a request expires.
     pub(crate) fn get(&self, request: RequestId) -> Option<Instant> {
         self.of_requests.get(&request).copied()
     }
 
-    /// When the first of them ends.
+    /// Returns the earliest expiry.
     pub(crate) fn earliest(&self) -> Option<Instant> {
         self.by_time.first().map(|&(at, _)| at)
     }
 
-    /// Takes a request whose end has come, if there is one.
+    /// Takes a request that has expired, if there is one.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<RequestId> {
         let &(at, request) = self.by_time.first()?;
         if at > now {

@@ -1,4 +1,4 @@
-//! One session and what it takes part in.
+//! One session and its requests.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -19,30 +19,30 @@ use crate::{
 pub(crate) struct Peer {
     pub(super) handle: Handle,
     session: Session,
-    /// Where it comes from, if that is counted.
+    /// The origin of the session, if it is counted.
     pub(super) origin: Option<Origin>,
-    /// How often it changes requests.
+    /// The rate of its updates.
     pub(super) updates: Rate,
-    /// How often it resets or stops streams.
+    /// The rate of its stream resets and stops.
     pub(super) resets: Rate,
     /// When the session's timer in the relay's queue is due.
     pub(super) timer: Option<Instant>,
     requests: BTreeMap<RequestId, Purpose>,
-    /// Track of each request that brings objects, sorted by request: looked at for every datagram, so small
-    /// and in one piece.
+    /// The track of each request that brings objects, sorted by request. Every datagram causes a look-up, so the list
+    /// is small and contiguous.
     sources: Vec<(RequestId, TrackId)>,
     counts: Counts,
-    /// Streams of which it never became known what they are for, when it was looked at last.
+    /// The number of streams that were reset before they could be attributed, at the last check.
     pub(super) resets_early: u64,
-    /// What it may do.
+    /// The rights of the session.
     pub(super) access: Access,
-    /// When requests end because their authorization does; most have no such end.
+    /// When its requests expire; most requests do not.
     pub(super) expiries: Expiries,
-    /// When the first of them is looked at.
+    /// When the earliest expiry is checked.
     pub(super) expiry_timer: Option<Instant>,
 }
 
-/// What a request of a session stands for.
+/// The purpose of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Objects of the track come from this session: its PUBLISH, or a SUBSCRIBE to it.
@@ -53,9 +53,9 @@ pub(crate) enum Purpose {
     Namespace(Namespace),
     /// The session subscribes to the namespaces or tracks under a prefix.
     Prefix(Namespace),
-    /// It fetches objects of the track.
+    /// The session fetches objects of the track.
     Fetch(TrackId),
-    /// The relay fetches objects of the track from it.
+    /// The relay fetches objects of the track from the session.
     UpstreamFetch(TrackId),
     /// The session sent TRACK_STATUS and waits for the answer of a publisher.
     TrackStatus,
@@ -63,7 +63,7 @@ pub(crate) enum Purpose {
     UpstreamTrackStatus(RequestKey),
 }
 
-/// How many requests of each kind a session has.
+/// The number of a session's requests of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) sources: usize,
@@ -76,7 +76,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The count of requests that have the same purpose, if they are counted.
+    /// Returns the count that a purpose belongs to, if it is counted.
     fn of(&mut self, purpose: &Purpose) -> Option<&mut usize> {
         match purpose {
             Purpose::Source(_) => Some(&mut self.sources),
@@ -92,12 +92,12 @@ impl Counts {
 }
 
 impl Peer {
-    /// A publisher or subscriber that connected to the relay.
+    /// Creates the session of a publisher or subscriber.
     pub(crate) fn client(handle: Handle, session: Session, origin: Option<Origin>) -> Self {
         Self::new(handle, session, origin, Access::Unknown)
     }
 
-    /// Another relay, which stands for all of its own clients.
+    /// Creates the session of another relay, which acts for all of its clients.
     pub(crate) fn link(handle: Handle, session: Session) -> Self {
         Self::new(handle, session, None, Access::Link(Grant::everything()))
     }
@@ -120,7 +120,7 @@ impl Peer {
         }
     }
 
-    /// Whether the other end is another relay.
+    /// Returns whether the peer is another relay.
     #[inline]
     pub(crate) fn is_link(&self) -> bool {
         matches!(self.access, Access::Link(_))
@@ -134,32 +134,32 @@ impl Peer {
         &mut self.session
     }
 
-    /// How many requests it has.
+    /// Returns the number of its requests of each kind.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// What one of its requests stands for.
+    /// Returns the purpose of a request.
     pub(crate) fn purpose(&self, request: RequestId) -> Option<&Purpose> {
         self.requests.get(&request)
     }
 
-    /// Its requests, in their order.
+    /// Returns its requests, in order of their ID.
     pub(crate) fn requests(&self) -> impl Iterator<Item = RequestId> {
         self.requests.keys().copied()
     }
 
-    /// Its requests, and what each stood for, when it is gone.
+    /// Returns its requests with their purposes.
     pub(crate) fn into_requests(self) -> BTreeMap<RequestId, Purpose> {
         self.requests
     }
 
-    /// When the authorization of a request ends.
+    /// Returns when the authorization of a request expires.
     pub(crate) fn expiry(&self, request: RequestId) -> Option<Instant> {
         self.expiries.get(request)
     }
 
-    /// The timers that are set for it.
+    /// Returns the timers that are set for the session.
     pub(crate) fn timers(&self) -> [(Option<Instant>, Timer); 2] {
         [
             (self.timer, Timer::Session(self.handle)),
@@ -194,14 +194,14 @@ impl Peer {
         Some(purpose)
     }
 
-    /// Notes that a request is for another prefix now.
+    /// Changes the prefix of a request.
     pub(crate) fn change_prefix(&mut self, request: RequestId, prefix: Namespace) {
         if let Some(Purpose::Prefix(current)) = self.requests.get_mut(&request) {
             *current = prefix;
         }
     }
 
-    /// The track that the objects of a request belong to.
+    /// Returns the track that the objects of a request belong to.
     #[inline]
     pub(crate) fn source(&self, request: RequestId) -> Option<TrackId> {
         let sources = &self.sources;
@@ -209,7 +209,7 @@ impl Peer {
         place.ok().map(|place| sources[place].1)
     }
 
-    /// The subscriptions of this session, waiting ones included.
+    /// Returns the subscriptions of the session, including those that wait.
     pub(crate) fn subscriptions(&self) -> impl Iterator<Item = (RequestId, TrackId)> {
         self.requests
             .iter()

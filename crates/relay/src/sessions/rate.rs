@@ -1,4 +1,4 @@
-//! How often something may happen in a second, and what becomes of sessions that do it more often.
+//! Rate limits of a session.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use weir_quic::Handle;
 
 use crate::{effect::Effect, sessions::peer::Purpose, turn::Turn};
 
-/// Counts events by the second.
+/// Counts events per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rate {
     since: Option<Instant>,
@@ -15,7 +15,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// Takes note of an event; returns whether it is within `max` of its second.
+    /// Counts an event; returns whether it is within `max` of its second.
     pub(crate) fn permits(&mut self, now: Instant, max: u32) -> bool {
         let is_same = |since: Instant| now.saturating_duration_since(since) < SECOND;
         if !self.since.is_some_and(is_same) {
@@ -30,7 +30,7 @@ impl Rate {
 }
 
 impl Turn<'_> {
-    /// Whether a session may change one of its requests now.
+    /// Returns whether a session may change one of its requests now.
     pub(crate) fn permits_update(&mut self, handle: Handle) -> bool {
         let max = self.config.limits.updates_per_second_max;
         let peer = self.sessions.get(handle);
@@ -40,7 +40,7 @@ impl Turn<'_> {
         is_permitted
     }
 
-    /// What a request of the relay's stands for that the peer wants moved, if it may want so now.
+    /// Returns the purpose of a request of the relay that the peer asks to move, if the rate limit permits it.
     pub(crate) fn moved_purpose(&mut self, (handle, id): (Handle, RequestId)) -> Option<Purpose> {
         let max = self.config.limits.updates_per_second_max;
         let peer = self.sessions.get(handle)?;
@@ -56,7 +56,7 @@ impl Turn<'_> {
         Some(purpose)
     }
 
-    /// The peer reset or stopped a stream; a session that does so too often is closed.
+    /// Counts a stream that the peer reset or stopped, and closes a session that exceeds the limit.
     pub(crate) fn note_reset(&mut self, handle: Handle) {
         let max = self.config.limits.resets_per_second_max;
         let Some(peer) = self.sessions.get(handle) else {
@@ -70,8 +70,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Streams that the peer reset before it was known what they are for count as well. So do streams whose alias nothing
-    /// explained: they are not read, and it is not known how they end.
+    /// Counts the streams that the peer reset before they could be attributed, and streams whose Track Alias stayed
+    /// unknown. The latter are not read, so their end is unknown.
     #[inline]
     pub(crate) fn note_early_resets(&mut self, handle: Handle) {
         let Some(peer) = self.sessions.get(handle) else {

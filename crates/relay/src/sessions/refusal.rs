@@ -1,10 +1,10 @@
-//! How requests are refused: codes, reasons, and when to try again.
+//! Refusals of requests: codes, reasons and retry intervals.
 
 use std::time::Duration;
 
 use weir_moqt::{error::RequestErrorCode, message::RequestError};
 
-/// The error of a request or an update that the relay refuses.
+/// Returns the error of a request or an update that the relay refuses.
 pub(crate) fn refusal(code: RequestErrorCode) -> RequestError {
     RequestError {
         code,
@@ -32,5 +32,5 @@ fn reason(code: RequestErrorCode) -> &'static str {
     }
 }
 
-/// When a request that was refused at a limit may be tried again.
+/// The retry interval of a request that was refused at a limit.
 const LOAD_RETRY: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The first step of an object's way: whose it is, whether it is new, and whether it may exist.
+//! Admission, the first step of an object: its track, whether it is new, and whether it may exist.
 
 use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader},
@@ -24,21 +24,21 @@ use crate::{
     turn::Turn,
 };
 
-/// A datagram that may go on.
+/// A datagram that was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AdmittedDatagram {
     pub(crate) track: TrackId,
     pub(crate) publisher: Handle,
-    /// It came through a link.
+    /// Whether it came over a link.
     pub(crate) from_link: bool,
 }
 
-/// Why an object goes no further.
+/// Why an object is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rejected {
     /// Another publisher sent it.
     Repeated,
-    /// It was known not to exist.
+    /// It is known not to exist.
     RuledOut,
     /// It breaks the rules of the object model [moqt-18 §2.4.2].
     Malformed,
@@ -51,7 +51,7 @@ impl From<Contradiction> for Rejected {
 }
 
 impl Tracks {
-    /// Judges an object that came in a datagram; `None` if it goes no further.
+    /// Admits an object that came in a datagram; returns `None` if it is dropped.
     pub(crate) fn admit_datagram(
         &mut self,
         turn: &mut Turn<'_>,
@@ -91,8 +91,8 @@ impl Tracks {
         }
     }
 
-    /// A publisher opens a subgroup stream. Nothing is passed on before its first object, which may be
-    /// what its ID is known by.
+    /// Handles a new subgroup stream. Nothing is forwarded before its first object, which may determine the subgroup
+    /// ID.
     pub(crate) fn on_subgroup(
         &mut self,
         turn: &mut Turn<'_>,
@@ -116,7 +116,7 @@ impl Tracks {
         }
     }
 
-    /// Counts a subgroup stream, and gives what is to be known of it if its objects are taken.
+    /// Counts a subgroup stream. Returns its state if its objects are accepted.
     fn open_inbound(
         &mut self,
         turn: &mut Turn<'_>,
@@ -149,7 +149,7 @@ impl Tracks {
         })
     }
 
-    /// An object of a subgroup stream begins.
+    /// Handles an object that begins on a subgroup stream.
     pub(crate) fn on_object(
         &mut self,
         turn: &mut Turn<'_>,
@@ -188,7 +188,7 @@ impl Tracks {
         }
     }
 
-    /// The subgroup `number` begins with this object, as far as its sender passes it on.
+    /// Begins the subgroup `number` with this object, if its sender may pass it on.
     fn open_log(
         &mut self,
         turn: &mut Turn<'_>,
@@ -227,9 +227,10 @@ impl Tracks {
         }
     }
 
-    /// A publisher had fallen silent, and another one goes on with its subgroup, at the object `next` unless it has
-    /// restarted the track: what the first still sends of it is a repetition. But an object that it is in the middle of may
-    /// have been repeated while it was not silent yet; then it is left to complete that.
+    /// Ends the part of a subgroup that came from `former`, a silent publisher, because another publisher continues the
+    /// subgroup. `next` is the object at which the other continues; `None` if it has restarted the track. What `former`
+    /// still sends is a repetition. An incomplete object of `former` before `next` is completed first, since the other
+    /// publisher may have repeated it already.
     fn displace(
         &mut self,
         turn: &mut Turn<'_>,
@@ -248,7 +249,7 @@ impl Tracks {
             return;
         };
         let (log, last) = (subgroup.id, subgroup.last_begun());
-        // Nothing is less than `None`.
+        // `None` is smaller than any ID.
         if subgroup.is_within_object() && last < next {
             return;
         }
@@ -264,12 +265,12 @@ impl Tracks {
             |inbound: &&mut InboundStream| inbound.track == id && inbound.flow == Flow::Passed(log);
         if let Some(inbound) = streams.values_mut().find(is_its) {
             inbound.repeat(key.1, last.unwrap_or_default());
-            // The rest of the object that it is in the middle of.
+            // Drops the rest of the incomplete object.
             inbound.is_ruled_out = true;
         }
     }
 
-    /// The next bytes of the last object; returns whether the stream is one of a subgroup.
+    /// Handles the next bytes of the object on a stream; returns whether the stream belongs to a subgroup.
     pub(crate) fn on_payload(
         &mut self,
         turn: &mut Turn<'_>,
@@ -312,7 +313,7 @@ impl Tracks {
 }
 
 impl Track {
-    /// A publisher grants a fetch of the relay for `asked`, and says what the track is.
+    /// Applies a publisher's FETCH_OK for `asked`: the end of the range, and the properties of the track.
     pub(crate) fn on_fetch_ok(&mut self, ok: &FetchOk, asked: &Span) {
         self.is_known = true;
         if !self.is_established() {
@@ -328,7 +329,7 @@ impl Track {
         }
     }
 
-    /// Looks whether an object in answer to a fetch may lie where it does, and takes note of the gaps that it tells of.
+    /// Checks that an object in answer to a fetch may exist at its location, and notes the gaps that it declares.
     pub(crate) fn admit_fetched(
         &mut self,
         turn: &mut Turn<'_>,
@@ -369,7 +370,7 @@ impl Track {
         Ok(())
     }
 
-    /// Judges an object that begins on a stream; tells whether its sender has restarted the track.
+    /// Admits an object that begins on a stream; returns how it is treated if its sender has restarted the track.
     fn admit_object(
         &mut self,
         turn: &mut Turn<'_>,
@@ -388,7 +389,7 @@ impl Track {
             object.status == ObjectStatus::Normal && self.cache.rules_out(location);
         if inbound.is_ruled_out {
             if let Flow::Fresh = inbound.flow {
-                // What its subgroup is known by, for the objects behind it.
+                // Sets the subgroup ID, for the objects that follow.
                 inbound.repeat(inbound.header.subgroup.resolve(object.id), object.id);
             }
             return Err(Rejected::RuledOut);
@@ -398,7 +399,7 @@ impl Track {
         Ok(restarted)
     }
 
-    /// Whether the sender of a stream may pass on a subgroup from this object on.
+    /// Checks whether the sender of a stream may pass on a subgroup from this object on.
     fn claim(
         &mut self,
         turn: &mut Turn<'_>,
@@ -441,8 +442,8 @@ impl Track {
         subgroup.id
     }
 
-    /// Ends a subgroup that `sender` passes on, if another one has gone on with it while `sender` was in the middle of an
-    /// object; that one is complete now. Gives the subgroup's ID then.
+    /// Ends a subgroup from `sender` if another publisher has continued it, now that the object of `sender` is
+    /// complete. Returns the subgroup ID if so.
     fn end_displaced(
         &mut self,
         turn: &mut Turn<'_>,
@@ -461,7 +462,7 @@ impl Track {
         })
     }
 
-    /// The next object of a subgroup begins.
+    /// Appends the header of the next object to a subgroup.
     fn continue_log(&mut self, log: SubgroupId, object: ObjectHeader) {
         let Some(subgroup) = self.subgroup(log) else {
             return;
@@ -471,7 +472,7 @@ impl Track {
         self.observe(location);
     }
 
-    /// The next bytes of a subgroup's last object came; returns whether it is still there.
+    /// Appends bytes to the last object of a subgroup; returns false if the subgroup is gone.
     fn extend(
         &mut self,
         turn: &mut Turn<'_>,

@@ -1,4 +1,4 @@
-//! What publishers of one track sent lately, to tell the repetitions when there are several of them.
+//! Detection of repeated objects, which several publishers of one track cause.
 
 use std::{
     collections::VecDeque,
@@ -12,12 +12,12 @@ use crate::{
     ids::{PublisherId, SubgroupKey},
 };
 
-/// The last objects and subgroups of a track.
+/// The most recent objects and subgroups of a track.
 ///
-/// A lone publisher sends an object only once [moqt-18 §2.1], so that nothing is looked up until a second
-/// one is there. It is not a record of the track: a publisher that comes back after a fall, and counts from the
-/// beginning, is heard. That its former session may linger changes nothing: of a publisher that says it has
-/// published nothing yet, only what came since counts as a repetition, until one of the others is heard of again.
+/// A single publisher sends an object only once [moqt-18 §2.1], so nothing is looked up until a second publisher joins.
+/// Only recent objects are remembered: a publisher that reconnects and counts from the beginning is accepted. If its
+/// former session is not closed yet, the new one announces that it has published nothing, which restarts the track.
+/// Then only objects since the restart count as repetitions, until another publisher sends something.
 #[derive(Debug, Default)]
 pub(super) struct Duplicates {
     is_shared: bool,
@@ -26,35 +26,35 @@ pub(super) struct Duplicates {
     subgroups: VecDeque<Passed>,
 }
 
-/// A subgroup that is or was passed on.
+/// A subgroup that is or was forwarded.
 #[derive(Clone, Copy, Debug)]
 struct Passed {
     key: SubgroupKey,
     sender: PublisherId,
     /// The publisher's priority.
     priority: u8,
-    /// Its stream goes on.
+    /// Whether its stream is open.
     is_live: bool,
-    /// The last object of the subgroup, once a stream of it was finished.
+    /// The last object of the subgroup, once one of its streams was finished.
     last: Option<u64>,
-    /// First object that was not passed on in full.
+    /// The first object that was not forwarded in full.
     next: u64,
-    /// Last sign of life.
+    /// When its sender was last heard.
     at: Instant,
 }
 
-/// What becomes of a stream of a subgroup.
+/// The decision on a stream of a subgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// Its objects are passed on.
+    /// Its objects are forwarded.
     Granted,
-    /// Another publisher sends them, or has sent them.
+    /// Its objects are dropped: another publisher sends them or has sent them.
     Repeated,
-    /// It is not what other streams of the subgroup say [moqt-18 §2.4.2].
+    /// The stream contradicts other streams of the subgroup [moqt-18 §2.4.2].
     Contradictory,
 }
 
-/// A publisher that restarted the track, while nothing came from the others.
+/// A restart of the track by a publisher, valid until another publisher sends something.
 #[derive(Clone, Copy, Debug)]
 struct Restart {
     sender: PublisherId,
@@ -62,28 +62,28 @@ struct Restart {
     has_begun: bool,
 }
 
-/// How an object of a publisher that restarted the track is taken.
+/// How an object of a publisher that restarted the track is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Restarted {
-    /// When it restarted: what came before is no repetition.
+    /// When the publisher restarted the track. Earlier objects do not make this one a repetition.
     pub(super) since: Instant,
-    /// It is its first object.
+    /// Whether it is the first object since the restart.
     pub(super) is_first: bool,
 }
 
 impl Duplicates {
-    /// There is more than one publisher from now on.
+    /// Notes that the track has more than one publisher.
     pub(super) fn share(&mut self) {
         self.is_shared = true;
     }
 
-    /// Whether there was more than one publisher lately.
+    /// Returns whether the track had more than one publisher recently.
     #[inline]
     pub(super) fn is_shared(&self) -> bool {
         self.is_shared
     }
 
-    /// `sender` says that it has published nothing yet, though others have.
+    /// Begins a restart: `sender` announced that it has published nothing, although others have.
     pub(super) fn begin_restart(&mut self, now: Instant, sender: PublisherId) {
         self.restart = Some(Restart {
             sender,
@@ -92,8 +92,8 @@ impl Duplicates {
         });
     }
 
-    /// An object came from `sender`. Tells since when, if `sender` has restarted the track; an object of another
-    /// publisher shows that this one is there, and undoes the restart.
+    /// Notes an object from `sender`. Returns the restart if `sender` has restarted the track. An object of another
+    /// publisher shows that this publisher is alive, and undoes the restart.
     pub(super) fn note_sender(&mut self, sender: PublisherId) -> Option<Restarted> {
         let restart = self.restart.as_mut()?;
         if restart.sender != sender {
@@ -105,24 +105,24 @@ impl Duplicates {
         Some(Restarted { since, is_first })
     }
 
-    /// Whether `sender` has restarted the track, and nothing came from the others since.
+    /// Returns whether `sender` has restarted the track, and the others have sent nothing since.
     pub(super) fn has_restarted(&self, sender: PublisherId) -> bool {
         self.restarted_since(sender).is_some()
     }
 
-    /// When `sender` restarted the track, if nothing came from the others since.
+    /// Returns when `sender` restarted the track, if the others have sent nothing since.
     pub(super) fn restarted_since(&self, sender: PublisherId) -> Option<Instant> {
         let restart = self.restart.filter(|restart| restart.sender == sender);
         restart.map(|restart| restart.since)
     }
 
-    /// Whether datagrams came.
+    /// Returns whether the track has had datagrams.
     pub(super) fn has_datagrams(&self) -> bool {
         !self.datagrams.is_empty()
     }
 
-    /// Whether it is remembered that an object from `first` to `last`, both included, came in a datagram or was the last
-    /// of a subgroup that is over.
+    /// Returns whether an object from `first` to `last`, inclusive, is known to have come in a datagram or as the last
+    /// of a complete subgroup.
     pub(super) fn has_any(&self, first: Location, last: Location) -> bool {
         let mut datagrams = self.datagrams.iter();
         let mut subgroups = self.subgroups.iter();
@@ -134,12 +134,13 @@ impl Duplicates {
             })
     }
 
-    /// The last publisher is gone; the next one starts afresh.
+    /// Forgets everything, after the last publisher is gone.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether a datagram at `location` came already, since its sender has `restarted` the track.
+    /// Returns whether a datagram at `location` has come before; only since the restart, if its sender has `restarted`
+    /// the track.
     #[inline]
     pub(super) fn is_repeated(
         &mut self,
@@ -157,8 +158,8 @@ impl Duplicates {
         false
     }
 
-    /// Whether `sender` may pass on an object of a subgroup with that priority on a stream on which it passes on nothing
-    /// yet. If so, the subgroup is its from now on.
+    /// Decides whether `sender` may pass on a subgroup, from an object with the given ID and priority on. If so,
+    /// `sender` becomes the owner of the subgroup.
     pub(super) fn claim(
         &mut self,
         now: Instant,
@@ -203,15 +204,15 @@ impl Duplicates {
         Claim::Granted
     }
 
-    /// Whose subgroup it is at present, if there are several publishers.
+    /// Returns the current owner of a subgroup, if there are several publishers.
     pub(super) fn owner(&self, key: SubgroupKey) -> Option<PublisherId> {
         let place = self.place(key).filter(|_| self.is_shared)?;
         let passed = &self.subgroups[place];
         passed.is_live.then_some(passed.sender)
     }
 
-    /// Something of a subgroup came from `sender`, which passes it on. Returns whether another one has gone on with it
-    /// since. Late bytes of others do not undo a restart.
+    /// Notes that `sender` sent something of a subgroup that it passes on. Returns whether another publisher has
+    /// continued the subgroup. Late bytes of others do not undo a restart.
     pub(super) fn touch(&mut self, now: Instant, key: SubgroupKey, sender: PublisherId) -> bool {
         let Some(place) = self.place(key) else {
             return false;
@@ -226,8 +227,8 @@ impl Duplicates {
         false
     }
 
-    /// The stream on which `sender` passed on a subgroup is over; `next` is the first object that did not
-    /// come in full.
+    /// Notes that the stream on which `sender` passed on a subgroup is over; `next` is the first object that is
+    /// incomplete.
     pub(super) fn release(
         &mut self,
         now: Instant,
@@ -245,7 +246,8 @@ impl Duplicates {
         }
     }
 
-    /// A stream of a subgroup was finished behind the object `last`. Fails if another one ended elsewhere.
+    /// Notes that a stream of a subgroup was finished after the object `last`. Fails if another stream of it ended
+    /// elsewhere.
     pub(super) fn finish(&mut self, key: SubgroupKey, last: u64) -> Result<(), Contradiction> {
         let Some(place) = self.place(key) else {
             return Ok(());
@@ -267,7 +269,7 @@ impl Duplicates {
     }
 }
 
-/// Whether what came at `at` can be what is repeated now.
+/// Returns whether an object that came at `at` is recent enough to be repeated.
 fn is_recent(now: Instant, at: Instant, restarted: Option<Restarted>) -> bool {
     now.saturating_duration_since(at) <= REPETITION_MAX
         && restarted.is_none_or(|restarted| at >= restarted.since)
@@ -275,7 +277,7 @@ fn is_recent(now: Instant, at: Instant, restarted: Option<Restarted>) -> bool {
 
 /// Five seconds of audio.
 const REMEMBERED_MAX: usize = 256;
-/// Publishers of one track are not further apart than this.
+/// The largest delay between the publishers of one track.
 const REPETITION_MAX: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

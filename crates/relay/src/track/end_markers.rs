@@ -1,4 +1,4 @@
-//! Where the groups of a track and the track itself end, and where it has gaps, as far as the publisher said so.
+//! The ends of groups and of the track, and the gaps, as far as publishers declared them.
 
 use std::collections::VecDeque;
 
@@ -15,12 +15,13 @@ use super::object_gaps::Gaps;
 pub(super) struct EndMarkers {
     groups: VecDeque<(u64, u64)>,
     track: Option<Location>,
-    /// Where it has none at all.
+    /// The declared gaps.
     pub(super) gaps: Gaps,
 }
 
 impl EndMarkers {
-    /// Whether an object may be there; takes note if it ends something. `largest` is the largest location so far.
+    /// Returns whether an object may exist at `location`; notes the end that its status declares. `largest` is the
+    /// largest location so far.
     #[inline]
     pub(super) fn admits(
         &mut self,
@@ -65,12 +66,12 @@ impl EndMarkers {
         self.admits(location, object.status, &object.properties, largest)
     }
 
-    /// The last object of the track is known from an answer to a fetch.
+    /// Sets the last object of the track, known from an answer to a fetch.
     pub(super) fn end_track(&mut self, last: Location) {
         self.track.get_or_insert(last);
     }
 
-    /// The last object of a group is known.
+    /// Sets the last object of a group.
     pub(super) fn end_group(&mut self, group: u64, object: u64) {
         if self.groups.iter().any(|&(known, _)| known == group) {
             return;
@@ -82,14 +83,14 @@ impl EndMarkers {
     }
 }
 
-/// Whether an object may have these properties.
+/// Returns whether an object may have these properties.
 #[inline]
 fn are_allowed(properties: &Properties, location: Location) -> bool {
     properties.is_empty()
         || (properties.mandatory().is_none() && properties.check_object(location).is_ok())
 }
 
-/// How many groups are remembered: those that may still be under way.
+/// Number of groups remembered, which covers those that may be under way.
 const GROUPS_MAX: usize = 16;
 
 #[cfg(test)]

@@ -26,39 +26,39 @@ pub(super) type InboundStreams = BTreeMap<StreamId, InboundStream>;
 pub(super) struct InboundStream {
     pub(super) track: TrackId,
     pub(super) request: RequestId,
-    /// The session is a link.
+    /// Whether the session is a link.
     pub(super) is_link: bool,
     /// The publisher's header.
     pub(super) header: SubgroupHeader,
     pub(super) flow: Flow,
-    /// The object that began last is dropped: it was known not to exist.
+    /// Whether the object that began last is dropped, since it is known not to exist.
     pub(super) is_ruled_out: bool,
 }
 
-/// Where the objects of a subgroup stream go.
+/// What becomes of the objects of a subgroup stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
-    /// None has come.
+    /// No object has come.
     Fresh,
-    /// They are passed on, in this subgroup.
+    /// The objects are forwarded in this subgroup.
     Passed(SubgroupId),
-    /// They are dropped, because another publisher sends them or has sent them.
+    /// The objects are dropped, because another publisher sends them or has sent them.
     Repeated(Repetition),
 }
 
-/// How far a subgroup has come whose objects are dropped.
+/// The progress of a subgroup whose objects are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Repetition {
-    /// The subgroup's ID.
+    /// The subgroup ID.
     pub(super) number: u64,
     /// The last object that began.
     pub(super) object: u64,
-    /// Bytes that have come of its payload.
+    /// Bytes of its payload that have come.
     pub(super) bytes: u64,
 }
 
 impl InboundStream {
-    /// The ID of its subgroup, if its next object is `object`.
+    /// Returns the subgroup ID, if the next object is `object`.
     pub(super) fn number(&self, object: u64) -> Option<u64> {
         match self.flow {
             Flow::Passed(_) => None,
@@ -67,7 +67,7 @@ impl InboundStream {
         }
     }
 
-    /// Drops the object that begins, and what follows of the subgroup `number` as long as it is a repetition.
+    /// Drops the object that begins, and what follows of the subgroup `number` while it is a repetition.
     pub(super) fn repeat(&mut self, number: u64, object: u64) {
         self.flow = Flow::Repeated(Repetition {
             number,
@@ -78,7 +78,7 @@ impl InboundStream {
 }
 
 impl Tracks {
-    /// A publisher's subgroup stream is over.
+    /// Handles the end of a publisher's subgroup stream.
     pub(crate) fn on_stream_end(
         &mut self,
         turn: &mut Turn<'_>,
@@ -100,7 +100,7 @@ impl Tracks {
         self.release_leaving(turn, inbound.track);
     }
 
-    /// A stream of a publisher brings nothing any more. Fails if it was finished and another one of its subgroup ended
+    /// Ends a stream in its subgroup. Fails if the stream was finished and another stream of the subgroup ended
     /// elsewhere.
     pub(super) fn end_stream(
         &mut self,
@@ -132,7 +132,7 @@ impl Tracks {
         }
     }
 
-    /// Cuts all streams that a publisher has open for one of its tracks.
+    /// Ends all streams that a publisher has open for one of its tracks.
     pub(super) fn cut_streams(&mut self, turn: &mut Turn<'_>, handle: Handle, request: RequestId) {
         let Some(streams) = self.inbound.get_mut(handle) else {
             return;
@@ -141,11 +141,11 @@ impl Tracks {
             .extract_if(.., |_, inbound| inbound.request == request)
             .collect();
         for (_, inbound) in cut {
-            // What is cut says nothing of its end.
+            // An interrupted stream does not determine the end of the subgroup.
             let _sound = self.end_stream(turn, handle, &inbound, CUT);
         }
     }
 }
 
-/// What subscribers see of a stream whose publisher is gone.
+/// How a stream ends for subscribers if its publisher is gone.
 pub(super) const CUT: Ended = Ended::Reset(ResetCode::CANCELLED);

@@ -1,4 +1,4 @@
-//! The second step of an object's way: what the cache keeps of it, and when that is forgotten.
+//! Keeping, the second step of an object: what the cache stores, and when it expires.
 
 use std::time::{Duration, Instant};
 
@@ -19,18 +19,18 @@ use crate::{
     turn::Turn,
 };
 
-/// An object of a datagram, ready for its subscribers.
+/// An object of a datagram, encoded for its subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutgoingDatagram {
     pub(crate) location: Location,
-    /// The whole datagram, with the relay's own Track Alias: the same for every subscriber.
+    /// The whole datagram, with the relay's own Track Alias: the same bytes for every subscriber.
     pub(crate) encoded: Bytes,
-    /// It came through a link, and goes to none.
+    /// Whether it came over a link. If so, it is sent to no link.
     pub(crate) from_link: bool,
 }
 
 impl Subgroup {
-    /// Hands what arrived in this turn to the cache, and gives the objects that begin in it.
+    /// Stores what arrived in this turn in the cache. Returns the objects that begin in it.
     fn keep(
         &mut self,
         cache: &mut TrackCache,
@@ -70,7 +70,7 @@ impl Subgroup {
 }
 
 impl Tracks {
-    /// Keeps an object that came in a datagram, and gives what subscribers get of it; `None` if it contradicts what is
+    /// Stores an object that came in a datagram. Returns the datagram for subscribers; `None` if it contradicts what is
     /// known.
     pub(crate) fn keep_datagram(
         &mut self,
@@ -106,8 +106,8 @@ impl Tracks {
         })
     }
 
-    /// Keeps what has come of a subgroup in this turn, and gives the objects that begin in it; `None` if it contradicts
-    /// what is known.
+    /// Stores what came of a subgroup in this turn. Returns the objects that begin in it; `None` if it contradicts what
+    /// is known.
     pub(crate) fn keep_subgroup(
         &mut self,
         turn: &mut Turn<'_>,
@@ -127,7 +127,7 @@ impl Tracks {
         Some(marks)
     }
 
-    /// Does something with the cache of a track.
+    /// Calls a function with the cache of a track.
     pub(crate) fn with_cache<T>(
         &mut self,
         turn: &mut Turn<'_>,
@@ -141,19 +141,19 @@ impl Tracks {
         Some(result)
     }
 
-    /// Forgets what the cache holds of a track.
+    /// Clears the cache of a track.
     pub(crate) fn clear_cache(&mut self, id: TrackId) {
         if let Some(track) = self.table.get(id) {
             track.cache.clear(&mut self.ledger);
         }
     }
 
-    /// Takes note of bytes that an answer to a fetch of the relay holds of an object that has not come in full.
+    /// Changes the number of bytes held of an incomplete object in answer to a fetch of the relay.
     pub(crate) fn hold_fetched_part(&mut self, session: Option<Handle>, before: u64, after: u64) {
         self.ledger.fetched_parts.hold(session, before, after);
     }
 
-    /// Keeps the caches within their limits, and their timer up to date.
+    /// Evicts what exceeds the limits of the cache, and updates its timer.
     #[inline]
     fn tend_cache(&mut self, turn: &mut Turn<'_>) {
         while self.ledger.bytes() > turn.config.limits.cache_bytes_max {
@@ -178,7 +178,7 @@ impl Tracks {
         }
     }
 
-    /// Forgets what is too old.
+    /// Removes objects that have expired.
     pub(crate) fn on_cache_due(&mut self, turn: &mut Turn<'_>) {
         self.ledger.wake = None;
         let age_max = turn.config.limits.cache_age_max;
@@ -198,7 +198,7 @@ impl Tracks {
     }
 }
 
-/// The cache is not looked at more often than this, however much comes.
+/// The smallest interval between two checks of the cache.
 const CACHE_REST: Duration = Duration::from_secs(1);
-/// Room for the header of an object in a datagram: type, alias, group, object, priority, length of properties.
+/// Space for the header of an object in a datagram: type, alias, group, object, priority, length of properties.
 const DATAGRAM_HEADER_BYTES: usize = 40;

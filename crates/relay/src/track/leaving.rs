@@ -1,4 +1,4 @@
-//! How publishers of a track go: declined, done, or gone.
+//! How publishers of a track leave: SUBSCRIBE declined, PUBLISH_DONE, or session lost.
 
 use std::time::{Duration, Instant};
 
@@ -18,16 +18,16 @@ use crate::{
     turn::Turn,
 };
 
-/// A publisher that is gone, and what is left of its track.
+/// A publisher that is gone, and the state of its track.
 pub(crate) struct Gone {
     pub(crate) publisher: Publisher,
-    /// No other publisher has the track, or the track ends with this one.
+    /// Whether no other publisher has the track, or the track ends with this one.
     pub(crate) is_last: bool,
 }
 
 impl Tracks {
-    /// A publisher declined the relay's SUBSCRIBE, or its session had to give it up. The relay does not follow
-    /// redirects; to the subscriber the track is simply not there.
+    /// Handles a publisher that declined the relay's SUBSCRIBE, or whose session cancelled it. The relay does not
+    /// follow redirects: for subscribers, the track does not exist.
     pub(crate) fn on_subscribe_error(
         turn: &mut Turn<'_>,
         sender: PublisherId,
@@ -43,7 +43,7 @@ impl Tracks {
         }
     }
 
-    /// A publisher says that it is done with a track; what it has sent may still be on its way.
+    /// Handles PUBLISH_DONE. Data that the publisher sent before may still be under way.
     pub(crate) fn on_publish_done(
         &mut self,
         turn: &mut Turn<'_>,
@@ -66,7 +66,8 @@ impl Tracks {
         self.release_leaving(turn, id);
     }
 
-    /// A publisher ended a request of its own, or the relay's. After PUBLISH_DONE that says nothing new.
+    /// Handles the end of a publisher's request, or of the relay's request to it. After PUBLISH_DONE this changes
+    /// nothing.
     pub(crate) fn on_request_closed(
         &mut self,
         turn: &mut Turn<'_>,
@@ -81,7 +82,7 @@ impl Tracks {
         }
     }
 
-    /// Lets go of publishers that are done and whose streams have arrived, or had time enough to.
+    /// Removes publishers that sent PUBLISH_DONE, once their streams have arrived or the time for them is over.
     pub(super) fn release_leaving(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         let linger = turn.config.limits.done_linger;
         let Some(track) = self.table.get(id) else {
@@ -113,7 +114,7 @@ impl Tracks {
         track.look_at_leaving(turn, id, next);
     }
 
-    /// The time for the last streams of a publisher is over.
+    /// Handles the end of the time for a publisher's last streams.
     pub(crate) fn on_leaving(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         if let Some(track) = self.table.get(id) {
             track.leaving_at = None;
@@ -121,7 +122,7 @@ impl Tracks {
         }
     }
 
-    /// Cuts the streams of a publisher that is gone, and of all others if the track ends with it.
+    /// Ends the streams of a publisher that is gone, and all other streams if the track ends with it.
     pub(crate) fn cut_publisher(
         &mut self,
         turn: &mut Turn<'_>,
@@ -142,8 +143,8 @@ impl Tracks {
         is_end
     }
 
-    /// Forgets a publisher whose streams were cut. The track starts from the beginning if no other is left, or if it
-    /// ends with this one.
+    /// Removes a publisher whose streams were ended. The track restarts if no other publisher is left, or if it ends
+    /// with this one.
     pub(crate) fn remove_publisher(
         &mut self,
         id: TrackId,
@@ -159,14 +160,14 @@ impl Tracks {
         Some(Gone { publisher, is_last })
     }
 
-    /// The next publisher of a track starts from the beginning.
+    /// Restarts a track for its next publisher.
     pub(crate) fn restart(&mut self, id: TrackId) {
         if let Some(track) = self.table.get(id) {
             track.restart();
         }
     }
 
-    /// Keeps the subscribers of a track for a while, in case its publisher comes back.
+    /// Keeps the subscribers of a track for a while, in case its publisher reconnects.
     pub(crate) fn orphan(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         if let Some(track) = self.table.get(id)
             && track.orphaned_until.is_none()
@@ -177,7 +178,7 @@ impl Tracks {
         }
     }
 
-    /// The publisher of a track did not come back.
+    /// Handles a track whose publisher did not reconnect in time.
     pub(crate) fn on_orphaned(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         if let Some(track) = self.table.get(id) {
             track.orphaned_until = None;
@@ -201,7 +202,7 @@ impl Track {
 }
 
 impl Publisher {
-    /// The PUBLISH_DONE that it sent, if it did.
+    /// Returns the PUBLISH_DONE of the publisher, if it sent one.
     pub(crate) fn done(&self) -> Option<&PublishDone> {
         match &self.state {
             PublisherState::Leaving { leaving, .. } => Some(&leaving.done),
@@ -212,12 +213,13 @@ impl Publisher {
         }
     }
 
-    /// Whether it had accepted or offered the track.
+    /// Returns whether the publisher had accepted or offered the track.
     pub(crate) fn was_established(&self) -> bool {
         self.state != PublisherState::Asked
     }
 
-    /// When a publisher that is done is let go of; later than before if its streams go on.
+    /// Returns when to remove a publisher that sent PUBLISH_DONE. The time is extended while data arrives on its
+    /// streams.
     fn leaves_at(
         &mut self,
         now: Instant,
@@ -235,7 +237,7 @@ impl Publisher {
         if !is_complete {
             return Some(leaving.until);
         }
-        // Nothing that comes through a link is overtaken.
+        // Objects that come over a link arrive in order.
         let grace = if has_datagrams && !self.is_link {
             DATAGRAM_GRACE
         } else {
@@ -245,5 +247,5 @@ impl Publisher {
     }
 }
 
-/// How long datagrams may be overtaken by PUBLISH_DONE, which does not count them.
+/// How long datagrams may arrive after PUBLISH_DONE, which does not count them.
 const DATAGRAM_GRACE: Duration = Duration::from_millis(200);

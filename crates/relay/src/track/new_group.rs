@@ -1,4 +1,4 @@
-//! `NEW_GROUP_REQUEST`: what subscribers ask of publishers whose groups they can begin at will.
+//! `NEW_GROUP_REQUEST`: subscribers' requests to publishers to begin a new group.
 
 use weir_moqt::parameter::Parameters;
 
@@ -6,8 +6,8 @@ use super::Tracks;
 use crate::{ids::TrackId, turn::Turn};
 
 impl Tracks {
-    /// A subscriber asks for a new group: the request goes to the publishers unless they were asked already, or the group
-    /// is there [moqt-18 §10.2.13].
+    /// Passes on a subscriber's request for a new group, unless the publishers were asked already or the group exists
+    /// [moqt-18 §10.2.13].
     pub(crate) fn request_group(&mut self, turn: &mut Turn<'_>, id: TrackId, wanted: u64) {
         let Some(track) = self.table.get(id) else {
             return;

@@ -1,7 +1,7 @@
-//! Gaps that publishers told of: locations of a track that never will be [moqt-18 §12.8, §12.9].
+//! Gaps that publishers declared: locations of a track at which no object will exist [moqt-18 §12.8, §12.9].
 //!
-//! What an answer to a fetch leaves out is no such gap: an object may still come there [moqt-18 §2.1], is dropped, and the
-//! track goes on.
+//! Locations that an answer to a fetch leaves out are not gaps. If an object comes there later [moqt-18 §2.1], it is
+//! dropped, and the track continues.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,23 @@ use crate::{
     cache::{Absent, Contradiction, told_by},
 };
 
-/// What objects of a track said of others that never will be.
+/// The gaps that objects of a track declared.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
     told: Absent,
-    /// How many groups before it each group says there are not, as far as one of its objects said so.
+    /// The number of missing groups before each group, as one of its objects declared it.
     groups: BTreeMap<u64, u64>,
 }
 
 impl Gaps {
-    /// Whether an object may be there.
+    /// Returns whether an object may exist at `location`.
     #[inline]
     pub(super) fn admits(&self, location: Location) -> bool {
         self.told.is_empty() || self.told.around(location).is_none()
     }
 
-    /// Takes note of what the object at `location` says. Of more than `gaps_told_per_track_max` ranges or groups that of
-    /// the smallest location is forgotten. Fails if another object of its group said otherwise.
+    /// Notes the gap that the object at `location` declares. Beyond `gaps_told_per_track_max` ranges or groups, the one
+    /// with the smallest location is removed. Fails if another object of the group declared otherwise.
     fn note(
         &mut self,
         location: Location,
@@ -58,8 +58,8 @@ impl Gaps {
 }
 
 impl Track {
-    /// Takes note of what an object says of others that never will be. Fails if one of them came, or if another object
-    /// said otherwise.
+    /// Notes the gaps that an object declares. Fails if an object in a gap exists, or if another object declared
+    /// otherwise.
     #[inline]
     pub(crate) fn note_gaps(
         &mut self,
@@ -80,7 +80,7 @@ impl Track {
             .note(location, properties, limits, counters)
     }
 
-    /// Whether it is remembered that an object from `first` to `last`, both included, began to come.
+    /// Returns whether an object from `first` to `last`, inclusive, is known to have begun.
     fn has_had_any(&self, first: Location, last: Location) -> bool {
         let mut subgroups = self.subgroups.iter();
         self.cache.holds_any(first, last)

@@ -1,4 +1,4 @@
-//! One publisher of a track: a session that its objects come from, and how far it is with that.
+//! One publisher of a track: a session that sends its objects, and its state.
 
 use std::time::Instant;
 
@@ -7,83 +7,82 @@ use weir_quic::Handle;
 
 use crate::ids::PublisherId;
 
-/// A session that objects of a track come from.
+/// A session that sends objects of a track.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Publisher {
     pub(super) handle: Handle,
     pub(super) request: RequestId,
-    /// The session is a link.
+    /// Whether the session is a link.
     pub(super) is_link: bool,
     pub(super) state: PublisherState,
-    /// Subgroup streams that came so far.
+    /// Number of subgroup streams that came.
     pub(super) streams: u64,
-    /// Subgroup streams that are open.
+    /// Number of subgroup streams that are open.
     pub(super) streams_open: usize,
-    /// Bytes of payload that came on subgroup streams.
+    /// Payload bytes that came on subgroup streams.
     pub(super) stream_bytes: u64,
-    /// Bytes that its connection had brought when another publisher restarted the track, and this one was probed.
+    /// Bytes received on its connection when it was probed because another publisher restarted the track.
     pub(super) probed: Option<u64>,
 }
 
-/// How far a publisher is.
+/// The state of a publisher.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PublisherState {
-    /// The relay sent SUBSCRIBE, and has no answer.
+    /// The relay sent SUBSCRIBE and has no answer.
     Asked,
-    /// Objects come, or may come at any time, if `forward` is set.
+    /// Objects come, or may come at any time if `forward` is set.
     Active { origin: Origin, forward: bool },
-    /// A link that offers the track and was told that nobody here wants it; `updates` of what it was told are not
-    /// answered.
+    /// A link that offers the track and was sent FORWARD 0, with the number of unanswered `updates`.
     Paused { updates: u32 },
-    /// A link that offers the track and was told that somebody wants it. Until it has answered all `updates`, it is not
-    /// known how far the track has come.
+    /// A link that offers the track and was sent FORWARD 1. Until it has answered all `updates`, the largest location
+    /// is unknown.
     Resuming { updates: u32 },
-    /// It sent PUBLISH_DONE: only what is on its way may still come.
+    /// The publisher sent PUBLISH_DONE: only data under way may still come.
     Leaving {
         origin: Origin,
-        /// It was active before.
+        /// Whether the publisher was active before.
         was_active: bool,
         leaving: Leaving,
     },
 }
 
-/// What happens to a publisher.
+/// An event that changes the state of a publisher.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PublisherEvent {
-    /// It accepted the relay's SUBSCRIBE.
+    /// The publisher accepted the relay's SUBSCRIBE.
     Accepted,
-    /// It was told whether objects are wanted.
+    /// The relay sent FORWARD with this value.
     ForwardSent(bool),
-    /// It answered what it was told.
+    /// The publisher answered an update.
     UpdateAnswered,
-    /// It sent PUBLISH_DONE.
+    /// The publisher sent PUBLISH_DONE.
     Done(Leaving),
 }
 
-/// How a publisher came about.
+/// How a publisher came to send the track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// It sent PUBLISH.
     Published,
-    /// It was asked with SUBSCRIBE, and accepted.
+    /// It accepted the relay's SUBSCRIBE.
     Subscribed,
 }
 
-/// What is known of a publisher that is done.
+/// The state of a publisher that sent PUBLISH_DONE.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Leaving {
     /// Its PUBLISH_DONE.
     pub(crate) done: PublishDone,
-    /// When that came.
+    /// When PUBLISH_DONE came.
     pub(super) since: Instant,
-    /// How long streams of it that are missing, or that do not go on, are waited for.
+    /// How long missing or stalled streams are waited for.
     pub(super) until: Instant,
     /// The publisher's `stream_bytes` when `until` was set.
     pub(super) stream_bytes: u64,
 }
 
 impl Publisher {
-    /// A publisher that sent PUBLISH and was told whether to send objects, or that was asked with SUBSCRIBE.
+    /// Creates a publisher that sent PUBLISH and was answered with FORWARD, or that was sent SUBSCRIBE.
     pub(super) fn new(
         (handle, request): PublisherId,
         is_link: bool,
@@ -101,7 +100,7 @@ impl Publisher {
         }
     }
 
-    /// The session that objects come from.
+    /// Returns the session that sends the objects.
     pub(crate) fn session(&self) -> Handle {
         self.handle
     }
@@ -114,18 +113,18 @@ impl Publisher {
         self.is_link
     }
 
-    /// Whether everything that it sent has arrived, as far as it says how much that is.
+    /// Returns whether everything has arrived that the publisher sent, according to its PUBLISH_DONE.
     pub(super) fn is_complete(&self) -> bool {
         let count = self.done().and_then(|done| done.stream_count);
         self.streams_open == 0 && count.is_some_and(|count| self.streams >= count)
     }
 
-    /// Whether objects come, or may come at any time.
+    /// Returns whether objects come, or may come at any time.
     pub(crate) fn is_established(&self) -> bool {
         matches!(self.state, PublisherState::Active { .. })
     }
 
-    /// Whether objects come, if only the last ones.
+    /// Returns whether objects come, including the last ones after PUBLISH_DONE.
     pub(crate) fn is_sending(&self) -> bool {
         match self.state {
             PublisherState::Active { .. } => true,
@@ -136,7 +135,7 @@ impl Publisher {
         }
     }
 
-    /// Whether it was asked for objects and has not answered.
+    /// Returns whether the publisher was sent SUBSCRIBE and has not answered.
     pub(super) fn is_asked(&self) -> bool {
         matches!(
             self.state,
@@ -144,7 +143,7 @@ impl Publisher {
         )
     }
 
-    /// Whether it offers the track of its own accord.
+    /// Returns whether the publisher offers the track with PUBLISH.
     pub(crate) fn is_offering(&self) -> bool {
         match self.state {
             PublisherState::Active { origin, .. } => origin == Origin::Published,
@@ -157,14 +156,14 @@ impl Publisher {
         matches!(self.state, PublisherState::Leaving { .. })
     }
 
-    /// Whether objects come from it as they are published.
+    /// Returns whether objects arrive as they are published.
     pub(super) fn is_live(&self) -> bool {
         matches!(self.state, PublisherState::Active { forward: true, .. })
     }
 }
 
 impl PublisherState {
-    /// The state of a publisher that sent PUBLISH, and was answered whether to send objects.
+    /// Returns the state of a publisher that sent PUBLISH and was answered with `forward`.
     pub(super) fn published(is_link: bool, forward: bool) -> Self {
         if is_link && !forward {
             return Self::Paused { updates: 0 };
@@ -173,7 +172,7 @@ impl PublisherState {
         Self::Active { origin, forward }
     }
 
-    /// Whether it was told to send objects; `None` while it cannot be told.
+    /// Returns the FORWARD value that the publisher was sent; `None` while it cannot be sent one.
     pub(super) fn forward(&self) -> Option<bool> {
         match *self {
             Self::Active { forward, .. } => Some(forward),
@@ -183,7 +182,7 @@ impl PublisherState {
         }
     }
 
-    /// The relay's own SUBSCRIBE brought it about.
+    /// Returns whether the publisher was found by the relay's own SUBSCRIBE.
     pub(super) fn is_own_request(&self) -> bool {
         match *self {
             Self::Asked => true,
@@ -194,7 +193,7 @@ impl PublisherState {
         }
     }
 
-    /// The state after an event; `is_link` tells whether the publisher is one.
+    /// Returns the state after an event; `is_link` tells whether the publisher is a link.
     pub(super) fn after(self, event: PublisherEvent, is_link: bool) -> Self {
         use PublisherEvent as Event;
         match (self, event) {
@@ -243,7 +242,7 @@ impl PublisherState {
                 was_active: false,
                 leaving,
             },
-            // Nothing new is said by a second answer, nor by whatever follows PUBLISH_DONE.
+            // A second answer changes nothing, nor does any event after PUBLISH_DONE.
             (
                 state,
                 Event::Accepted | Event::ForwardSent(_) | Event::UpdateAnswered | Event::Done(_),

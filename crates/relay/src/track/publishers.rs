@@ -1,4 +1,4 @@
-//! Publishers of a track: PUBLISH, the relay's own SUBSCRIBE, and whether they are to send objects.
+//! Publishers of a track: PUBLISH, the relay's own SUBSCRIBE, and FORWARD.
 
 use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
@@ -23,21 +23,21 @@ use crate::{
     turn::Turn,
 };
 
-/// How much of a track is wanted, as its publishers have to know it.
+/// The demand for a track, as its publishers have to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
-    /// Somebody wants objects now.
+    /// Whether a subscriber wants objects.
     pub(crate) is_wanted: bool,
-    /// Nobody subscribes or waits to.
+    /// Whether there are neither subscriptions nor waiting requests.
     pub(crate) is_unwanted: bool,
-    /// The largest new group that a request that waits asks for [moqt-18 §10.2.13].
+    /// The largest new group that a waiting request asks for [moqt-18 §10.2.13].
     pub(crate) new_group: Option<u64>,
-    /// There are established subscriptions, which know how far the track has come.
+    /// Whether there are established subscriptions, which need the largest location.
     pub(crate) has_subscriptions: bool,
 }
 
 impl Demand {
-    /// Nobody wants anything of a track.
+    /// No demand.
     pub(crate) const NONE: Self = Self {
         is_wanted: false,
         is_unwanted: true,
@@ -45,8 +45,8 @@ impl Demand {
         has_subscriptions: false,
     };
 
-    /// Whether a publisher is to send objects. Clients always are, unless publishers are paused; somebody who waits for
-    /// an offer has to know how far the track has come.
+    /// Returns the FORWARD value for a publisher. It is true if objects are wanted, always for clients unless
+    /// publishers are paused, and for links while an offer waits for the largest location.
     fn forward(self, turn: &Turn<'_>, is_link: bool, track: &Track) -> bool {
         let sends_always = !turn.config.pauses_publishers && !is_link;
         sends_always || self.is_wanted || is_link && track.awaits_offer
@@ -54,7 +54,7 @@ impl Demand {
 }
 
 impl Tracks {
-    /// Finds the track that a session offers with PUBLISH, if it may.
+    /// Returns the track of a PUBLISH, if the session may publish it.
     pub(crate) fn find_published(
         &mut self,
         turn: &mut Turn<'_>,
@@ -78,7 +78,7 @@ impl Tracks {
         let same = publishers.find(|it| it.handle == handle && !it.is_leaving());
         match same.cloned() {
             Some(publisher) if publisher.state == PublisherState::Asked => {
-                // The offer overtakes the relay's own request, which has to end first [moqt-18 §5.1].
+                // The PUBLISH crosses the relay's own SUBSCRIBE, which has to end first [moqt-18 §5.1].
                 self.cancel(turn, track_id, &publisher);
             }
             Some(_) => {
@@ -97,7 +97,7 @@ impl Tracks {
         Some(track_id)
     }
 
-    /// A session offers a track with PUBLISH, and is told whether objects are wanted.
+    /// Handles PUBLISH, and answers with FORWARD according to the demand.
     pub(crate) fn publish(
         &mut self,
         turn: &mut Turn<'_>,
@@ -138,8 +138,8 @@ impl Tracks {
         });
     }
 
-    /// Sends SUBSCRIBE to a session, unless it is a publisher of the track already or nobody wants it; returns whether it
-    /// was sent.
+    /// Sends SUBSCRIBE to a session, unless the session is a publisher already or there is no demand. Returns whether
+    /// it was sent.
     pub(crate) fn ask(
         &mut self,
         turn: &mut Turn<'_>,
@@ -158,7 +158,7 @@ impl Tracks {
             turn.counters.publishers_not_asked += 1;
             return false;
         }
-        // Whatever the subscribers want now [moqt-18 §9.2].
+        // FORWARD is 1 whatever the subscribers asked for [moqt-18 §9.2].
         let parameters = Parameters {
             forward: Some(true),
             new_group_request: demand.new_group,
@@ -175,7 +175,7 @@ impl Tracks {
         true
     }
 
-    /// A publisher accepted the relay's SUBSCRIBE.
+    /// Handles SUBSCRIBE_OK.
     pub(crate) fn on_subscribe_ok(
         &mut self,
         turn: &mut Turn<'_>,
@@ -191,7 +191,7 @@ impl Tracks {
         turn.push(Effect::LinksUnserved(track_id));
     }
 
-    /// A publisher answered to whether objects are wanted. Of a link it is known now how far the track has come.
+    /// Handles a publisher's answer to an update of FORWARD. It makes the largest location of a link's track known.
     pub(crate) fn on_update_ok(
         &mut self,
         turn: &mut Turn<'_>,
@@ -216,12 +216,11 @@ impl Tracks {
         } else if let (Some(largest), Some(track)) = (largest, self.table.get(track_id)) {
             track.observe(largest);
         }
-        // There is room for the next update, if the last one did not fit.
+        // The next update can be sent, if it did not fit before.
         turn.push(Effect::DemandChanged(track_id));
     }
 
-    /// Objects of a track may come from now on. What subscribers are told of it is decided by the first of
-    /// several publishers; `None` leaves the properties as they are.
+    /// Establishes a publisher. The Track Properties are those of the first publisher; `None` leaves them as they are.
     fn establish(
         &mut self,
         turn: &mut Turn<'_>,
@@ -242,7 +241,7 @@ impl Tracks {
             let priority = track.properties.publisher_priority();
             track.cache.set_default_priority(priority);
             if largest < track.largest {
-                // The publisher starts from the beginning: what is remembered is not what it will send.
+                // The publisher starts from the beginning: cached objects are not those that it will send.
                 track.cache.clear(&mut self.ledger);
                 track.end_markers = EndMarkers::default();
                 if !demand.has_subscriptions {
@@ -258,8 +257,8 @@ impl Tracks {
         }
     }
 
-    /// Tells publishers whether objects are wanted; ends the relay's own subscriptions when nobody is left. The demands
-    /// are those that count for publishers that are clients, and for links.
+    /// Updates FORWARD at publishers, and ends the relay's own subscriptions if there is no demand. `demands` are those
+    /// for publishers that are clients, and for links.
     pub(crate) fn on_demand(
         &mut self,
         turn: &mut Turn<'_>,
@@ -307,7 +306,7 @@ impl Tracks {
         }
     }
 
-    /// Ends the relay's own subscription by which objects come from a session; returns whether there was one.
+    /// Ends the relay's own subscription to a session; returns whether there was one.
     pub(crate) fn cancel_own(
         &mut self,
         turn: &mut Turn<'_>,
@@ -340,7 +339,7 @@ impl Tracks {
         turn.cancel((handle, request), ResetCode::CANCELLED);
     }
 
-    /// The publishers of a track, as they are now.
+    /// Returns a copy of a track's publishers.
     pub(crate) fn publishers_of(&mut self, id: TrackId) -> Vec<Publisher> {
         let track = self.table.get(id);
         track.map_or_else(Vec::new, |track| track.publishers.clone())
@@ -378,7 +377,7 @@ impl Tracks {
 }
 
 impl Turn<'_> {
-    /// The track that the objects of a request belong to.
+    /// Returns the track that the objects of a request belong to.
     pub(crate) fn published_track(&mut self, (handle, id): PublisherId) -> Option<TrackId> {
         self.sessions.get(handle)?.source(id)
     }

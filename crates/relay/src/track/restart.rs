@@ -1,7 +1,7 @@
-//! Publishers that restart a track while the session that they had before is not known to be dead.
+//! Publishers that restart a track before their former session is known to be dead.
 //!
-//! A session that has fallen silent lives until its idle time-out. Meanwhile the draft knows two publishers of one
-//! track [moqt-18 §9.3], and what the second sends would be taken for repetitions of what the first has sent.
+//! The session of a lost peer lasts until its idle timeout. Until then the track has two publishers [moqt-18 §9.3], and
+//! the objects of the second would count as repetitions of those of the first.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,9 @@ use crate::{
 };
 
 impl Tracks {
-    /// A publisher joins others. If it says that it has published nothing [moqt-18 §10.2.11], though they have, it
-    /// may be one of them that fell and came back: it is believed until one of the others is heard of again, and they
-    /// are probed.
+    /// Handles a publisher that joins others. If the publisher announces that it has published nothing
+    /// [moqt-18 §10.2.11], though the others have, it may be one of them that reconnected. The relay treats this as a
+    /// restart until one of the others sends something, and probes the others.
     pub(super) fn welcome(
         &mut self,
         turn: &mut Turn<'_>,
@@ -36,7 +36,7 @@ impl Tracks {
             track.end_markers = EndMarkers::default();
             track.group_asked = None;
             track.largest = None;
-            // What the others are in the middle of is not what it will send in that place.
+            // Incomplete objects of the others are not what the new publisher will send.
             let subgroups = track.subgroups.iter_mut();
             for subgroup in subgroups.filter(|subgroup| subgroup.sender != Some(sender)) {
                 let before = subgroup.partial_bytes();
@@ -46,8 +46,8 @@ impl Tracks {
         }
     }
 
-    /// Whether a track ends with a publisher that is done, though others are there: it restarted the track, and nothing
-    /// has come from them since. Of publishers behind a link that is not known.
+    /// Returns whether a track ends with a publisher that sent PUBLISH_DONE although others exist: it restarted the
+    /// track, and nothing has come from the others since. Nothing is known of publishers behind a link.
     pub(super) fn is_ended_by(
         &mut self,
         turn: &mut Turn<'_>,
@@ -73,7 +73,7 @@ impl Tracks {
 }
 
 impl Track {
-    /// Probes all publishers but `sender`; returns whether one of them is established.
+    /// Probes all publishers except `sender`; returns whether one of them is established.
     fn probe_others(&mut self, turn: &mut Turn<'_>, sender: PublisherId) -> bool {
         let mut is_any_established = false;
         for other in self.publishers.iter_mut().filter(|it| it.id() != sender) {
@@ -89,13 +89,12 @@ impl Track {
         is_any_established
     }
 
-    /// Until when the others may take to show that they are there, when a publisher is done that has restarted the
-    /// track.
+    /// Returns until when the other publishers may answer their probe, if `sender` has restarted the track.
     pub(super) fn silence_until(&self, sender: PublisherId) -> Option<Instant> {
         let since = self.duplicates.restarted_since(sender)?;
         Some(since + PROBE_ANSWER_MAX)
     }
 }
 
-/// How long a publisher may take to answer a probe, when its track would else end.
+/// How long a publisher may take to answer a probe before its track ends.
 const PROBE_ANSWER_MAX: Duration = Duration::from_millis(500);

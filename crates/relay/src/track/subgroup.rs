@@ -1,4 +1,4 @@
-//! One subgroup on its way through: the log that all its subscribers read from.
+//! One subgroup: the log that all its subscribers read.
 
 use std::{collections::VecDeque, time::Instant};
 
@@ -16,47 +16,47 @@ use crate::{
     ids::{PublisherId, SubgroupId, SubgroupKey},
 };
 
-/// The bytes of a subgroup as every subscriber gets them, from the oldest that someone still needs.
+/// The bytes of a subgroup as every subscriber receives them, from the oldest that a subscriber needs.
 #[derive(Debug)]
 pub(crate) struct Subgroup {
     pub(crate) id: SubgroupId,
     pub(crate) header: SubgroupHeader,
-    /// It came from a link, and goes to none.
+    /// Whether it came over a link. If so, it is sent to no link.
     pub(crate) from_link: bool,
-    /// Whose stream it comes on.
+    /// The publisher whose stream brings it.
     pub(crate) sender: Option<PublisherId>,
     draft: Draft,
-    /// Pieces not yet taken by all.
+    /// Pieces that some subscriber has not read.
     log: VecDeque<Piece>,
-    /// Offset of the end of the log; what came before its first piece was taken by all.
+    /// Offset of the end of the log. All subscribers have read what precedes its first piece.
     end: u64,
-    /// Received in this turn, not yet in the log.
+    /// Bytes received in this turn, not yet in the log.
     fresh: BytesMut,
     /// Objects that begin in `fresh`.
     marks: Vec<Mark>,
     previous: Option<u64>,
-    /// Payload bytes of the last object that are still to come.
+    /// Payload bytes of the last object that are missing.
     missing: u64,
-    /// When the object began within which the log ends.
+    /// When the incomplete object at the end of the log began.
     began: Option<Instant>,
-    /// The subgroup's ID.
+    /// The subgroup ID.
     number: u64,
     ended: Option<Ended>,
-    /// When its publisher finished it: its delivery time-out counts from here [moqt-18 §8].
+    /// When its publisher finished it, from which its delivery timeout counts [moqt-18 §8].
     finished_at: Option<Instant>,
     /// When the last piece of the log was received.
     last_received: Option<Instant>,
-    /// The object within which the log ends, for the cache.
+    /// The incomplete object at the end of the log, for the cache.
     partial: Option<Partial>,
 }
 
-/// An object that has not arrived in full.
+/// An incomplete object.
 #[derive(Debug)]
 struct Partial {
     object: u64,
     received: Instant,
     properties: Bytes,
-    /// What has come of its payload.
+    /// The payload received so far.
     parts: Vec<Bytes>,
     bytes: u64,
 }
@@ -66,11 +66,11 @@ struct Partial {
 pub(crate) struct Piece {
     pub(crate) data: Bytes,
     start: u64,
-    /// When its first object began to arrive: delivery time-outs count from here [moqt-18 §8].
+    /// When its first object began to arrive, from which delivery timeouts count [moqt-18 §8].
     pub(crate) received: Instant,
 }
 
-/// Where an object begins in the log.
+/// The position of an object in the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub(crate) location: Location,
@@ -81,32 +81,32 @@ pub(crate) struct Mark {
     properties: u64,
     /// Offset of its payload.
     body: u64,
-    /// Nothing but the subgroup's header stands before it.
+    /// Whether only the subgroup header precedes it.
     first: bool,
 }
 
-/// How a subgroup came to its end.
+/// How a subgroup ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// Its publisher finished it.
     Finished,
     /// Its publisher reset it, or is gone.
     Reset(ResetCode),
-    /// Another publisher goes on with it: all that came is passed on, and nothing more.
+    /// Another publisher continues it: what came is delivered, and nothing more.
     Displaced,
 }
 
 /// Where a subscriber's stream starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
-    /// Bytes that stand before the log for this subscriber.
+    /// Bytes that precede the log for this subscriber.
     pub(crate) prologue: Bytes,
-    /// Offset in the log from which it reads.
+    /// Offset in the log from which the subscriber reads.
     pub(crate) cursor: u64,
 }
 
 impl Subgroup {
-    /// A subgroup with the ID `number`, whose header, with the relay's own Track Alias, is `header`.
+    /// Creates a subgroup with the ID `number`. `header` carries the relay's own Track Alias.
     pub(crate) fn new(id: SubgroupId, header: SubgroupHeader, number: u64, draft: Draft) -> Self {
         let mut fresh = BytesMut::new();
         header.encode(draft, &mut fresh);
@@ -131,7 +131,7 @@ impl Subgroup {
         }
     }
 
-    /// An object begins.
+    /// Appends the header of an object.
     pub(crate) fn begin(&mut self, object: ObjectHeader) {
         let location = Location {
             group: self.header.group,
@@ -159,13 +159,13 @@ impl Subgroup {
         });
     }
 
-    /// The next bytes of the object's payload.
+    /// Appends payload bytes of the object.
     pub(crate) fn extend(&mut self, payload: &[u8]) {
         self.missing = self.missing.saturating_sub(payload.len() as u64);
         self.fresh.extend_from_slice(payload);
     }
 
-    /// It is over; nothing follows. An object that was not complete is no longer held for the cache.
+    /// Ends the subgroup. An incomplete object is not kept for the cache.
     pub(crate) fn end(&mut self, now: Instant, ended: Ended) {
         match ended {
             Ended::Finished => self.finished_at = Some(now),
@@ -179,28 +179,28 @@ impl Subgroup {
         self.ended
     }
 
-    /// The session that it comes from, unless that is a link.
+    /// Returns the session that it comes from, unless that session is a link.
     pub(crate) fn session(&self) -> Option<Handle> {
         let sender = self.sender.filter(|_| !self.from_link);
         sender.map(|(session, _)| session)
     }
 
-    /// When its publisher finished it.
+    /// Returns when its publisher finished it.
     pub(crate) fn finished_at(&self) -> Option<Instant> {
         self.finished_at
     }
 
-    /// When the last of its bytes were received.
+    /// Returns when its last bytes were received.
     pub(crate) fn last_received(&self) -> Option<Instant> {
         self.last_received
     }
 
-    /// Group and subgroup ID.
+    /// Returns its group ID and subgroup ID.
     pub(crate) fn key(&self) -> SubgroupKey {
         (self.header.group, self.number)
     }
 
-    /// The first object that did not arrive in full, or at all.
+    /// Returns the first object that is incomplete or has not begun.
     pub(crate) fn next_object(&self) -> u64 {
         match self.previous {
             None => 0,
@@ -209,17 +209,18 @@ impl Subgroup {
         }
     }
 
-    /// The object that began last.
+    /// Returns the object that began last.
     pub(crate) fn last_begun(&self) -> Option<u64> {
         self.previous
     }
 
-    /// Whether something arrived since the last [`publish`](Self::publish).
+    /// Returns whether data arrived since the last [`publish`](Self::publish).
     pub(crate) fn is_fresh(&self) -> bool {
         !self.fresh.is_empty()
     }
 
-    /// Whether the object that began last, or one that is not published, lies from `first` to `last`, both included.
+    /// Returns whether the object that began last, or one that is not in the log yet, lies between `first` and `last`,
+    /// inclusive.
     pub(crate) fn has_begun_any(&self, first: Location, last: Location) -> bool {
         let newest = self.previous.map(|object| Location {
             group: self.header.group,
@@ -230,7 +231,7 @@ impl Subgroup {
         begun.any(|location| first <= location && location <= last)
     }
 
-    /// Whether an object has begun and is not complete, or not published.
+    /// Returns whether the object at `location` has begun and is incomplete, or is not in the log yet.
     pub(crate) fn is_arriving(&self, location: Location) -> bool {
         self.header.group == location.group
             && (self.missing > 0 && self.previous == Some(location.object)
@@ -238,9 +239,9 @@ impl Subgroup {
             && self.ended.is_none()
     }
 
-    /// Moves what arrived to the log, as one piece, and gives the objects that begin in it. Objects that are
-    /// complete with it are handed to `keep`, with the time at which they began to arrive; of one that is not, no more
-    /// than `partial_max` bytes are held for it.
+    /// Moves what arrived to the log, as one piece, and returns the objects that begin in it. Passes complete objects
+    /// to `keep`, with the time at which they began to arrive. At most `partial_max` bytes of an incomplete object are
+    /// kept for this.
     pub(crate) fn publish(
         &mut self,
         now: Instant,
@@ -269,7 +270,7 @@ impl Subgroup {
         std::mem::take(&mut self.marks)
     }
 
-    /// Finds the objects that are complete with `data`, the next piece of the log.
+    /// Passes on the objects that `data`, the next piece of the log, completes.
     fn collect(
         &mut self,
         now: Instant,
@@ -290,7 +291,7 @@ impl Subgroup {
         let goes_on = |end: usize| end == data.len() && self.missing > 0;
         let mut partial = None;
         if let Some(mut begun) = self.partial.take() {
-            // The header of the next object stands behind its payload, and says where that ends.
+            // The header of the next object follows the payload and marks its end.
             let end = first.map_or(data.len(), |mark| place(mark.start));
             begun.bytes += end as u64;
             begun.parts.push(data.slice(..end));
@@ -334,32 +335,32 @@ impl Subgroup {
         self.partial = partial.filter(|partial| !is_cut && partial.bytes <= partial_max);
     }
 
-    /// Whether it stands within an object whose end has not come.
+    /// Returns whether the log ends within an object.
     pub(crate) fn is_within_object(&self) -> bool {
         self.missing > 0 && self.ended.is_none()
     }
 
-    /// Whether it holds for the cache what has come of that object.
+    /// Returns whether what came of that object is kept for the cache.
     pub(crate) fn holds_part(&self) -> bool {
         self.partial.is_some()
     }
 
-    /// Forgets what has come of that object: the cache is not to have it.
+    /// Removes what came of that object; the cache will not have it.
     pub(crate) fn forget_part(&mut self) {
         self.partial = None;
     }
 
-    /// Bytes held for the cache of an object that has not arrived in full.
+    /// Returns the bytes kept for the cache of an incomplete object.
     pub(crate) fn partial_bytes(&self) -> u64 {
         self.partial.as_ref().map_or(0, |partial| partial.bytes)
     }
 
-    /// Offset of the end of the log.
+    /// Returns the offset of the end of the log.
     pub(crate) fn len(&self) -> u64 {
         self.end
     }
 
-    /// The piece that holds the byte at `cursor`, from that byte on.
+    /// Returns the piece that holds the byte at `cursor`, from that byte on.
     #[inline]
     pub(crate) fn from(&self, cursor: u64) -> Option<Piece> {
         let piece = &self.log[self.index_of(cursor)?];
@@ -371,7 +372,7 @@ impl Subgroup {
         })
     }
 
-    /// Place of the piece that holds the byte at `cursor`; most readers are in the last one.
+    /// Returns the index of the piece that holds the byte at `cursor`; most readers are in the last piece.
     #[inline]
     fn index_of(&self, cursor: u64) -> Option<usize> {
         if cursor >= self.end {
@@ -386,7 +387,7 @@ impl Subgroup {
             .checked_sub(1)
     }
 
-    /// Where a subscriber starts that joins with the object at `mark`.
+    /// Returns where a subscriber starts that joins at the object of `mark`.
     pub(crate) fn start_at(&self, mark: &Mark) -> Start {
         if mark.first {
             return Start {
@@ -404,18 +405,18 @@ impl Subgroup {
         }
     }
 
-    /// When the byte at `cursor` was received, or the object that it belongs to began.
+    /// Returns when the byte at `cursor` was received, or its object began.
     pub(crate) fn received(&self, cursor: u64) -> Option<Instant> {
         self.index_of(cursor).map(|index| self.log[index].received)
     }
 
-    /// Takes the list of [`publish`](Self::publish) back, for its memory.
+    /// Takes the list of [`publish`](Self::publish) back to reuse its memory.
     pub(crate) fn recycle(&mut self, mut marks: Vec<Mark>) {
         marks.clear();
         self.marks = marks;
     }
 
-    /// Forgets pieces that end at or before `taken`.
+    /// Removes pieces that end at or before `taken`.
     pub(crate) fn trim(&mut self, taken: u64) {
         while let Some(piece) = self.log.front()
             && piece.start + piece.data.len() as u64 <= taken
@@ -424,13 +425,13 @@ impl Subgroup {
         }
     }
 
-    /// Bytes held for subscribers that have not taken them.
+    /// Returns the bytes held for subscribers that have not read them.
     pub(crate) fn held(&self) -> u64 {
         self.log.front().map_or(0, |piece| self.end - piece.start)
     }
 }
 
-/// The header of a stream that carries only the later objects of a subgroup.
+/// Returns the header of a stream that carries only the later objects of a subgroup.
 pub(crate) fn resumed(header: SubgroupHeader, number: u64) -> SubgroupHeader {
     SubgroupHeader {
         subgroup: WireSubgroup::Explicit(number),

@@ -1,4 +1,4 @@
-//! All tracks of a relay, by name and by a small number.
+//! All tracks of a relay, by name and by ID.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::{
     turn::Turn,
 };
 
-/// All tracks, what they remember together, and what is being received of them.
+/// All tracks, their cache ledger, and the streams that are being received.
 #[derive(Debug, Default)]
 pub(crate) struct Tracks {
     pub(super) table: TrackTable,
-    /// What the caches of all tracks hold together.
+    /// What the caches of all tracks hold.
     pub(super) ledger: Ledger,
     /// Subgroup streams that are being received, by session.
     pub(super) inbound: BySession<InboundStreams>,
@@ -26,14 +26,14 @@ pub(crate) struct Tracks {
     pub(super) grown: Vec<(TrackId, SubgroupId)>,
 }
 
-/// Tracks by name and by number.
+/// Tracks by name and by ID.
 #[derive(Debug, Default)]
 pub(super) struct TrackTable {
     by_name: BTreeMap<FullTrackName, TrackId>,
     places: Vec<Option<Track>>,
     vacant: Vec<u32>,
     next_alias: u64,
-    /// Tracks of which nothing is left but what the cache remembers, by their alias: the oldest first.
+    /// Tracks that exist only in the cache, by alias: the oldest first.
     resting: BTreeMap<u64, TrackId>,
 }
 
@@ -47,32 +47,32 @@ impl Tracks {
         self.table.find(name)
     }
 
-    /// The track of that name, made if there is none and fewer than `max` are in use.
+    /// Returns the track of a name. Creates it if fewer than `max` tracks are in use.
     pub(crate) fn find_or_create(&mut self, name: &FullTrackName, max: usize) -> Option<TrackId> {
         self.table.find_or_create(name, max)
     }
 
-    /// The tracks in a namespace or one that starts with it.
+    /// Returns the tracks in a namespace and under it.
     pub(crate) fn under(&self, prefix: &Namespace) -> impl Iterator<Item = TrackId> {
         self.table.under(prefix)
     }
 
-    /// Every track, in no particular but always the same order.
+    /// Returns all tracks, in a deterministic order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TrackId, &Track)> {
         self.table.iter()
     }
 
-    /// Number of tracks that are in use.
+    /// Returns the number of tracks in use.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Number of tracks of which nothing is left but what the cache remembers.
+    /// Returns the number of tracks that exist only in the cache.
     pub(crate) fn resting_len(&self) -> usize {
         self.table.resting.len()
     }
 
-    /// Objects that all caches hold, and their bytes.
+    /// Returns the number of objects in all caches, and their bytes.
     pub(crate) fn cached(&self) -> (u64, u64) {
         (self.ledger.objects(), self.ledger.bytes())
     }
@@ -82,7 +82,7 @@ impl Tracks {
         std::mem::take(&mut self.grown)
     }
 
-    /// Gives the list of [`take_grown`](Self::take_grown) back, for its memory.
+    /// Takes the list of [`take_grown`](Self::take_grown) back to reuse its memory.
     pub(crate) fn recycle_grown(&mut self, mut grown: Vec<(TrackId, SubgroupId)>) {
         grown.clear();
         if self.grown.is_empty() {
@@ -90,7 +90,7 @@ impl Tracks {
         }
     }
 
-    /// Whether subgroups grew.
+    /// Returns whether any subgroup grew.
     #[inline]
     pub(crate) fn has_grown(&self) -> bool {
         !self.grown.is_empty()
@@ -102,8 +102,8 @@ impl Tracks {
         }
     }
 
-    /// Forgets a track that has no publishers and that nobody else has to do with; if the cache remembers something of
-    /// it, that stays. Returns whether the track is gone.
+    /// Forgets a track without publishers that no other owner uses, unless the cache holds objects of it. Returns
+    /// whether the track is gone.
     pub(crate) fn forget_if_unused(&mut self, turn: &mut Turn<'_>, id: TrackId) -> bool {
         let Some(track) = self.table.get(id).filter(|it| it.publishers.is_empty()) else {
             return false;
@@ -128,7 +128,7 @@ impl Tracks {
         false
     }
 
-    /// Forgets what was being received from a session that is gone: its streams are cut.
+    /// Ends the streams that were being received from a session that is gone.
     pub(crate) fn on_session_lost(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         for inbound in self
             .inbound
@@ -140,7 +140,7 @@ impl Tracks {
         }
     }
 
-    /// Has the track looked at, whether it is to be forgotten.
+    /// Has the track checked for whether it can be forgotten.
     pub(super) fn release(turn: &mut Turn<'_>, id: TrackId) {
         turn.push(Effect::Released(id));
     }
@@ -157,7 +157,7 @@ impl TrackTable {
         self.by_name.get(name).copied()
     }
 
-    /// The track of that name, made if there is none and fewer than `max` are in use.
+    /// Returns the track of a name. Creates it if fewer than `max` tracks are in use.
     pub(super) fn find_or_create(&mut self, name: &FullTrackName, max: usize) -> Option<TrackId> {
         if let Some(id) = self.find(name) {
             self.resting.remove(&id.alias);
@@ -181,7 +181,7 @@ impl TrackTable {
         Some(id)
     }
 
-    /// Forgets a track that nobody uses any more, and gives what is left of it.
+    /// Removes a track that is not in use, and returns what is left of it.
     pub(super) fn remove(&mut self, id: TrackId) -> Option<Track> {
         self.get(id)?;
         self.resting.remove(&id.alias);
@@ -191,15 +191,14 @@ impl TrackTable {
         Some(track)
     }
 
-    /// Takes note that nothing is left of a track but what the cache remembers. With more than `max` of them
-    /// it gives the oldest, to be forgotten.
+    /// Notes that a track exists only in the cache. Beyond `max` of them, returns the oldest, which is to be forgotten.
     pub(super) fn rest(&mut self, id: TrackId, max: usize) -> Option<TrackId> {
         self.resting.insert(id.alias, id);
         let is_full = self.resting.len() > max;
         is_full.then(|| self.resting.first_key_value().map(|(_, &oldest)| oldest))?
     }
 
-    /// The tracks in a namespace or one that starts with it.
+    /// Returns the tracks in a namespace and under it.
     pub(super) fn under(&self, prefix: &Namespace) -> impl Iterator<Item = TrackId> {
         let first = FullTrackName {
             namespace: prefix.clone(),
@@ -211,7 +210,7 @@ impl TrackTable {
             .map(|(_, &id)| id)
     }
 
-    /// Every track, in no particular but always the same order.
+    /// Returns all tracks, in a deterministic order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (TrackId, &Track)> {
         let by_index = (0..).zip(&self.places);
         by_index.filter_map(|(index, track)| {
@@ -221,7 +220,7 @@ impl TrackTable {
         })
     }
 
-    /// Number of tracks that are in use.
+    /// Returns the number of tracks in use.
     pub(super) fn len(&self) -> usize {
         self.by_name.len() - self.resting.len()
     }

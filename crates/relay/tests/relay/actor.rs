@@ -1,4 +1,4 @@
-//! A scripted client of the relay: it publishes and subscribes as it is told, and writes down what it gets.
+//! A scripted client of the relay, which publishes and subscribes on command and records what it gets.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -27,7 +27,7 @@ use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
 use crate::archive::{Archive, Fetched, Reply};
 
-/// What a client does about a SUBSCRIBE.
+/// How a client answers a SUBSCRIBE.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
     /// Accepts it under this alias.
@@ -38,7 +38,7 @@ pub(crate) enum Manner {
     Ignore,
 }
 
-/// What a client hears of what lies under a prefix.
+/// What a client is told of a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Came(Namespace),
@@ -46,7 +46,7 @@ pub(crate) enum Heard {
     Blocked(Namespace, TrackName),
 }
 
-/// A request of the client's own, or one that it got, and what became of it.
+/// A request that the client sent or received, and what became of it.
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
     pub(crate) answer: Option<Result<Parameters, RequestErrorCode>>,
@@ -60,7 +60,7 @@ pub(crate) struct Exchange {
     pub(crate) done: Option<PublishDone>,
     pub(crate) done_at: Option<Instant>,
     pub(crate) closed: Option<CloseReason>,
-    /// The relay wants it moved.
+    /// The GOAWAY of the relay for this request.
     pub(crate) goaway: Option<GoAway>,
     pub(crate) datagrams: Vec<(Instant, ObjectDatagram)>,
     pub(crate) streams: Vec<Arrival>,
@@ -76,7 +76,7 @@ pub(crate) struct Arrival {
     pub(crate) end: Option<StreamEnd>,
 }
 
-/// An object of a subgroup stream as it arrived, perhaps in part.
+/// An object of a subgroup stream as it arrived, possibly incomplete.
 #[derive(Debug)]
 pub(crate) struct ArrivedObject {
     pub(crate) at: Instant,
@@ -95,12 +95,12 @@ pub(crate) struct Actor {
     session: Option<Session>,
     pub(crate) manner: Manner,
     pub(crate) exchanges: BTreeMap<RequestId, Exchange>,
-    /// SUBSCRIBEs that came from the relay.
+    /// SUBSCRIBE requests received from the relay.
     pub(crate) asked: Vec<(RequestId, weir_moqt::message::Subscribe)>,
-    /// Tracks that the relay offered with PUBLISH, and how they are answered.
+    /// Tracks that the relay offered with PUBLISH.
     pub(crate) offered: Vec<(RequestId, Publish)>,
     pub(crate) taste: Result<Parameters, RequestErrorCode>,
-    /// Namespaces that came and went, behind their prefix.
+    /// Namespaces that appeared and disappeared, without their prefix.
     pub(crate) heard: Vec<(RequestId, Heard)>,
     /// The relay's GOAWAY.
     pub(crate) goaway: Option<GoAway>,
@@ -112,7 +112,7 @@ pub(crate) struct Actor {
     pub(crate) violation: Option<String>,
 }
 
-/// What is left to be written to one stream.
+/// Data that waits to be written to one stream.
 #[derive(Default)]
 struct Backlog {
     chunks: VecDeque<Bytes>,
@@ -120,7 +120,7 @@ struct Backlog {
 }
 
 impl Actor {
-    /// Connects as soon as it is started.
+    /// Creates a client that connects as soon as it is started.
     pub(crate) fn new(sim: &Sim, relay: SocketAddr, setup: Setup) -> Self {
         Self {
             config: sim.client_config(&[Draft::Draft18.alpn()]),
@@ -144,7 +144,7 @@ impl Actor {
         }
     }
 
-    /// Connects in another way.
+    /// Connects with another configuration.
     pub(crate) fn with_config(self, config: ClientConfig) -> Self {
         Self { config, ..self }
     }
@@ -153,7 +153,7 @@ impl Actor {
         self.session.as_ref().is_some_and(Session::is_ready)
     }
 
-    /// Does something with the session and the connection, which must be there, and hears the session out.
+    /// Calls a function with the session and the connection, which must exist, then processes the session's events.
     pub(crate) fn with<T>(
         &mut self,
         now: Instant,
@@ -168,7 +168,7 @@ impl Actor {
         result
     }
 
-    /// Writes to one of its own streams, now or when there is room.
+    /// Writes to an own stream, at once or when there is room.
     pub(crate) fn write(
         &mut self,
         now: Instant,
@@ -211,7 +211,7 @@ impl Actor {
         }
     }
 
-    /// Deals with what the session has to say.
+    /// Processes the session's events.
     fn hear(&mut self, now: Instant, endpoint: &mut Endpoint) {
         while let Some(event) = self.session.as_mut().and_then(Session::poll_event) {
             self.on_session_event(now, endpoint, event);
@@ -430,7 +430,7 @@ impl Actor {
         }
     }
 
-    /// Writes down what comes of a fetch; gives back what is none.
+    /// Records the events of a fetch; returns other events.
     fn on_fetched(&mut self, event: SessionEvent) -> Option<SessionEvent> {
         if let SessionEvent::Fetched { stream, request } = event {
             self.exchange(request).fetched.stream = Some(stream);
@@ -472,7 +472,7 @@ impl Actor {
 }
 
 impl Exchange {
-    /// The objects that came, in full, on streams: in the order of the streams' beginnings.
+    /// Returns the complete objects received on streams, in the order in which the streams began.
     pub(crate) fn objects(&self) -> Vec<(u64, u64, Vec<u8>)> {
         let mut found = Vec::new();
         for arrival in &self.streams {
@@ -486,7 +486,7 @@ impl Exchange {
         found
     }
 
-    /// Groups and objects that came in datagrams, in order.
+    /// Returns the groups and objects received in datagrams, in order.
     pub(crate) fn datagram_places(&self) -> Vec<(u64, u64)> {
         let datagrams = self.datagrams.iter();
         datagrams
@@ -584,7 +584,7 @@ impl App for Actor {
     }
 }
 
-/// The bytes of an object on a subgroup stream.
+/// Encodes an object of a subgroup stream.
 pub(crate) fn encoded(
     header: &SubgroupHeader,
     previous: Option<u64>,

@@ -1,4 +1,4 @@
-//! The past of tracks, as scripted clients have it and fetch it.
+//! Past objects: what scripted clients have of them, and how they fetch them.
 
 use std::collections::BTreeMap;
 
@@ -18,40 +18,40 @@ use weir_transport::StreamId;
 
 use crate::stage::{Asked, Stage};
 
-/// What a client makes of a FETCH of the relay.
+/// How a client answers a FETCH of the relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Serving {
     /// Never answers.
     #[default]
     Ignore,
     Decline(RequestErrorCode),
-    /// Sends what it has of the range.
+    /// Sends the objects that it has of the range.
     Serve,
-    /// The same, and says that the track ends with its last object.
+    /// Does the same, and marks the last object as the end of the track.
     ServeWhole,
-    /// Grants it, sends this many bytes of the answer, and no more.
+    /// Accepts the FETCH, sends this many bytes of the answer, and no more.
     Stall(usize),
-    /// Grants it, and sends the objects against their order.
+    /// Accepts the FETCH, and sends the objects in the wrong order.
     Reverse,
-    /// Grants it up to right before its start, and sends nothing.
+    /// Accepts the FETCH up to just before its start, and sends nothing.
     GrantNothing,
 }
 
-/// The past that a client has of all its tracks.
+/// The past objects that a client has, the same for all its tracks.
 #[derive(Debug, Default)]
 pub(crate) struct Archive {
     pub(crate) objects: BTreeMap<Location, Vec<u8>>,
     pub(crate) properties: Properties,
     pub(crate) serving: Serving,
-    /// What it says when it is asked how a track stands; nothing if it does not answer.
+    /// The answer to TRACK_STATUS; `None` for no answer.
     pub(crate) standing: Option<Result<Location, RequestErrorCode>>,
-    /// The tracks that it was asked about.
+    /// The TRACK_STATUS requests received.
     pub(crate) track_statuses: Vec<RequestId>,
-    /// Requests to fetch that came from the relay.
+    /// The FETCH requests received from the relay.
     pub(crate) asked: Vec<(RequestId, Fetch)>,
 }
 
-/// What came of a fetch.
+/// The result of a fetch.
 #[derive(Debug, Default)]
 pub(crate) struct Fetched {
     pub(crate) ok: Option<FetchOk>,
@@ -60,15 +60,15 @@ pub(crate) struct Fetched {
     pub(crate) end: Option<StreamEnd>,
 }
 
-/// What a client says to a FETCH.
+/// A client's answer to a FETCH.
 pub(crate) struct Reply {
     pub(crate) answer: Result<FetchOk, RequestError>,
-    /// The bytes of the data stream, and whether they are all.
+    /// The bytes of the data stream, and whether they are complete.
     pub(crate) data: Option<(Bytes, bool)>,
 }
 
 impl Archive {
-    /// A range of whole groups from `first` to `last`, with so many objects in each.
+    /// Adds the groups from `first` to `last`, with this number of objects each.
     pub(crate) fn fill(&mut self, first: u64, last: u64, objects: u64, bytes: usize) {
         for group in first..=last {
             for object in 0..objects {
@@ -78,7 +78,7 @@ impl Archive {
         }
     }
 
-    /// How a track stands.
+    /// Returns the answer to TRACK_STATUS.
     pub(crate) fn answer(&self) -> Option<Result<RequestOk, RequestError>> {
         Some(match self.standing? {
             Ok(largest) => Ok(RequestOk {
@@ -107,7 +107,7 @@ impl Archive {
         }
     }
 
-    /// What it has of a range, as far as its way of serving lets it through.
+    /// Returns the answer for a range, according to the client's way of serving.
     fn serve(&self, id: RequestId, start: Location, end: Location, order: GroupOrder) -> Reply {
         let largest = self.objects.keys().next_back().copied();
         let Some(largest) = largest.filter(|&largest| start <= largest) else {
@@ -132,7 +132,7 @@ impl Archive {
         }
     }
 
-    /// The data stream with the objects of a range.
+    /// Returns the data stream with the objects of a range.
     fn stream(&self, id: RequestId, start: Location, end: Location, order: GroupOrder) -> BytesMut {
         let mut found: Vec<_> = self.objects.range(start..=end).collect();
         if order == GroupOrder::Descending {
@@ -174,7 +174,7 @@ impl Reply {
         }
     }
 
-    /// Grants a range that ends right before its start, with an empty data stream.
+    /// Accepts a range that ends just before its start, with an empty data stream.
     fn of_nothing(id: RequestId, start: Location) -> Self {
         let answer = Ok(FetchOk {
             end_of_track: false,
@@ -198,7 +198,7 @@ fn request_error(code: RequestErrorCode) -> RequestError {
     }
 }
 
-/// The data stream of a fetch, as far as its header.
+/// Returns the header of the data stream of a fetch.
 fn stream_header(id: RequestId) -> BytesMut {
     let mut data = BytesMut::new();
     FetchHeader { request_id: id.0 }.encode(Draft::Draft18, &mut data);
@@ -206,7 +206,7 @@ fn stream_header(id: RequestId) -> BytesMut {
 }
 
 impl Fetched {
-    /// The places and payloads of the objects that came in full, in their order.
+    /// Returns the locations and payloads of the complete objects, in order.
     pub(crate) fn objects(&self) -> Vec<(Location, &[u8])> {
         let entries = self.entries.iter();
         let objects = entries.filter_map(|(entry, payload)| match entry {
@@ -219,7 +219,7 @@ impl Fetched {
         objects.collect()
     }
 
-    /// Groups and objects that came in full, in their order; each payload tells where it belongs.
+    /// Returns the group and object IDs of the complete objects, in order; checks that each payload belongs there.
     pub(crate) fn places(&self, bytes: usize) -> Vec<(u64, u64)> {
         let objects = self.objects().into_iter();
         let places = objects.map(|(Location { group, object }, payload)| {
@@ -230,7 +230,7 @@ impl Fetched {
         places.collect()
     }
 
-    /// The last locations of ranges that are unknown, and of those that do not exist.
+    /// Returns the last locations of ranges that are unknown (`true`) or do not exist.
     pub(crate) fn ranges(&self) -> Vec<(bool, Location)> {
         let entries = self.entries.iter();
         let ranges = entries.filter_map(|(entry, _)| match entry {
@@ -242,7 +242,7 @@ impl Fetched {
 }
 
 impl Stage {
-    /// A client fetches a range of a track.
+    /// Fetches a range of a track for a client.
     pub(crate) fn fetch(
         &mut self,
         node: NodeId,
@@ -266,7 +266,7 @@ impl Stage {
         Asked { node, id, alias: 0 }
     }
 
-    /// A client wants to know how a track stands.
+    /// Requests the status of a track for a client.
     pub(crate) fn track_status(&mut self, node: NodeId, track: &str) -> Asked {
         let track = crate::stage::name(track);
         let id = self.act(node, |session, connection| {
@@ -280,7 +280,7 @@ impl Stage {
         &self.outcome(asked).fetched
     }
 
-    /// A fetch was granted and its stream has come to its end: how far it reached.
+    /// Checks that a fetch was accepted and its stream has ended; returns how far it reached.
     pub(crate) fn expect_complete(&self, asked: Asked) -> Location {
         let fetched = self.fetched(asked);
         assert_eq!(
@@ -292,7 +292,7 @@ impl Stage {
         fetched.ok.as_ref().expect("it is granted").end
     }
 
-    /// The ranges that the relay fetched from a client.
+    /// Returns the ranges that the relay fetched from a client.
     pub(crate) fn fetched_from(&self, node: NodeId) -> Vec<(Location, Location)> {
         let asked = self.actor(node).archive.asked.iter();
         let ranges = asked.map(|(_, fetch)| match fetch.kind {
@@ -305,7 +305,7 @@ impl Stage {
     }
 }
 
-/// A range of a track, both ends included.
+/// Returns the range of a track, both ends inclusive.
 pub(crate) fn standalone(track: &str, start: (u64, u64), end: (u64, u64)) -> FetchKind {
     FetchKind::Standalone {
         track: crate::stage::name(track),
@@ -314,5 +314,5 @@ pub(crate) fn standalone(track: &str, start: (u64, u64), end: (u64, u64)) -> Fet
     }
 }
 
-/// The last object that any group could have.
+/// The largest possible object ID.
 pub(crate) const ALL: u64 = u64::MAX;

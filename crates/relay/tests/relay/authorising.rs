@@ -1,4 +1,4 @@
-//! Who may do what: grants of sessions and of requests, their prefixes, and their end.
+//! Authorization: grants of sessions and of requests, their prefixes, and their expiry.
 
 use std::{sync::Arc, time::Instant};
 
@@ -18,7 +18,7 @@ use weir_relay::{Authority, Credentials, Denial, Grant};
 
 use crate::stage::{Asked, Setting, Stage, millis, name, rendezvous, secs, space, story};
 
-/// Understands tokens such as `publish:a-b:5`: a verb, a namespace, and how many seconds it is good for.
+/// An authority for tokens such as `publish:a-b:5`: an action, a namespace, and the validity in seconds.
 #[derive(Debug)]
 struct Doorkeeper;
 
@@ -299,7 +299,7 @@ fn a_new_token_outlasts_that_of_the_session() {
     });
 }
 
-/// A subscription with a token for five seconds, of a track whose publisher never answers a FETCH.
+/// Subscribes with a token for five seconds to a track whose publisher never answers a FETCH.
 fn with_a_past(stage: &mut Stage) -> Asked {
     let publisher = client_with(stage, &["publish::99"]);
     let begun = Parameters {
@@ -314,7 +314,7 @@ fn with_a_past(stage: &mut Stage) -> Asked {
     asked
 }
 
-/// A fetch that joins a subscription, and waits for long.
+/// Sends a fetch that joins a subscription, with a long wait for publishers.
 fn join(stage: &mut Stage, asked: Asked, tokens: &[&str]) -> Asked {
     let kind = FetchKind::AbsoluteJoining {
         request_id: asked.id.0,

@@ -1,4 +1,4 @@
-//! What the relay keeps, and what makes room for what.
+//! The cache: what it keeps, and what it evicts.
 
 use bytes::Bytes;
 use weir_moqt::{
@@ -259,7 +259,7 @@ fn a_track_may_begin_anew_once_nobody_subscribes_to_it() {
             stage.step("the publisher goes", millis(100));
         };
         round(3, 500);
-        // Another one counts from 0 again, and its group is longer than the one that the cache remembers.
+        // Another publisher counts from 0 again, and its group is longer than the cached one.
         round(6, 100);
     });
 }
@@ -284,7 +284,7 @@ fn what_a_former_publisher_ruled_out_does_not_bind_the_next_one() {
         assert!(stage.outcome(subscription).done.is_none());
         stage.sim.shutdown(first);
         stage.step("the publisher goes", millis(100));
-        // Another one says that there is more, and sends what follows.
+        // Another publisher announces a larger location, and sends what follows.
         let so_far = Parameters {
             largest_object: Some(Location::new(4, 0)),
             ..Parameters::default()

@@ -1,4 +1,4 @@
-//! Nothing is left behind, however often things come and go.
+//! No state remains, however often requests and streams come and go.
 
 use weir_relay::Gauges;
 

@@ -66,7 +66,7 @@ fn what_a_session_may_send_fits_the_crossing() {
             ..plain(0)
         };
         let mut stream = stage.open_with(publication, header);
-        // With the fields around it as much as a session may send; in a fetch it is more.
+        // With its header fields, the object is as long as a session may send; in a fetch it is longer.
         let big = ObjectHeader {
             properties: Properties::builder().bytes(0x3d, vec![7; 94]).build(),
             ..object(0, 10)

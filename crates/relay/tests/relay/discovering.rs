@@ -1,4 +1,4 @@
-//! SUBSCRIBE_NAMESPACE: who hears of which namespace, and when it is gone.
+//! SUBSCRIBE_NAMESPACE: which sessions are notified of which namespaces.
 
 use weir_moqt::{
     error::RequestErrorCode, name::Namespace, parameter::Parameters, session::CloseReason,
@@ -191,7 +191,7 @@ fn a_ring_of_announcements_comes_to_rest() {
         stage.wait(millis(50));
         stage.announce(publisher, "a");
         stage.step("announce", millis(50));
-        // Like relays that know no better, they announce what they hear of, each to all, and so to each other.
+        // They act like relays without loop prevention: each announces to all others what it is notified of.
         let mut announced = Vec::new();
         for round in 0..5 {
             let mut news = 0;

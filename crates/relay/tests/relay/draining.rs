@@ -1,4 +1,4 @@
-//! The end of the relay: all are told, and none is waited for longer than agreed.
+//! Drain: all sessions get GOAWAY, and none is waited for longer than configured.
 
 use weir_moqt::{
     error::{RequestErrorCode, SessionError},
@@ -111,7 +111,7 @@ fn new_requests_are_refused_while_the_relay_stops() {
         let before = stage.subscribe(subscriber, "a--x");
         stage.wait(millis(15));
         stage.sim.shutdown(relay);
-        // On its way when GOAWAY is.
+        // The SUBSCRIBE crosses the GOAWAY.
         let crossing = stage.subscribe(subscriber, "a--y");
         stage.step("the relay is to stop", millis(100));
         assert!(stage.is_accepted(before));

@@ -1,4 +1,4 @@
-//! FETCH of what went through the relay: from the cache, without asking anybody.
+//! FETCH of objects that the relay forwarded: from the cache, without a request to publishers.
 
 use bytes::Bytes;
 use weir_moqt::{
@@ -17,7 +17,7 @@ use crate::{
     stage::{Asked, Setting, Stage, millis, object, payload, plain, secs, story},
 };
 
-/// A publisher, somebody who listens to its track `a--x`, and groups `0..groups` of 3 objects, each known to end.
+/// Sets up a publisher, a subscriber of its track `a--x`, and groups `0..groups` of 3 objects, each with a known end.
 pub(crate) fn published(stage: &mut Stage, groups: u64) -> Asked {
     let publisher = stage.client();
     let publication = stage.publish(publisher, "a--x");

@@ -1,4 +1,4 @@
-//! FETCH of what the cache lacks: asked for upstream, once for all who want it.
+//! FETCH of objects that the cache does not have: one request to the publisher for all fetches that wait.
 
 use proptest::{collection::vec, prelude::*};
 use weir_moqt::{
@@ -427,7 +427,7 @@ fn fetches_upstream_are_bounded() {
 /// A group and an object.
 type Place = (u64, u64);
 
-/// Asks for any range of a track of which the relay has seen some and the publisher has all.
+/// Fetches any range of a track of which the relay has some objects and the publisher has all.
 fn any_range(ranges: &[(Place, Place, bool)], live: &[Place]) {
     let mut setting = Setting::default();
     setting.link.delay = weir_link::Delay::fixed(millis(1)).expect("short");

@@ -1,4 +1,4 @@
-//! A flood of handshakes that lead nowhere.
+//! A flood of handshakes that are never completed.
 
 use weir_moqt::message::Setup;
 
@@ -24,7 +24,7 @@ fn a_flood_of_handshakes_harms_no_session_and_leaves_nothing_behind() {
             for &node in &flood {
                 stage.begin(node, Setup::default());
             }
-            // They vanish with the relay's answer on its way, or when they have proved their address.
+            // They disappear while the relay's answer is under way, or after their address was validated.
             stage.wait(millis(if wave % 2 == 0 { 15 } else { 35 }));
             for &node in &flood {
                 stage.sim.kill(node);

@@ -1,4 +1,4 @@
-//! Who wants objects, and what the publisher is told of it.
+//! FORWARD: which subscribers want objects, and what the publisher is told.
 
 use weir_moqt::{
     error::ResetCode,
@@ -11,7 +11,7 @@ use crate::{
     stage::{Asked, Setting, Stage, forward, millis, payload, story},
 };
 
-/// What the publisher was told about forwarding so far.
+/// The FORWARD values that the publisher was sent.
 fn told(stage: &Stage, publication: Asked) -> Vec<bool> {
     let outcome = stage.outcome(publication);
     let first = match &outcome.answer {

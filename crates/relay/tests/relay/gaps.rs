@@ -1,4 +1,4 @@
-//! Gaps that publishers tell of, and objects that lie in them.
+//! Gaps that publishers declare, and objects that lie in them.
 
 use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, SubgroupId},
@@ -14,7 +14,7 @@ use crate::{
     stage::{Asked, Setting, Stage, datagram, millis, object, payload, plain, story},
 };
 
-/// How an object comes.
+/// How an object is sent.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Datagram,
@@ -24,7 +24,7 @@ enum Way {
     Half(u64),
 }
 
-/// An object of 100 bytes: how it comes, where it lies, and how many groups and objects before it never will be.
+/// An object of 100 bytes: how it is sent, its location, and how many groups and objects before it do not exist.
 type Step = (Way, (u64, u64), Option<u64>, Option<u64>);
 
 use Way::{Datagram, Half, Stream};
@@ -79,7 +79,7 @@ fn under_way(stage: &mut Stage) -> (Asked, Asked) {
     (publication, subscription)
 }
 
-/// How many objects reached a subscriber in full.
+/// Returns the number of complete objects that a subscriber received.
 fn arrived(stage: &Stage, subscription: Asked) -> usize {
     let outcome = stage.outcome(subscription);
     outcome.objects().len() + outcome.datagrams.len()
@@ -97,9 +97,9 @@ fn expect_malformed(stage: &Stage, publication: Asked, subscription: Asked) {
     assert!(is_it, "{closed:?}");
 }
 
-/// What may not come after what. The last object of each breaks the rules [moqt-18 §12.8, §12.9].
+/// Sequences that break the object model with their last object [moqt-18 §12.8, §12.9].
 const BROKEN: [&[Step]; 14] = [
-    // It lies in a gap between groups.
+    // The object lies in a gap between groups.
     &[
         (Datagram, (10, 0), Some(2), None),
         (Datagram, (9, 0), None, None),
@@ -116,7 +116,7 @@ const BROKEN: [&[Step]; 14] = [
         (Stream(0), (10, 0), Some(10), None),
         (Stream(0), (0, 0), None, None),
     ],
-    // It lies in a gap within its group.
+    // The object lies in a gap within its group.
     &[
         (Datagram, (1, 5), None, Some(2)),
         (Datagram, (1, 3), None, None),
@@ -125,7 +125,7 @@ const BROKEN: [&[Step]; 14] = [
         (Stream(5), (1, 5), None, Some(2)),
         (Stream(3), (1, 4), None, None),
     ],
-    // Objects of one group do not agree.
+    // Objects of one group declare different gaps.
     &[
         (Datagram, (10, 0), Some(2), None),
         (Datagram, (10, 1), Some(3), None),
@@ -138,7 +138,7 @@ const BROKEN: [&[Step]; 14] = [
         (Stream(0), (10, 0), Some(2), None),
         (Datagram, (10, 1), Some(0), None),
     ],
-    // Its gap covers what came.
+    // The gap covers an object that came.
     &[
         (Datagram, (8, 3), None, None),
         (Datagram, (10, 0), Some(2), None),
@@ -151,7 +151,7 @@ const BROKEN: [&[Step]; 14] = [
         (Stream(3), (1, 3), None, None),
         (Stream(5), (1, 5), None, Some(2)),
     ],
-    // Of that only half came.
+    // The gap covers an object of which half came.
     &[
         (Half(0), (8, 3), None, None),
         (Datagram, (10, 0), Some(2), None),
@@ -195,7 +195,7 @@ fn what_lies_beside_gaps_is_passed_on() {
         let (publication, subscription) = under_way(stage);
         let steps: [Step; 10] = [
             (Stream(0), (10, 4), Some(2), Some(2)),
-            // The same again, or nothing; and what was overtaken, on all sides of the gaps.
+            // The same gap again, or none; and objects that came late, on all sides of the gaps.
             (Stream(5), (10, 5), Some(2), None),
             (Datagram, (10, 6), Some(2), None),
             (Datagram, (10, 7), None, None),
@@ -204,7 +204,7 @@ fn what_lies_beside_gaps_is_passed_on() {
             (Stream(0), (7, 9), None, None),
             (Datagram, (11, 0), Some(0), None),
             (Stream(0), (12, 3), None, Some(3)),
-            // A gap that reaches to one that is known.
+            // A gap that ends at a known gap.
             (Stream(0), (13, 0), Some(0), Some(0)),
         ];
         for step in steps {
@@ -239,7 +239,7 @@ fn who_counts_anew_may_fill_the_gaps_that_were() {
 fn gaps_that_are_held_against_objects_are_bounded() {
     let mut setting = Setting::default();
     setting.relay.gaps_told_per_track_max = 2;
-    // Nor does the cache remember more than the last one.
+    // The cache also remembers only the last gap.
     setting.relay.cache_gaps_per_track_max = 0;
     for past in [false, true] {
         story(&setting, |stage| {
@@ -323,8 +323,8 @@ fn what_an_answer_to_a_fetch_left_out_does_not_come_after_all() {
                 stage.step("a fetch of those before it", millis(200));
                 assert_eq!(stage.fetched(fetch).places(100), [(1, 1)]);
             }
-            // Where the answer had none: a whole datagram, the first and only one of a stream, the first one of a
-            // stream, and one in the midst of a stream.
+            // Objects where the answer had none: a whole datagram, the only object of a stream, the first object of a
+            // stream, and one in the middle of a stream.
             send(stage, publication, (Datagram, (1, 2), None, None));
             send(stage, publication, (Stream(7), (1, 5), None, None));
             for (subgroup, ids) in [(8, [3, 7]), (9, [0, 4])] {

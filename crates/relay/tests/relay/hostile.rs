@@ -1,4 +1,4 @@
-//! Peers that mean harm.
+//! Hostile peers.
 
 use weir_moqt::error::RequestErrorCode;
 use weir_relay::Gauges;
@@ -20,7 +20,7 @@ fn vandals_harm_nobody_but_themselves() {
     setting.client.keep_alive = Some(secs(3));
     story(&setting, |stage| {
         let publisher = stage.client();
-        // Not one of the tracks that vandals publish too.
+        // This is not one of the tracks that the vandals publish.
         let publication = stage.publish(publisher, "d--honest");
         let subscriber = stage.client();
         let subscription = stage.subscribe(subscriber, "d--honest");
@@ -57,7 +57,8 @@ fn vandals_harm_nobody_but_themselves() {
         for node in vandals {
             stage.sim.kill(node);
         }
-        // Silence ends their sessions after 10 s, and only then is the rest of what they began known not to come.
+        // The idle timeout ends their sessions after 10 s. Only then is it known that the rest of their objects will
+        // not come.
         stage.step("they are forgotten", secs(75));
         let gauges = stage.gauges();
         let honest = Gauges {
@@ -70,7 +71,7 @@ fn vandals_harm_nobody_but_themselves() {
     });
 }
 
-/// What one session may announce, if its streams are as many.
+/// The largest number of namespaces that one session may announce, with as many streams.
 const ANNOUNCEMENTS: u64 = 1024;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Subscribers that come when a track is under way.
+//! Subscribers that join a track while it is being published.
 
 use weir_moqt::{
     data::SubgroupId,
@@ -16,7 +16,7 @@ fn filter(filter: Filter) -> Parameters {
     }
 }
 
-/// Group 4 is complete; of group 5 there are objects 0 to 2.
+/// Publishes group 4 in full, and objects 0 to 2 of group 5.
 fn under_way(stage: &mut Stage) -> (Asked, Outgoing) {
     let publisher = stage.client();
     let publication = stage.publish(publisher, "a--x");
@@ -30,7 +30,7 @@ fn under_way(stage: &mut Stage) -> (Asked, Outgoing) {
     (publication, stream)
 }
 
-/// Objects 3 and 4 of group 5, and groups 6 to 8 in full.
+/// Publishes objects 3 and 4 of group 5, and groups 6 to 8 in full.
 fn go_on(stage: &mut Stage, publication: Asked, mut stream: Outgoing) {
     for id in 3..5 {
         stage.object(publication, &mut stream, id, &payload(5, id, 200));
@@ -44,7 +44,7 @@ fn go_on(stage: &mut Stage, publication: Asked, mut stream: Outgoing) {
     stage.step("it has gone on", millis(50));
 }
 
-/// The places of the objects that came.
+/// Returns the locations of the objects received.
 fn places(stage: &Stage, subscription: Asked) -> Vec<(u64, u64)> {
     let objects = stage.outcome(subscription).objects();
     for (group, id, received) in &objects {

@@ -8,8 +8,8 @@ use crate::stage::{Asked, Setting, Stage, millis, rendezvous, secs, story};
 
 const LOAD: RequestErrorCode = RequestErrorCode::EXCESSIVE_LOAD;
 
-/// Checks that all of some requests were accepted but the last, which `refused` counts and nothing else does, and that
-/// there is room again after the first one is gone.
+/// Checks that all requests were accepted except the last, and that only the counter `refused` counts it. Also checks
+/// that there is room again once the first request has ended.
 fn expect_one_past(
     stage: &mut Stage,
     asked: &[Asked],
@@ -179,7 +179,7 @@ fn announcers_of_a_track() {
                 stage.wait(millis(1));
             }
             if past {
-                // The last to come is the most specific: it is asked before others.
+                // The last announcement is the most specific, so its publisher is asked first.
                 stage.announce(publishers[3], "a-b");
                 publishers.rotate_right(1);
             }
@@ -195,7 +195,7 @@ fn announcers_of_a_track() {
     }
 }
 
-/// A publisher, and a subscriber that allows no data stream: its one stream is the control stream.
+/// A publisher, and a subscriber that permits no data stream: its only stream is the control stream.
 fn without_streams(stage: &mut Stage) -> Asked {
     let publisher = stage.client();
     let publication = stage.publish(publisher, "a--x");
@@ -356,7 +356,7 @@ fn lingering_after_a_publisher() {
             let subscription = stage.subscribe(subscriber, "a--x");
             stage.step("subscribe", millis(100));
             stage.cancel(publication);
-            // The news takes 10 ms to the relay.
+            // The cancellation takes 10 ms to reach the relay.
             stage.step(
                 "the publisher goes",
                 if early { millis(2999) } else { millis(3020) },

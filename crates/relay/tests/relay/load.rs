@@ -1,4 +1,4 @@
-//! How much the relay takes on: sessions, and what those ask for in a second; and less of it when its host is busy.
+//! Limits of sessions and of requests per second, and load shedding.
 
 use bytes::Bytes;
 use weir_moqt::{
@@ -48,7 +48,7 @@ fn sessions_from_one_address_are_bounded() {
     story(&setting, |stage| {
         let nodes = stage.clients(2);
         let again = nodes[0];
-        // The relay does not notice at once that the first one is gone.
+        // The relay does not notice at once that the first session is gone.
         stage.sim.kill(again);
         stage.begin(again, Setup::default());
         stage.step("two from one address", secs(1));
@@ -143,7 +143,8 @@ fn resets_in_a_second_are_bounded() {
 
 #[test]
 fn streams_reset_before_they_say_what_they_are_count_too() {
-    // Nothing; parts of a header; a header with an alias that nobody knows, which waits for an explanation, or may not.
+    // Nothing; parts of a header; a header with an unknown alias, which waits for a message that assigns it, or may
+    // not.
     let cases: [(&[u8], usize); 5] = [
         (&[], 64),
         (&[0x14], 64),
@@ -199,7 +200,7 @@ fn under_load_nothing_new_is_taken_on_and_what_runs_goes_on() {
             stage.wait(millis(50));
             let subscription = stage.subscribe(subscriber, "a--x");
             stage.wait(millis(50));
-            // One look is not enough where it is late: it may not have been let run.
+            // A single observation is not enough to shed load: the host may have been paused.
             stage.load(busy);
             stage.wait(weir_relay::STANDING);
             stage.load(busy);

@@ -1,7 +1,7 @@
-//! The relay's behaviour, as stories in virtual time: real QUIC between it and scripted clients.
+//! Behaviour of the relay, as stories in virtual time, with real QUIC between the relay and scripted clients.
 //!
-//! A story prints its seed and its steps; `WEIR_SEED` sets another seed. Each is told twice, and has to go the
-//! same way both times.
+//! A story prints its seed and its steps; `WEIR_SEED` sets another seed. Each story runs twice and has to have the same
+//! result.
 
 #![expect(clippy::print_stdout, reason = "stories print their seed and steps")]
 

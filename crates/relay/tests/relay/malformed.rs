@@ -1,4 +1,4 @@
-//! Tracks that break the rules, wishes for new groups, and subscriptions that move.
+//! Malformed tracks, requests for new groups, and updates of subscriptions.
 
 use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupId},
@@ -107,7 +107,7 @@ fn an_object_with_a_property_for_tracks_only_ends_the_track() {
     });
 }
 
-/// How the second of two publishers contradicts the first, which sent group 0 with two objects of 300 bytes in
+/// How the second of two publishers contradicts the first. The first sent group 0 with two objects of 300 bytes in
 /// subgroup 0, finished, and a datagram at (1, 0).
 #[derive(Clone, Copy, Debug)]
 enum Contradiction {

@@ -1,4 +1,4 @@
-//! Whatever publishers and subscribers do, everybody gets what a simple model says, on links that lose nothing.
+//! Random actions of publishers and subscribers, compared with a simple model, on links without loss.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use crate::stage::{Asked, Setting, Stage, forward, millis, secs};
 const PUBLISHERS: usize = 2;
 const SUBSCRIBERS: usize = 3;
 
-/// What may happen. Numbers name publishers and subscribers.
+/// An action. Numbers identify publishers and subscribers.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Publish(usize),
-    /// The publisher is done with the track.
+    /// The publisher sends PUBLISH_DONE.
     End(usize),
-    /// It withdraws it without a word.
+    /// The publisher ends the request without PUBLISH_DONE.
     Withdraw(usize),
-    /// Its session ends, and another begins.
+    /// The publisher's session ends, and another begins.
     Restart(usize),
     Subscribe(usize),
     Unsubscribe(usize),
@@ -30,7 +30,7 @@ enum Op {
     /// A group on a stream.
     Group(usize),
     Datagram(usize),
-    /// The same objects from all publishers.
+    /// All publishers send the same objects.
     Chorus,
 }
 
@@ -53,12 +53,12 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What should be, and the stage on which it should.
+/// The expected results, and the stage.
 struct Play {
     stage: Stage,
     publishers: Vec<(NodeId, Option<Asked>)>,
     subscribers: Vec<(NodeId, Option<Subscription>)>,
-    /// What each subscription got, in groups and datagrams.
+    /// What each subscription has to receive, in groups and datagrams.
     expected: BTreeMap<(NodeId, u64), Expected>,
     next_group: u64,
 }
@@ -195,7 +195,7 @@ impl Play {
         }
     }
 
-    /// Lets some publishers send the next objects, if they publish.
+    /// Sends the next objects from some publishers, if they publish.
     fn send(&mut self, places: &[usize], on_stream: bool) {
         let group = self.next_group;
         self.next_group += 1;

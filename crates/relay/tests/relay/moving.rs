@@ -1,4 +1,4 @@
-//! Requests of the relay that a peer wants moved.
+//! GOAWAY of a peer for requests of the relay.
 
 use weir_moqt::{
     error::PublishDoneCode,
@@ -15,7 +15,7 @@ use crate::{
     stage::{Setting, Stage, millis, payload, secs, space, story},
 };
 
-/// A client wants one of the relay's requests moved.
+/// Sends a client's GOAWAY for a request of the relay.
 fn wish_to_move(stage: &mut Stage, node: NodeId, id: RequestId) {
     stage.act(node, |session, connection| {
         let goaway = GoAway {
@@ -117,7 +117,7 @@ fn an_offer_that_is_to_move_ends_and_is_made_anew() {
         stage.group(source, 2, 3, 100);
         stage.step("objects", millis(100));
         assert!(stage.outcome(second).done.is_none());
-        // Both have one alias, by which the client takes what comes for either.
+        // Both have the same alias, so the client may attribute the objects to either.
         let objects = [first, second].map(|offer| stage.outcome(offer).objects().len());
         assert_eq!(objects.iter().sum::<usize>(), 6);
     });

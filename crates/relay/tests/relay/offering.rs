@@ -1,4 +1,4 @@
-//! SUBSCRIBE_TRACKS: tracks are offered to those who want all under a prefix.
+//! SUBSCRIBE_TRACKS: tracks are offered to the sessions that subscribe to a prefix.
 
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode},

@@ -1,4 +1,4 @@
-//! Publishers that go, come back, and share a track.
+//! Publishers that leave, reconnect, and share a track.
 
 use weir_link::{Delay, Loss, Probability};
 use weir_moqt::{
@@ -11,7 +11,7 @@ use crate::{
     stage::{Asked, Setting, Stage, millis, object, payload, secs, story},
 };
 
-/// How a publisher vanishes, and how long it takes the relay to notice.
+/// How a publisher leaves without PUBLISH_DONE, and how long it takes the relay to notice.
 #[derive(Clone, Copy, Debug)]
 enum Exit {
     Killed,
@@ -149,7 +149,7 @@ fn a_publisher_that_never_answers_does_not_keep_a_track_alive() {
     });
 }
 
-/// Ten groups and PUBLISH_DONE at once, over a link that loses packets.
+/// Sends ten groups and PUBLISH_DONE at once, over a link that loses packets.
 fn rush(setting: &Setting) {
     story(setting, |stage| {
         let publisher = stage.client();
@@ -374,7 +374,7 @@ fn who_joins_another_that_goes_on_is_one_of_two() {
 
 #[test]
 fn late_bytes_of_a_fallen_publisher_do_not_silence_the_one_that_begins_anew() {
-    // The newcomer begins with the group that the other one was in the middle of, or comes to it later.
+    // The new publisher begins with the group that the other was in the middle of, or reaches it later.
     for before in [None, Some(0)] {
         story(&Setting::default(), |stage| {
             let [first, second, subscriber] = [(); 3].map(|()| stage.client());

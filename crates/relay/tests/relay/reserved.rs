@@ -1,4 +1,5 @@
-//! What the relay passes on to nobody: names that belong to a session, and tracks that have to be understood.
+//! What the relay does not pass on: namespaces that belong to a session, and tracks with mandatory properties that the
+//! relay does not understand.
 
 use weir_moqt::{
     error::RequestErrorCode, name::Namespace, parameter::Parameters, property::Properties,
@@ -58,7 +59,7 @@ fn names_that_belong_to_a_session_stay_in_it() {
 fn a_track_that_has_to_be_understood_is_not_passed_on() {
     story(&Setting::default(), |stage| {
         let [publisher, announcer, subscriber, collector] = [(); 4].map(|()| stage.client());
-        // Type 0x4000, an integer: mandatory for tracks, and nobody knows it.
+        // Type 0x4000, an integer: a mandatory track property that is not defined.
         let properties = Properties::builder().int(0x4000, 1).build();
         stage.collect(collector, space("a"), Parameters::default());
         stage.wait(millis(50));

@@ -138,7 +138,7 @@ fn what_two_publishers_send_rarely_is_delivered_once() {
     story(&Setting::default(), |stage| {
         let (publications, subscription) = pair(stage);
         let mut streams = publications.map(|from| stage.open(from, 1));
-        // Who is first goes on, after a silence that is longer than publishers are apart.
+        // Whichever publisher is first continues, after a silence longer than the delay between publishers.
         for (id, first) in (0..).zip([0, 1, 1, 0, 1]) {
             let data = payload(1, id, 100);
             for place in [first, 1 - first] {
@@ -198,7 +198,7 @@ fn a_publisher_in_the_middle_of_a_large_object_is_not_silent() {
 
 #[test]
 fn who_is_behind_gets_all_that_a_silent_publisher_has_sent() {
-    // What waits lies in the connection, or in the relay.
+    // Data waits in the connection, or in the relay.
     for send_bytes_max in [1 << 20, 30_000] {
         let mut setting = Setting::default();
         setting.quic.send_bytes_max = send_bytes_max;

@@ -1,4 +1,4 @@
-//! Subscribers that cannot keep up, and what that costs the others: nothing.
+//! Slow subscribers, which do not affect others.
 
 use std::time::Instant;
 
@@ -15,13 +15,13 @@ use crate::stage::{Asked, Setting, Stage, millis, payload, plain, secs, seed, st
 const RATE_KBIT: u32 = 1000;
 const GROUP_BYTES: usize = 12_500;
 const GROUPS: u64 = 20;
-/// When the first group is sent: everybody has subscribed by then.
+/// When the first group is sent: all subscriptions are established by then.
 const START: std::time::Duration = secs(5);
 
 fn setting() -> Setting {
     let mut setting = Setting::default();
     setting.relay.lag_bytes_max = 100_000;
-    // What a connection has taken is not the relay's to drop any more.
+    // The relay cannot drop data that the connection has accepted.
     setting.quic.send_bytes_max = 30_000;
     setting.quic.datagram_send_bytes_max = 4_000;
     setting
@@ -41,7 +41,7 @@ pub(crate) fn slow_down(stage: &mut Stage, subscription: Asked, queue_bytes_max:
     stage.sim.set_link(relay, subscription.node, link);
 }
 
-/// When each object of each subscriber arrived, if it did, after it was sent.
+/// Returns the delay of each object at each subscriber, if it arrived.
 fn latencies(stage: &Stage, subscription: Asked) -> Vec<std::time::Duration> {
     let start = stage.sim.instant(secs(0));
     let outcome = stage.outcome(subscription);
@@ -55,7 +55,7 @@ fn latencies(stage: &Stage, subscription: Asked) -> Vec<std::time::Duration> {
         .collect()
 }
 
-/// A group of ten objects every 100 ms to a hundred subscribers, of which one may be slow.
+/// Sends a group of ten objects every 100 ms to a hundred subscribers, of which one may be slow.
 fn broadcast(stage: &mut Stage, has_slow_one: bool) -> Vec<Asked> {
     let publisher = stage.client();
     let publication = stage.publish(publisher, "a--x");
@@ -243,7 +243,7 @@ fn few_streams_are_shared_by_the_subscriptions_of_a_session() {
     });
 }
 
-/// What a subscriber asks for of the order in which it is sent to.
+/// Returns the parameters for a subscription's priority and group order.
 fn parameters(priority: u8, order: GroupOrder) -> Parameters {
     Parameters {
         subscriber_priority: Some(priority),
@@ -252,7 +252,7 @@ fn parameters(priority: u8, order: GroupOrder) -> Parameters {
     }
 }
 
-/// Settings in which what waits is sorted by the connection, and by the relay.
+/// Returns settings in which the connection, or the relay, orders the waiting data.
 fn windows() -> [Setting; 2] {
     [1 << 20, 8000].map(|send_bytes_max| {
         let mut setting = setting();
@@ -261,7 +261,7 @@ fn windows() -> [Setting; 2] {
     })
 }
 
-/// A subscription to each of two tracks over one slow link.
+/// Subscribes to each of two tracks over one slow link.
 fn two_tracks(stage: &mut Stage, asked: [Parameters; 2]) -> [(Asked, Asked); 2] {
     let publisher = stage.client();
     let subscriber = stage.client();
@@ -275,12 +275,12 @@ fn two_tracks(stage: &mut Stage, asked: [Parameters; 2]) -> [(Asked, Asked); 2] 
         (publication, subscription)
     };
     let pairs = [next(), next()];
-    // Nothing is lost: the queue takes what the congestion window lets out.
+    // Nothing is lost: the queue is as large as the congestion window.
     slow_down(stage, pairs[0].1, 60_000);
     pairs
 }
 
-/// When the first object of a group began, and was complete.
+/// Returns when the first object of a group began and was complete.
 fn times(stage: &Stage, subscription: Asked, group: u64) -> (Instant, Instant) {
     let streams = &stage.outcome(subscription).streams;
     let stream = streams.iter().find(|stream| stream.header.group == group);
@@ -329,12 +329,12 @@ fn what_waited_first_keeps_its_rank() {
 
 #[test]
 fn a_change_of_priority_takes_effect_on_open_streams() {
-    // What the connection has taken keeps its place there.
+    // Data that the connection has accepted keeps its order there.
     let [_, narrow] = windows();
     story(&narrow, |stage| {
         let plain = || parameters(100, GroupOrder::Ascending);
         let [(one, to_one), (other, to_other)] = two_tracks(stage, [plain(), plain()]);
-        // Streams that wait get room in turn, and so the smaller one would be complete first.
+        // Blocked streams get room in turn, so the smaller one would be complete first.
         stage.group(other, 0, 1, 25_000);
         stage.wait(millis(20));
         stage.group(one, 0, 1, 8000);
@@ -378,7 +378,7 @@ fn who_leaves_with_a_backlog_leaves_nothing_behind() {
     });
 }
 
-/// A subscriber whose link carries next to nothing.
+/// A subscriber whose link carries almost nothing.
 fn stalled(stage: &mut Stage) -> (Asked, Asked) {
     let [publisher, subscriber] = [stage.client(), stage.client()];
     let publication = stage.publish(publisher, "a--x");
@@ -396,7 +396,7 @@ fn whole_groups_are_shed_and_the_newest_is_kept() {
     story(&setting, |stage| {
         let (publication, subscription) = stalled(stage);
         for group in 0..10 {
-            // Two subgroups each; the second goes on when the group is long gone for this subscriber.
+            // Two subgroups each; the second continues after the group was dropped for this subscriber.
             let mut even = stage.open(publication, group);
             let header = SubgroupHeader {
                 subgroup: SubgroupId::Explicit(1),
@@ -427,7 +427,8 @@ fn whole_groups_are_shed_and_the_newest_is_kept() {
                 .filter(|s| s.end == Some(StreamEnd::Fin))
                 .count();
             let objects: usize = of_group.iter().map(|stream| stream.objects.len()).sum();
-            // What the connection had taken when the group was shed is on its way; no half of it is left open.
+            // Data that the connection had accepted when the group was dropped is under way; no stream of it stays
+            // open.
             assert!(
                 of_group.iter().all(|stream| stream.end.is_some()),
                 "group {group}"

@@ -1,4 +1,4 @@
-//! The stage of a story: one relay, its clients, and the steps they take.
+//! The stage of a story: one relay, its clients, and the steps of the story.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,25 +24,25 @@ pub(crate) use crate::words::{
     datagram, forward, millis, name, object, payload, plain, rendezvous, secs, space,
 };
 
-/// What a story is set in.
+/// The configuration of a story.
 #[derive(Clone)]
 pub(crate) struct Setting {
     pub(crate) relay: Limits,
     pub(crate) session: weir_moqt::limits::Limits,
-    /// Of the relay's connections.
+    /// Limits of the relay's connections.
     pub(crate) quic: QuicLimits,
-    /// Of the clients' connections.
+    /// Limits of the clients' connections.
     pub(crate) client: QuicLimits,
     pub(crate) link: weir_link::Config,
-    /// Where clients are sent when the relay stops.
+    /// The URI in the relay's GOAWAY.
     pub(crate) successor: Option<String>,
-    /// Whether publishers are paused while nobody wants their tracks.
+    /// Whether publishers are paused while their tracks have no subscriber.
     pub(crate) pauses_publishers: bool,
-    /// Who may do what at the relay.
+    /// The relay's authority.
     pub(crate) authority: Arc<dyn Authority>,
-    /// Threads of the relay.
+    /// Number of the relay's threads.
     pub(crate) threads: u16,
-    /// Whether packets come to the thread of their connection.
+    /// Whether each packet arrives at the thread of its connection.
     pub(crate) is_steered: bool,
 }
 
@@ -66,7 +66,7 @@ impl Default for Setting {
     }
 }
 
-/// Tells a story twice, and checks that it goes the same way each time. The seed is `WEIR_SEED`, if set.
+/// Runs a story twice, and checks that both runs have the same result. The seed is `WEIR_SEED`, if set.
 pub(crate) fn story(setting: &Setting, tell: impl Fn(&mut Stage)) {
     let seed = seed();
     println!("WEIR_SEED={seed}");
@@ -88,12 +88,12 @@ pub(crate) fn seed() -> u64 {
 pub(crate) struct Stage {
     pub(crate) sim: Sim,
     pub(crate) relay: NodeId,
-    /// Its threads; `relay` is the first.
+    /// The relay's threads; `relay` is the first.
     pub(crate) threads: Vec<NodeId>,
-    /// Limits of the clients that are still to come.
+    /// Limits of clients that are created later.
     pub(crate) client: QuicLimits,
     next_alias: u64,
-    /// What is planned, the latest first.
+    /// Planned actions, the latest first.
     plans: Vec<(Duration, Plan)>,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Outgoing {
 pub(crate) struct Asked {
     pub(crate) node: NodeId,
     pub(crate) id: RequestId,
-    /// Of a publication.
+    /// The Track Alias of a publication.
     pub(crate) alias: u64,
 }
 
@@ -153,7 +153,7 @@ impl Stage {
         }
     }
 
-    /// Names a step of the story, for whoever looks for the one that failed, and lets some time pass.
+    /// Names a step of the story, which is printed to locate a failure, and advances time.
     pub(crate) fn step(&mut self, name: &str, duration: Duration) {
         println!("{:>9.3} s: {name}", self.sim.elapsed().as_secs_f64());
         self.wait(duration);
@@ -168,18 +168,18 @@ impl Stage {
         self.sim.run_until(until, |_| false);
     }
 
-    /// Plans something for a later time; the steps of the story go on meanwhile.
+    /// Plans an action for a later time; the steps of the story continue meanwhile.
     pub(crate) fn at(&mut self, at: Duration, act: impl FnOnce(&mut Self) + 'static) {
         self.plans.push((at, Box::new(act)));
         self.plans.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     }
 
-    /// A client that has connected.
+    /// Creates a client that has connected.
     pub(crate) fn client(&mut self) -> NodeId {
         self.clients(1)[0]
     }
 
-    /// As many clients, each on a node of its own.
+    /// Creates several clients, each on a node of its own.
     pub(crate) fn clients(&mut self, count: usize) -> Vec<NodeId> {
         let nodes: Vec<NodeId> = (0..count).map(|_| self.absent_client()).collect();
         for &node in &nodes {
@@ -188,7 +188,7 @@ impl Stage {
         nodes
     }
 
-    /// A node for a client that is not there yet.
+    /// Creates a node for a client that connects later.
     pub(crate) fn absent_client(&mut self) -> NodeId {
         let limits = self.client.clone();
         self.sim.add_node(NodeConfig {
@@ -197,12 +197,12 @@ impl Stage {
         })
     }
 
-    /// A client starts, or starts again, and connects.
+    /// Starts or restarts a client, and waits until it has connected.
     pub(crate) fn connect(&mut self, node: NodeId) {
         self.connect_with(node, Setup::default());
     }
 
-    /// The same with a SETUP of its own.
+    /// Does the same with another SETUP.
     pub(crate) fn connect_with(&mut self, node: NodeId, setup: Setup) {
         self.begin(node, setup);
         let deadline = self.sim.elapsed() + secs(20);
@@ -211,7 +211,7 @@ impl Stage {
         assert!(self.actor(node).is_ready(), "{node:?} does not connect");
     }
 
-    /// A client starts, whatever comes of it.
+    /// Starts a client, whether or not it can connect.
     pub(crate) fn begin(&mut self, node: NodeId, setup: Setup) {
         let actor = Actor::new(&self.sim, self.sim.address(self.relay), setup);
         self.sim.start(node, actor);
@@ -221,7 +221,7 @@ impl Stage {
         self.sim.app(node)
     }
 
-    /// Lets a client do something with its session and connection.
+    /// Calls a function with a client's session and connection.
     pub(crate) fn act<T>(
         &mut self,
         node: NodeId,
@@ -232,7 +232,7 @@ impl Stage {
         })
     }
 
-    /// Changes how a client behaves.
+    /// Changes the behaviour of a client.
     pub(crate) fn direct(&mut self, node: NodeId, direct: impl FnOnce(&mut Actor)) {
         self.sim
             .with_app(node, |_, actor: &mut Actor, _: &mut Endpoint| direct(actor));
@@ -256,7 +256,7 @@ impl Stage {
         gauges.fold(Gauges::default(), Gauges::plus)
     }
 
-    /// What the relay's host observes of itself.
+    /// Passes an observation of the host's load to the relay.
     pub(crate) fn load(&mut self, load: Load) {
         self.sim
             .with_app(self.relay, |now, relay: &mut Relay, endpoint| {
@@ -264,19 +264,19 @@ impl Stage {
             });
     }
 
-    /// When the relay wants to be woken next.
+    /// Returns when the relay is to be woken next.
     pub(crate) fn wake_up(&self) -> Option<std::time::Instant> {
         self.sim.app::<Relay>(self.relay).poll_timeout()
     }
 
     // Requests.
 
-    /// A client offers a track.
+    /// Publishes a track of a client.
     pub(crate) fn publish(&mut self, node: NodeId, track: &str) -> Asked {
         self.publish_with(node, track, Parameters::default(), Properties::EMPTY)
     }
 
-    /// The next publication of a client, before it is one: for objects that overtake it.
+    /// Returns a client's next publication before it is made, for objects that overtake it.
     pub(crate) fn coming(&self, node: NodeId) -> Asked {
         Asked {
             node,
@@ -302,7 +302,7 @@ impl Stage {
         Asked { node, id, alias }
     }
 
-    /// A client announces a namespace.
+    /// Announces a namespace of a client.
     pub(crate) fn announce(&mut self, node: NodeId, namespace: &str) -> Asked {
         self.announce_with(node, namespace, Parameters::default())
     }
@@ -321,7 +321,7 @@ impl Stage {
         Asked { node, id, alias: 0 }
     }
 
-    /// A client wants to hear of the namespaces under a prefix.
+    /// Subscribes a client to the namespaces under a prefix.
     pub(crate) fn watch(&mut self, node: NodeId, prefix: Namespace) -> Asked {
         let id = self.act(node, |session, connection| {
             session.subscribe_namespace(connection, prefix, Parameters::default())
@@ -330,7 +330,7 @@ impl Stage {
         Asked { node, id, alias: 0 }
     }
 
-    /// A client wants to be offered the tracks under a prefix.
+    /// Subscribes a client to the tracks under a prefix.
     pub(crate) fn collect(&mut self, node: NodeId, prefix: Namespace, wanted: Parameters) -> Asked {
         let id = self.act(node, |session, connection| {
             session.subscribe_tracks(connection, prefix, wanted)
@@ -339,7 +339,7 @@ impl Stage {
         Asked { node, id, alias: 0 }
     }
 
-    /// What a client heard in answer to one of its requests.
+    /// Returns what a client was told for one of its requests.
     pub(crate) fn heard(&self, asked: Asked) -> Vec<Heard> {
         let heard = self.actor(asked.node).heard.iter();
         heard
@@ -348,7 +348,7 @@ impl Stage {
             .collect()
     }
 
-    /// The `place`-th track that was offered to a client.
+    /// Returns the `place`-th track that was offered to a client.
     pub(crate) fn offered(&self, node: NodeId, place: usize) -> Asked {
         let (id, publish) = &self.actor(node).offered[place];
         Asked {
@@ -358,7 +358,7 @@ impl Stage {
         }
     }
 
-    /// A client wants a track.
+    /// Subscribes a client to a track.
     pub(crate) fn subscribe(&mut self, node: NodeId, track: &str) -> Asked {
         self.subscribe_with(node, track, Parameters::default())
     }
@@ -398,7 +398,7 @@ impl Stage {
         });
     }
 
-    /// A client ends a track.
+    /// Sends PUBLISH_DONE for a client's track.
     pub(crate) fn publish_done(&mut self, asked: Asked, stream_count: u64) {
         let done = PublishDone {
             code: PublishDoneCode::TRACK_ENDED,
@@ -410,7 +410,7 @@ impl Stage {
         });
     }
 
-    /// What became of a request.
+    /// Returns the result of a request.
     pub(crate) fn outcome(&self, asked: Asked) -> &Exchange {
         &self.actor(asked.node).exchanges[&asked.id]
     }
@@ -419,8 +419,7 @@ impl Stage {
         matches!(self.outcome(asked).answer, Some(Ok(_)))
     }
 
-    /// Waits until requests are answered, however long packets get lost, and then for the publisher to hear
-    /// of it.
+    /// Waits until requests are answered, even if packets are lost, and then until the publisher is notified.
     pub(crate) fn wait_for_answers(&mut self, asked: &[Asked]) {
         let deadline = self.sim.elapsed() + secs(60);
         while !asked.iter().all(|&asked| self.is_accepted(asked)) {
@@ -430,17 +429,17 @@ impl Stage {
         self.step("all requests are granted", secs(3));
     }
 
-    /// The code with which a request was refused.
+    /// Returns the error code of a request.
     pub(crate) fn refusal(&self, asked: Asked) -> Option<RequestErrorCode> {
         self.outcome(asked).error.as_ref().map(|error| error.code)
     }
 
-    /// The SUBSCRIBE that the relay sent to a client as the `place`-th.
+    /// Returns the `place`-th SUBSCRIBE that the relay sent to a client.
     pub(crate) fn asked(&self, node: NodeId, place: usize) -> RequestId {
         self.actor(node).asked[place].0
     }
 
-    /// The `place`-th SUBSCRIBE that a client accepted, under `alias`, to send objects for.
+    /// Returns the `place`-th SUBSCRIBE that a client accepted, under `alias`, to send objects for it.
     pub(crate) fn source(&self, node: NodeId, place: usize, alias: u64) -> Asked {
         let id = self.asked(node, place);
         Asked { node, id, alias }
@@ -448,7 +447,7 @@ impl Stage {
 
     // Objects.
 
-    /// A client sends an object in a datagram.
+    /// Sends an object of a client as a datagram.
     pub(crate) fn datagram(&mut self, from: Asked, group: u64, object: u64, payload: &[u8]) {
         self.datagram_with(from, datagram(group, object, payload));
     }
@@ -466,7 +465,7 @@ impl Stage {
         });
     }
 
-    /// A client opens a subgroup stream with subgroup 0.
+    /// Opens a subgroup stream of a client, with subgroup 0.
     pub(crate) fn open(&mut self, from: Asked, group: u64) -> Outgoing {
         self.open_with(from, plain(group))
     }
@@ -488,13 +487,13 @@ impl Stage {
         }
     }
 
-    /// A client writes an object to a stream.
+    /// Writes an object of a client to a stream.
     pub(crate) fn object(&mut self, from: Asked, to: &mut Outgoing, id: u64, payload: &[u8]) {
         let object = object(id, payload.len());
         self.object_with(from, to, &object, payload);
     }
 
-    /// A client writes an object to a stream, perhaps not all of it.
+    /// Writes an object of a client to a stream, possibly incomplete.
     pub(crate) fn object_with(
         &mut self,
         from: Asked,
@@ -524,7 +523,7 @@ impl Stage {
         });
     }
 
-    /// A group of as many objects of as many bytes, on a stream of its own.
+    /// Sends a group of objects of equal size on a stream of its own.
     pub(crate) fn group(&mut self, from: Asked, group: u64, objects: u64, bytes: usize) {
         let mut outgoing = self.open(from, group);
         for id in 0..objects {
@@ -533,7 +532,7 @@ impl Stage {
         self.finish(from, &outgoing);
     }
 
-    /// Checks that a subscription got exactly these objects on streams, unaltered, in any order of groups.
+    /// Checks that a subscription received exactly these objects on streams, unaltered, in any order of groups.
     pub(crate) fn expect_objects(&self, to: Asked, groups: &[u64], objects: u64, bytes: usize) {
         let mut expected = Vec::new();
         for &group in groups {

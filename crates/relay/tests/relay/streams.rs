@@ -60,7 +60,7 @@ fn headers_and_objects_arrive_unaltered() {
     });
 }
 
-/// Every combination of what a header can say.
+/// Returns subgroup headers with every combination of fields.
 fn headers() -> Vec<SubgroupHeader> {
     let mut headers = Vec::new();
     for subgroup in [
@@ -82,7 +82,7 @@ fn headers() -> Vec<SubgroupHeader> {
     headers
 }
 
-/// Objects of all kinds: with gaps between them, properties, without a payload, with a status.
+/// Returns objects of all kinds: with gaps between them, with properties, with an empty payload, with a status.
 fn objects(has_properties: bool) -> Vec<(ObjectHeader, &'static [u8])> {
     let properties = if has_properties {
         Properties::builder().int(0x3E, 1).bytes(0x41, &b"raw"[..])

@@ -1,4 +1,4 @@
-//! Several threads on one address: a track is published on one, and its subscribers are on all.
+//! Several threads at one address: a track is published on one, and its subscribers are on all.
 
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode},
@@ -15,7 +15,8 @@ use crate::{
 };
 
 impl Stage {
-    /// A client that has connected to thread number `thread` of the relay, as chance has it after some tries.
+    /// Creates a client that has connected to thread number `thread` of the relay, after as many attempts as chance
+    /// requires.
     pub(crate) fn client_on(&mut self, thread: usize) -> NodeId {
         let thread = self.threads[thread];
         for _ in 0..100 {
@@ -30,7 +31,7 @@ impl Stage {
         panic!("chance does not find that thread");
     }
 
-    /// What one thread of the relay holds.
+    /// Returns the gauges of one thread of the relay.
     pub(crate) fn gauges_of(&self, thread: usize) -> Gauges {
         self.sim.app::<Relay>(self.threads[thread]).gauges()
     }

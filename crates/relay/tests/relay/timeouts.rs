@@ -1,4 +1,4 @@
-//! Objects that are no longer worth sending.
+//! Delivery timeouts.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::stage::{Setting, Stage, millis, payload, secs, story};
 
 fn setting() -> Setting {
     let mut setting = Setting::default();
-    // What the connection has taken cannot expire any more.
+    // Data that the connection has accepted cannot expire.
     setting.quic.send_bytes_max = 10_000;
     setting
 }
@@ -30,7 +30,7 @@ fn slow(stage: &mut Stage, node: weir_sim::NodeId) {
     stage.sim.set_link(relay, node, link);
 }
 
-/// Who says how long an object may take.
+/// Which side sets the delivery timeout of objects.
 #[derive(Clone, Copy, Debug)]
 enum Says {
     Nobody,
@@ -131,7 +131,7 @@ fn datagrams_that_are_too_old_are_not_sent() {
             stage.step("six seconds' worth", secs(10));
             let count = stage.outcome(subscription).datagrams.len();
             if says.is_short() {
-                // Those that the connection took at once, and half a second's worth.
+                // The objects that the connection accepted at once, and those of half a second.
                 assert!((10..45).contains(&count), "{count}");
             } else {
                 assert!(count >= 55, "{count}");
@@ -193,7 +193,7 @@ fn streams_that_could_not_be_opened_in_time_are_not_opened() {
     });
 }
 
-/// What a subscriber says of whole subgroups.
+/// Returns the parameters with a subgroup delivery timeout.
 fn of_subgroups(timeout: Duration) -> Parameters {
     Parameters {
         subgroup_delivery_timeout: Some(timeout),
@@ -210,7 +210,7 @@ fn time_does_not_stop_with_the_last_write() {
         (Says::Subscriber(millis(500)).parameters(), true),
     ];
     for (says, is_late) in cases {
-        // The connection takes all there is at once.
+        // The connection accepts all data at once.
         story(&Setting::default(), |stage| {
             let publisher = stage.client();
             let publication = stage.publish(publisher, "a--x");

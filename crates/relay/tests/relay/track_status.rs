@@ -1,4 +1,4 @@
-//! TRACK_STATUS: from what the relay knows, and from publishers.
+//! TRACK_STATUS, answered by the relay and by publishers.
 
 use weir_moqt::{
     error::RequestErrorCode, location::Location, parameter::Parameters, property::Properties,

@@ -1,4 +1,4 @@
-//! A client that breaks every rule it can think of, at random from a seed.
+//! A client that breaks the rules of the protocol, at random from a seed.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -27,7 +27,7 @@ use crate::{
     stage::{name, object, plain, space},
 };
 
-/// A client that sends what it must not.
+/// A client that violates the protocol.
 pub(crate) struct Vandal {
     config: ClientConfig,
     relay: SocketAddr,
@@ -35,9 +35,9 @@ pub(crate) struct Vandal {
     handle: Option<Handle>,
     acts_at: Option<Instant>,
     acts_left: u32,
-    /// How often it does what no client may, in percent.
+    /// How often it does what no client may do, in percent.
     malice: u64,
-    /// Streams to write to, and what they began with.
+    /// Streams to write to, with their first messages.
     streams: Vec<(StreamId, Kind)>,
     /// Aliases of the tracks that it publishes.
     aliases: Vec<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct Vandal {
     pub(crate) is_gone: bool,
 }
 
-/// What a stream to the relay began with.
+/// The first message of a stream to the relay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Control,
@@ -83,7 +83,7 @@ impl Vandal {
         }
     }
 
-    /// Whether something of this likelihood, in percent, happens.
+    /// Returns true with this probability, in percent.
     fn is_so(&mut self, percent: u64) -> bool {
         self.random.below(100) < percent
     }
@@ -94,7 +94,7 @@ impl Vandal {
     }
 
     fn set_up(&mut self, connection: &mut Connection<'_>) {
-        // Most go through the door before they make trouble.
+        // Most of them complete the SETUP first.
         if self.is_malicious() {
             return;
         }
@@ -121,7 +121,7 @@ impl Vandal {
         }
     }
 
-    /// A request, or several where only one may stand.
+    /// Sends a request, or several on a stream that may have only one.
     fn ask(&mut self, connection: &mut Connection<'_>) {
         let Some(stream) = connection.open(Direction::Bi) else {
             return;
@@ -132,7 +132,7 @@ impl Vandal {
         if self.is_so(30)
             && let Some(update) = self.update(kind)
         {
-            // It is there before anybody had a chance to answer.
+            // The update is sent before anyone could answer the request.
             let data = self.encoded(&update);
             write(connection, stream, data);
         }
@@ -216,7 +216,7 @@ impl Vandal {
         }
     }
 
-    /// A PUBLISH with an alias of its own, or one that others have too.
+    /// A PUBLISH with a new alias, or with one that other tracks have.
     fn publish(&mut self, request_id: u64, track: FullTrackName) -> Publish {
         let track_alias = if self.is_malicious() { 0 } else { request_id };
         self.aliases.push(track_alias);
@@ -229,7 +229,7 @@ impl Vandal {
         }
     }
 
-    /// The beginning of a track, or what came right before some request.
+    /// The beginning of a track, or the groups before some request.
     fn fetch_kind(&mut self, request_id: u64, track: FullTrackName) -> FetchKind {
         match self.random.below(3) {
             0 => FetchKind::RelativeJoining {
@@ -244,7 +244,7 @@ impl Vandal {
         }
     }
 
-    /// The next Request ID, or any.
+    /// The next Request ID, or an arbitrary one.
     fn request_id(&mut self) -> u64 {
         if self.is_malicious() {
             return self.random.below(12);
@@ -253,7 +253,7 @@ impl Vandal {
         self.next_request - 2
     }
 
-    /// A message that may follow what a stream began with.
+    /// A message that may follow the first message of a stream.
     fn follow_up(&mut self, kind: Kind) -> Option<Message> {
         match kind {
             Kind::Subscribe | Kind::Fetch | Kind::Announce | Kind::Interest => self.update(kind),
@@ -282,7 +282,7 @@ impl Vandal {
         }
     }
 
-    /// What changes a request, answered or not.
+    /// An update of a request, answered or not.
     fn update(&mut self, kind: Kind) -> Option<Message> {
         let plain = Parameters::default();
         let parameters = match kind {
@@ -305,7 +305,7 @@ impl Vandal {
         }))
     }
 
-    /// What nobody asked for.
+    /// An answer that no request asked for.
     fn reply(&mut self) -> Message {
         match self.random.below(5) {
             0 => Message::RequestOk(RequestOk::default()),
@@ -352,7 +352,7 @@ impl Vandal {
         }
     }
 
-    /// An alias of its own, or any.
+    /// An alias of its own, or an arbitrary one.
     fn alias(&mut self) -> u64 {
         let count = self.aliases.len() as u64;
         if count == 0 || self.is_malicious() {
@@ -406,11 +406,11 @@ impl Vandal {
         }
         .encode(Draft::Draft18, &mut data);
         let data = self.perhaps_spoilt(data);
-        // It fits; and if the connection is gone, that is no loss.
+        // The datagram is small enough, and a lost connection does not matter.
         let _sent = connection.send_datagram(data, None);
     }
 
-    /// More on a stream that is open.
+    /// Writes more to an open stream.
     fn go_on(&mut self, connection: &mut Connection<'_>) {
         let Some((stream, kind)) = self.any_stream() else {
             return;
@@ -476,7 +476,7 @@ impl Vandal {
         self.perhaps_spoilt(data)
     }
 
-    /// The bytes, some of them changed or missing.
+    /// Returns the bytes, possibly with some changed or removed.
     fn perhaps_spoilt(&mut self, mut data: BytesMut) -> Bytes {
         while self.is_malicious() && !data.is_empty() {
             let place = usize::try_from(self.random.below(data.len() as u64)).expect("small");
@@ -499,7 +499,7 @@ impl Vandal {
 /// The first unidirectional stream of a server (RFC 9000 §2.1).
 const FIRST_FROM_RELAY: StreamId = StreamId(3);
 
-/// Writes what fits; the rest does not matter.
+/// Writes what fits, and discards the rest.
 fn write(connection: &mut Connection<'_>, stream: StreamId, mut data: Bytes) {
     let _blocked_or_gone = connection.write(stream, &mut data);
 }
@@ -516,7 +516,7 @@ impl App for Vandal {
             Event::Opened {
                 stream, direction, ..
             } => {
-                // The first one is the relay's control stream.
+                // The first stream is the relay's control stream.
                 if stream != FIRST_FROM_RELAY || self.is_malicious() {
                     self.arrivals.push(stream);
                 }

@@ -1,4 +1,4 @@
-//! Subscribers that come before the publisher.
+//! Subscribers that arrive before the publisher.
 
 use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
@@ -109,7 +109,7 @@ fn redirects_are_not_followed() {
     refuse(RequestErrorCode::REDIRECT, RequestErrorCode::DOES_NOT_EXIST);
 }
 
-/// A publisher declines with one code, and the subscriber gets the other.
+/// Checks that a subscriber gets `expected` if the publisher declines with `code`.
 fn refuse(code: RequestErrorCode, expected: RequestErrorCode) {
     story(&Setting::default(), |stage| {
         let publisher = stage.client();

@@ -16,7 +16,7 @@ use crate::{
     stage::{Setting, Stage, millis, payload, secs, space, story},
 };
 
-/// Raw QUIC and WebTransport, as the program offers them.
+/// TLS for raw QUIC and WebTransport, as in the program.
 pub(crate) fn server_tls(sim: &Sim) -> ServerTls {
     let draft = Draft::Draft18.alpn();
     sim.server_tls(&[draft, weir_h3::ALPN])
@@ -26,7 +26,7 @@ pub(crate) fn server_tls(sim: &Sim) -> ServerTls {
         })
 }
 
-/// A client over WebTransport, whatever comes of it.
+/// Starts a client over WebTransport, whether or not it can connect.
 fn begin(stage: &mut Stage, path: &str, setup: Setup) -> NodeId {
     let node = stage.absent_client();
     let config = ClientConfig {
@@ -117,7 +117,7 @@ fn setup_does_not_repeat_what_the_request_says() {
     });
 }
 
-/// Lets those in who ask for one path of one host.
+/// An authority that permits sessions for one path of one host.
 #[derive(Debug)]
 struct PathKeeper;
 

@@ -1,4 +1,4 @@
-//! Short words for what stories are made of.
+//! Short constructors of objects and headers for stories.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use weir_moqt::{
     property::Properties,
 };
 
-/// A payload that tells where it belongs.
+/// Returns a payload that contains its location.
 pub(crate) fn payload(group: u64, object: u64, bytes: usize) -> Vec<u8> {
     let seed = group.wrapping_mul(31).wrapping_add(object);
     (0..bytes as u64)
@@ -18,7 +18,7 @@ pub(crate) fn payload(group: u64, object: u64, bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// The header of an object with a payload of so many bytes.
+/// Returns the header of an object with a payload of this size.
 pub(crate) fn object(id: u64, bytes: usize) -> ObjectHeader {
     ObjectHeader {
         id,
@@ -28,7 +28,7 @@ pub(crate) fn object(id: u64, bytes: usize) -> ObjectHeader {
     }
 }
 
-/// An object in a datagram.
+/// Returns an object in a datagram.
 pub(crate) fn datagram(group: u64, object: u64, payload: &[u8]) -> ObjectDatagram {
     ObjectDatagram {
         track_alias: 0,
@@ -42,7 +42,7 @@ pub(crate) fn datagram(group: u64, object: u64, payload: &[u8]) -> ObjectDatagra
     }
 }
 
-/// The header of a plain subgroup stream.
+/// Returns the header of a subgroup stream with subgroup ID 0, without properties.
 pub(crate) fn plain(group: u64) -> SubgroupHeader {
     SubgroupHeader {
         track_alias: 0,

@@ -66,7 +66,7 @@ fn hello(stream: StreamId, request: RequestId) -> Vec<Event> {
     ]
 }
 
-/// The events with adjacent payloads of a stream joined, as the link cuts where it likes.
+/// Returns the events with adjacent payloads of a stream joined, since the link cuts at arbitrary places.
 fn joined(events: Vec<Event>) -> Vec<Event> {
     let mut joined: Vec<Event> = Vec::new();
     for event in events {
@@ -230,7 +230,7 @@ fn an_offer_brings_its_alias_too() {
     );
 }
 
-/// Whether the peer was told to stop sending on a stream.
+/// Returns whether the peer was told to stop sending on a stream.
 fn is_stopped(pair: &mut Pair, stream: StreamId) -> bool {
     pair.run();
     pair.peer(SIDE, |peer| {

@@ -1,4 +1,4 @@
-//! The ends of requests: FIN, reset and `STOP_SENDING`, from either side, told at most once.
+//! The ends of requests: FIN, reset and `STOP_SENDING`, from either side, reported at most once.
 
 use weir_transport::{Direction, Read, StreamId};
 
@@ -28,7 +28,7 @@ fn with_request(request: Message) -> (Pair, StreamId) {
 
 #[test]
 fn a_subscriber_that_only_finishes_its_side_stays() {
-    // Peers that never update send FIN right behind the request.
+    // Peers that never update send FIN right after the request.
     let (mut pair, stream) = with_request(subscribe(0, "t"));
     pair.peer_finishes(Side::Server, stream);
     assert_eq!(pair.events(Side::Server), []);

@@ -228,7 +228,7 @@ fn streams_of_the_peer() {
     assert!(own.is_ok(), "own streams do not count");
 }
 
-/// A subscription to a prefix whose client reads no more than the OK, at a server for which so many bytes may wait.
+/// A subscription to a prefix whose client reads only the OK, at a server with this `outgoing_bytes_max`.
 fn unread(outgoing_bytes_max: usize) -> (Pair, RequestId) {
     let server = config_with(Side::Server, |limits| {
         limits.outgoing_bytes_max = outgoing_bytes_max;

@@ -1,5 +1,4 @@
-//! Two transports and what lies between them: streams in pieces, reordered against each other by a
-//! seed, with stream limits and windows.
+//! Two transports and the link between them: streams in pieces, reordered by a seed, with stream limits and windows.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -47,7 +46,7 @@ struct Pipe {
     stopped: Option<u64>,
 }
 
-/// One side's transport, for the length of a call.
+/// One side's transport, for the duration of a call.
 pub(in crate::session) struct View<'a> {
     pub(in crate::session) link: &'a mut Link,
     pub(in crate::session) side: Side,
@@ -91,7 +90,7 @@ impl Link {
         }
     }
 
-    /// Lets a side open this many streams in all; tells it if that frees some.
+    /// Sets how many streams a side may open in total; notifies the side if that permits more.
     pub(in crate::session) fn limit_streams(
         &mut self,
         side: Side,
@@ -107,7 +106,7 @@ impl Link {
         }
     }
 
-    /// Moves something, and returns what to tell whom; `None` when everything has arrived.
+    /// Delivers one piece, and returns whom to notify of what; `None` when everything has arrived.
     pub(in crate::session) fn step(&mut self) -> Option<(Side, Note)> {
         loop {
             if let Some(note) = self.notes.pop_front() {
@@ -236,7 +235,7 @@ impl Transport for View<'_> {
     fn reset(&mut self, stream: StreamId, code: u64) {
         let pipe = self.sending(stream).expect("the stream can be reset");
         if pipe.is_ended {
-            // Only what was finished and stopped may be reset again; the peer has the end already.
+            // Only a stream that was finished and stopped may be reset again; the peer has the end already.
             return;
         }
         pipe.is_ended = true;

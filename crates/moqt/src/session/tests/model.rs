@@ -1,5 +1,5 @@
-//! Random honest roles on both sides of a reordering link, against a model of what each role may
-//! hear.
+//! Random roles that obey the protocol, on both sides of a reordering link, against a model of the events that each
+//! role may get.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{Event, RequestId, Session, Side};
 
-/// One thing a role or the link does. `which` picks among the requests the side may do it to.
+/// An operation of a role or of the link. `which` selects among the requests to which it applies.
 #[derive(Clone, Debug)]
 enum Op {
     Ask { side: Side, kind: RequestKind },
@@ -64,7 +64,7 @@ enum Known {
     Pending,
     /// Answered with an OK.
     Established,
-    /// The publisher said it is done, or the last answer is given; at most `Closed` may follow.
+    /// The publisher sent PUBLISH_DONE, or the last answer was given; at most `Closed` may follow.
     Ending,
     /// Over; nothing may follow.
     Over,
@@ -89,7 +89,7 @@ struct Request {
     views: [View; 2],
     groups_sent: u64,
     objects_sent: u64,
-    /// Whether the receiver of the objects may have lost some for having ended it first.
+    /// Whether the receiver may miss objects because it ended the request first.
     may_lose: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Two sessions on a link, or one and a peer that writes what the test says.
+//! Two sessions on a link, or one session and a scripted peer.
 
 use std::time::{Duration, Instant};
 
@@ -256,7 +256,7 @@ impl Pair {
             .map(|(code, _)| SessionError(*code))
     }
 
-    /// Asserts that a side closed with a code, and said so last.
+    /// Asserts that a side closed with a code, and reported it as its last event.
     pub(super) fn assert_violated(&mut self, side: Side, code: SessionError) -> Violation {
         assert_eq!(self.closed(side), Some(code));
         assert!(self.session(side).is_closed());
@@ -431,7 +431,7 @@ pub(super) fn goaway(request_id: Option<u64>) -> GoAway {
     }
 }
 
-/// A track property only those may ignore who need not understand it.
+/// A mandatory track property, which a subscriber has to understand.
 pub(super) fn mandatory() -> Properties {
     Properties::builder().int(0x4000, 1).build()
 }

@@ -1,4 +1,4 @@
-//! Requests of each kind from the question to the last answer, and their updates.
+//! Requests of each kind from the first message to the last answer, and their updates.
 
 use weir_transport::Direction;
 

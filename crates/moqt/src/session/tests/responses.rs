@@ -1,4 +1,4 @@
-//! Answers to what is not answered yet, in their order on the wire, and those that do not fit.
+//! Answers while others are outstanding, their order on the stream, and answers that fit no request.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{CloseReason, Event, RequestId, Session, Side};
 
-/// A subscription of the client whose SUBSCRIBE the server has and did not answer, with so many updates.
+/// A subscription of the client whose SUBSCRIBE the server has read and not answered, with this number of updates.
 fn unanswered(seed: u64, updates: usize) -> (Pair, RequestId) {
     let mut pair = Pair::ready(seed);
     let id = pair.client_subscribes();
@@ -61,7 +61,7 @@ fn a_refused_update_of_what_is_not_answered_refuses_it() {
         pair.server(|session, view| {
             session.update_ok(view, id, ok());
             session.update_error(view, id, error.clone());
-            // What the role says after that is for a request that is over.
+            // Further answers are for a request that is over.
             session.update_ok(view, id, ok());
             session.subscribe_ok(view, id, subscribe_ok(7));
             session.publish_done(view, id, done());
@@ -105,7 +105,7 @@ fn the_role_hears_of_an_answer_that_does_not_fit() {
     });
 }
 
-/// What `answer` does to a subscription that was answered before, as a mistake of the role.
+/// Checks that `answer`, to a subscription that was answered before, is a misuse by the role.
 fn misused(answer: impl FnOnce(&mut Session, &mut dyn Transport, RequestId)) {
     let (mut pair, id) = unanswered(1, 0);
     pair.server(|session, view| {

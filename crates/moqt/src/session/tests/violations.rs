@@ -31,11 +31,11 @@ const CLIENT: Side = Side::Client;
 /// The server's first request stream.
 const OWN: StreamId = StreamId(1);
 
-/// How a breach of the protocol ends.
+/// The expected end of a session after a violation.
 struct Expected {
-    /// The side that notices it.
+    /// The side that detects the violation.
     side: Side,
-    /// What the session is closed with.
+    /// The code that the session is closed with.
     code: SessionError,
 }
 
@@ -101,7 +101,7 @@ fn register(alias: u64, len: usize) -> Token {
     }
 }
 
-/// What closes a control stream closes the session, but not before its peer's last words were heard.
+/// A closed control stream closes the session only after the grace period, so that the peer's last messages are read.
 fn after_the_grace(pair: &mut Pair) {
     pair.run();
     pair.wait_until_just_before(Limits::default().control_closed_grace);

@@ -1,4 +1,4 @@
-//! Competing flows that fill the queue of the bottleneck: how they are found, and what is done while they last.
+//! Competing flows that fill the queue of the bottleneck: their detection, and the behaviour while they last.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::congestion::{Controller, ControllerFactory, CubicConfig};
 
-/// A queue that stays longer than the target although the window was lowered.
+/// A queue that stays above the target although the window was reduced.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pressure {
     since: Instant,
     lowered: u32,
-    /// The window before it was lowered.
+    /// The window before the reductions.
     pub(super) window: u64,
 }
 
@@ -24,8 +24,8 @@ impl Pressure {
         }
     }
 
-    /// Returns true if the window has been reduced often enough to conclude that other flows keep the queue full. A flow that has
-    /// met such competition before concludes this after fewer reductions.
+    /// Returns true if the window has been reduced often enough to conclude that other flows keep the queue full. A
+    /// flow that has met such competition before concludes this after fewer reductions.
     pub(super) fn lasts(&mut self, now: Instant, has_met_competition: bool) -> bool {
         self.lowered += 1;
         let is_long = now.saturating_duration_since(self.since) > PRESSURE_MAX;
@@ -33,22 +33,22 @@ impl Pressure {
     }
 }
 
-/// Competing flows fill the queue: while they do, CUBIC decides, as it does for them.
+/// The state while competing flows fill the queue: CUBIC determines the window, as it does for them.
 pub(super) struct Competition {
     pub(super) cubic: Box<dyn Controller>,
-    /// When it is looked whether they are gone.
+    /// When to check whether the other flows are gone.
     look_at: Instant,
     /// Since when the queue has been short.
     short_since: Option<Instant>,
-    /// A loss from then on is such a moment as well.
+    /// From this time on, a loss also triggers the check.
     looks_at_loss_from: Instant,
 }
 
 impl Competition {
-    /// Begins with this window.
+    /// Creates the state with this window.
     pub(super) fn new(now: Instant, window: u64, packet_bytes: u64) -> Self {
         let mut config = CubicConfig::default();
-        // A loss takes CUBIC out of slow start, and 3 of 10 bytes of its window.
+        // The simulated loss takes CUBIC out of slow start, and reduces its window by 3 of 10 bytes.
         config.initial_window(window * 10 / 7);
         let mtu = u16::try_from(packet_bytes).unwrap_or(u16::MAX);
         let mut cubic = Arc::new(config).build(now, mtu);
@@ -61,8 +61,8 @@ impl Competition {
         }
     }
 
-    /// Something was lost. Then everybody yields, and who listens to delay looks at the queue at once: so several of
-    /// them, which took each other for competition, look at the same time and find it empty.
+    /// Handles a loss. All flows reduce their window at a loss, so a delay-based flow checks the queue at once. Several
+    /// such flows, each of which took the others for competition, thus check at the same time and find the queue empty.
     pub(super) fn on_loss(&mut self, now: Instant, sent: Instant, is_persistent: bool, bytes: u64) {
         self.cubic
             .on_congestion_event(now, sent, is_persistent, bytes);
@@ -71,7 +71,7 @@ impl Competition {
         }
     }
 
-    /// Whether the queue has been short for longer than others need to fill it again after a loss.
+    /// Returns whether the queue has been short for longer than other flows need to fill it again after a loss.
     pub(super) fn have_left(&mut self, now: Instant, is_short: bool, round_trip: Duration) -> bool {
         if !is_short {
             self.short_since = None;
@@ -110,11 +110,11 @@ impl fmt::Debug for Competition {
     }
 }
 
-/// This often the window is lowered before a queue that stays is put to the proof ...
+/// Number of reductions after which a queue that stays is tested ...
 const LOWERED_MAX: u32 = 3;
-/// ... and for so long.
+/// ... if it has also stayed for this long.
 const PRESSURE_MAX: Duration = Duration::from_secs(1);
 /// How often to check whether the competing flows have left.
 const LOOK_PERIOD: Duration = Duration::from_secs(10);
-/// A queue that is short for so many round trips belongs to nobody.
+/// Number of round trips after which a short queue shows that the competing flows are gone.
 const SHORT_ROUND_TRIPS: u32 = 1;

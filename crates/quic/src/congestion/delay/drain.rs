@@ -1,18 +1,18 @@
-//! A look at the queue with next to nothing of our own in it.
+//! Drain: a measurement of the queue with almost nothing of this flow in it.
 
 use std::time::{Duration, Instant};
 
-/// A short time with a small window: packets that are sent then find the queue as others keep it, or empty.
+/// A short time with a small window. Packets sent in it find the queue as other flows keep it, or empty.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drain {
-    /// What may be in flight.
+    /// The window during the drain.
     pub(super) window: u64,
     began: Instant,
-    /// The round trip before.
+    /// The round trip before the drain.
     before: Duration,
-    /// Half a round trip without a queue: for so long it is looked.
+    /// The length of the measurement: half a round trip without a queue.
     look: Duration,
-    /// Then it ends even if nothing is seen.
+    /// When the drain ends even without a measurement.
     pub(super) give_up: Instant,
     ends: Option<Instant>,
     shortest: Option<Duration>,
@@ -31,7 +31,7 @@ impl Drain {
         }
     }
 
-    /// A packet was acknowledged.
+    /// Handles the acknowledgement of a packet.
     pub(super) fn note(&mut self, now: Instant, sent: Instant, round_trip: Duration) {
         if sent > self.began {
             self.ends.get_or_insert(now + self.look);
@@ -42,9 +42,9 @@ impl Drain {
         }
     }
 
-    /// Whether such a round trip says that the queue is empty without us, but for the packets that were sent at once and
-    /// the time that the peer waits with an acknowledgement. Where packets take long, the queue has to have become
-    /// shorter too, or it is only our share of the path that is small.
+    /// Returns whether `shortest` means that the queue is empty without this flow, apart from the packets sent at once
+    /// and the peer's acknowledgement delay. Where packets take long, the queue also has to have become shorter;
+    /// otherwise only the flow's share of the path is small.
     pub(super) fn is_queue_empty(
         &self,
         shortest: Duration,
@@ -57,13 +57,13 @@ impl Drain {
         queue <= target / 2 || (queue <= packets + target / 2 && queue <= before * 4 / 5)
     }
 
-    /// Whether the queue went with what was ours in it. Needs no round trip without a queue to compare with: who came
-    /// when others had filled it knows none.
+    /// Returns whether the queue disappeared together with this flow's packets. This needs no round trip without a
+    /// queue for comparison, which is unknown to a flow that began while others filled the queue.
     pub(super) fn was_queue_ours(&self, shortest: Duration) -> bool {
         shortest <= self.before * 6 / 10
     }
 
-    /// The shortest round trip that was seen, when it is over; if none was, a zero: nothing was found.
+    /// Returns the shortest round trip measured, once the drain is over; zero if there was no measurement.
     pub(super) fn end(&self, now: Instant) -> Option<Duration> {
         let ends = self.ends.unwrap_or(self.give_up);
         (now >= ends).then(|| self.shortest.unwrap_or(Duration::ZERO))

@@ -1,24 +1,24 @@
-//! What is known of a path: its round trips and what it carries.
+//! What is known of a path: its round trips and the rate that it carries.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The round trips of a path, and the bytes that it carried lately.
+/// The round trips of a path, and the bytes that it recently carried.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
-    /// The shortest round trips of the present and the previous period.
+    /// The shortest round trips of the current and the previous period.
     shortest: [Option<Duration>; 2],
     period_began: Instant,
-    /// When a round trip was last about as short as the shortest, or that was looked for.
+    /// When a round trip was last close to the shortest, or a drain was last made.
     confirmed: Instant,
     /// The shortest round trip among the acknowledgements of this turn.
     turn: Option<Duration>,
-    /// When bytes were acknowledged lately, and how many.
+    /// Recent acknowledgements: their time and number of bytes.
     acked: VecDeque<(Instant, u64)>,
     acked_bytes: u64,
     /// Since when the path has been known to be busy.
     rate_since: Instant,
-    /// Until then the rate is this many bytes per second, as less was sent than the path carries.
+    /// A rate in bytes per second that applies until a time, because less is sent than the path carries.
     remembered: Option<(Instant, u64)>,
 }
 
@@ -36,17 +36,17 @@ impl Path {
         }
     }
 
-    /// The round trip without a queue, as far as it is known.
+    /// Returns the round trip without a queue, as far as it is known.
     pub(super) fn base(&self) -> Option<Duration> {
         self.shortest.into_iter().flatten().min()
     }
 
-    /// Whether it is long ago that a round trip was as short as that without a queue.
+    /// Returns whether the round trip without a queue was last confirmed long ago.
     pub(super) fn is_base_old(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.confirmed) > CONFIRMED_FOR
     }
 
-    /// It was looked for an empty queue. Where a packet takes long, nothing comes near the shortest round trip.
+    /// Notes that a drain was made. Where a packet takes long, no round trip comes close to the shortest.
     pub(super) fn note_look(&mut self, now: Instant) {
         self.confirmed = now;
     }
@@ -77,7 +77,7 @@ impl Path {
         self.turn = Some(self.turn.map_or(round_trip, |known| known.min(round_trip)));
     }
 
-    /// The shortest round trip among the acknowledgements since this was last asked.
+    /// Returns the shortest round trip among the acknowledgements since the last call.
     pub(super) fn take_turn(&mut self) -> Option<Duration> {
         self.turn.take()
     }
@@ -94,12 +94,12 @@ impl Path {
         }
     }
 
-    /// Until `until` less will be sent than the path carries: what it carried up to now counts.
+    /// Keeps the current rate until `until`, because less will be sent than the path carries.
     pub(super) fn remember_rate(&mut self, now: Instant, until: Instant) {
         self.remembered = Some((until, self.carried(now, Duration::from_secs(1))));
     }
 
-    /// What the path carries in `time`, by what it carried lately.
+    /// Returns the bytes that the path carries in `time`, by its recent rate.
     pub(super) fn carried(&self, now: Instant, time: Duration) -> u64 {
         if let Some((until, second)) = self.remembered
             && now < until
@@ -116,14 +116,14 @@ impl Path {
 }
 
 pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
-/// The shortest round trip is that of the present and the previous period of this length, so that a path
-/// that has become longer is believed within two of them.
+/// The shortest round trip covers the current and the previous period of this length, so a longer path is recognised
+/// within two periods.
 const BASE_PERIOD: Duration = Duration::from_secs(15);
-/// The same while others fill the queue: then no round trip tells how long the path is.
+/// The same while other flows fill the queue, when no round trip shows the length of the path.
 const BASE_PERIOD_BESIDE_RIVALS: Duration = Duration::from_mins(1);
-/// For so long an empty queue is remembered before it is looked for again.
+/// How long an empty queue is considered current before the next drain.
 const CONFIRMED_FOR: Duration = Duration::from_secs(10);
-/// The rate is that of this much time.
+/// The time over which the rate is measured.
 pub(super) const RATE_PERIOD: Duration = Duration::from_millis(400);
-/// Acknowledgements kept for the rate; the oldest are forgotten beyond.
+/// Acknowledgements kept for the rate; beyond it the oldest are removed.
 const ACKS_MAX: usize = 4096;

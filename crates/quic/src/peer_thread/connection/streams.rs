@@ -1,4 +1,4 @@
-//! The streams of a connection to a peer thread, and how much may be in flight on them.
+//! The streams of a connection to a peer thread, and their windows.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,23 +14,23 @@ use crate::{
 /// All streams of one end.
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// Lowest bit of the streams opened here, as in RFC 9000 §2.1.
+    /// The least significant bit of the IDs of streams opened here, as in RFC 9000 §2.1.
     side: u64,
     limits: ThreadLimits,
     entries: BTreeMap<u64, Stream>,
     uni: Opened,
     bi: Opened,
-    /// Charge of what was written and is not known to be taken.
+    /// Charge of data that was written and not reported as read.
     in_flight: usize,
-    /// Streams that refused data.
+    /// Streams that are blocked.
     blocked: Vec<u64>,
-    /// Streams of which something was taken that is not reported.
+    /// Streams with data that was read and not reported.
     read: Vec<u64>,
-    /// Ended streams with the charge that is not reported.
+    /// Ended streams, with their charge that is not reported.
     done: Vec<(u64, usize)>,
-    /// Charge that is not reported in all.
+    /// The total charge that is not reported.
     taken: usize,
-    /// One stream has a good part of its window to report.
+    /// Whether a stream has to report a large part of its window.
     has_much: bool,
 }
 
@@ -60,11 +60,11 @@ struct Sending {
 struct Receiving {
     queue: VecDeque<Bytes>,
     end: Option<End>,
-    /// Charge taken and not reported.
+    /// Charge that was read and not reported.
     taken: usize,
-    /// A `Readable` is on its way, or was not followed to the end.
+    /// Whether a `Readable` event is pending, or the role has not read to the end since one.
     is_told: bool,
-    /// Not wanted any more.
+    /// Whether the stream was stopped.
     is_stopped: bool,
 }
 
@@ -91,12 +91,12 @@ impl Streams {
         }
     }
 
-    /// Forgets everything, for a connection that begins anew.
+    /// Removes all streams, for a connection that opens again.
     pub(super) fn clear(&mut self) {
         *self = Self::new(self.side != 0, self.limits);
     }
 
-    /// Number of streams with anything left to do.
+    /// Returns the number of streams that are not over.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
@@ -119,7 +119,7 @@ impl Streams {
         Some(StreamId(stream))
     }
 
-    /// Takes the next bytes off a stream, or its end.
+    /// Reads the next bytes of a stream, or its end.
     pub(super) fn read(
         &mut self,
         handle: Handle,
@@ -187,14 +187,14 @@ impl Streams {
         Ok(())
     }
 
-    /// Ends the sending side; returns whether the peer thread has to hear of it.
+    /// Ends the sending side; returns whether the peer thread has to be notified.
     pub(super) fn end(&mut self, stream: u64) -> bool {
         let sending = self.entries.get_mut(&stream);
         let sending = sending.and_then(|stream| stream.sending.as_mut());
         sending.is_some_and(|sending| !std::mem::replace(&mut sending.is_ended, true))
     }
 
-    /// Discards what comes on a stream; returns whether the peer thread has to hear of it.
+    /// Discards what arrives on a stream; returns whether the peer thread has to be notified.
     pub(super) fn stop(
         &mut self,
         handle: Handle,
@@ -231,7 +231,7 @@ impl Streams {
         tell_readable(handle, stream, receiving, events);
     }
 
-    /// The peer thread ended a stream, perhaps with the `code` of a reset. What came before is still there to be read.
+    /// Handles the end of a stream by the peer thread, with `code` for a reset. Earlier data can still be read.
     pub(super) fn on_end(
         &mut self,
         handle: Handle,
@@ -249,7 +249,7 @@ impl Streams {
         tell_readable(handle, stream, receiving, events);
     }
 
-    /// The peer thread no longer wants a stream, which ends it.
+    /// Handles a stop by the peer thread, which ends the stream.
     pub(super) fn on_stop(
         &mut self,
         handle: Handle,
@@ -274,7 +274,7 @@ impl Streams {
         });
     }
 
-    /// The peer thread has taken something of a stream.
+    /// Handles a report of data that the peer thread has read.
     pub(super) fn on_taken(
         &mut self,
         handle: Handle,
@@ -297,12 +297,12 @@ impl Streams {
         }
     }
 
-    /// Whether the peer thread should hear soon of what was taken.
+    /// Returns whether the peer thread should soon get a report of what was read.
     pub(super) fn must_report(&self) -> bool {
         self.has_much || self.taken >= self.limits.bytes_max / 4 || self.done.len() >= DONE_BATCH
     }
 
-    /// Writes down what was taken.
+    /// Appends reports of what was read.
     pub(super) fn report(&mut self, messages: &mut Vec<ThreadMessage>) {
         let mut tell = |stream, charge, is_done| {
             messages.push(ThreadMessage(Content::Taken {
@@ -350,7 +350,7 @@ impl Streams {
         self.entries.get_mut(&stream)?.receiving.as_mut()
     }
 
-    /// The receiving side of a stream, which the peer thread may just have opened.
+    /// Returns the receiving side of a stream, created if the peer thread has just opened it.
     fn known_or_new(
         &mut self,
         handle: Handle,
@@ -390,7 +390,7 @@ impl Streams {
         self.has_much |= is_much;
     }
 
-    /// The end of a stream was read, or does not matter.
+    /// Notes that the end of a stream was read, or is discarded.
     fn receiver_done(&mut self, handle: Handle, stream: u64, events: &mut VecDeque<Event>) {
         let entry = self.entries.get_mut(&stream);
         if let Some(receiving) = entry.and_then(|entry| entry.receiving.take()) {
@@ -399,7 +399,7 @@ impl Streams {
         }
     }
 
-    /// Forgets a stream with nothing left to do, which makes room for another.
+    /// Removes a stream that is over, which makes room for another.
     fn forget_if_over(&mut self, handle: Handle, stream: u64, events: &mut VecDeque<Event>) {
         let is_over = |entry: &Stream| entry.sending.is_none() && entry.receiving.is_none();
         if !self.entries.get(&stream).is_some_and(is_over) {
@@ -447,5 +447,5 @@ fn direction(stream: u64) -> Direction {
 
 /// Bit of unidirectional streams (RFC 9000 §2.1).
 const UNI: u64 = 0b10;
-/// Ended streams that are reported together at the latest.
+/// Number of ended streams at which they are reported at the latest.
 const DONE_BATCH: usize = 256;

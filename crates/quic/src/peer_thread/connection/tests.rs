@@ -1,4 +1,4 @@
-//! Two ends joined by hand.
+//! Tests of two ends whose messages the test delivers.
 
 use std::{
     collections::VecDeque,
@@ -19,7 +19,7 @@ fn origin() -> Instant {
     Instant::now()
 }
 
-/// Two ends and what their roles would have heard.
+/// Two ends, and the events of their roles.
 struct Pair {
     now: Instant,
     ends: [ThreadConnection; 2],
@@ -46,7 +46,7 @@ impl Pair {
         }
     }
 
-    /// Carries over what one end wrote; returns how many messages.
+    /// Delivers the messages of one end; returns their number.
     fn carry(&mut self, from: usize) -> usize {
         let messages: Vec<_> = self.ends[from].messages().drain(..).collect();
         let count = messages.len();
@@ -74,7 +74,7 @@ impl Pair {
         self.ends[end].read(stream, &mut self.events[end])
     }
 
-    /// Reads all there is; returns the bytes and what came instead of more.
+    /// Reads until no more data comes; returns the number of bytes and the last result.
     fn read_all(&mut self, end: usize, stream: StreamId) -> (usize, Read) {
         let mut bytes = 0;
         loop {
@@ -85,7 +85,7 @@ impl Pair {
         }
     }
 
-    /// The names of what was heard since the last look.
+    /// Returns the names of the events since the last call.
     fn heard(&mut self, end: usize) -> Vec<String> {
         let name = |event: Event| {
             let text = format!("{event:?}");

@@ -117,7 +117,7 @@ fn every_other_answer_names_its_reason() {
         ),
     ] {
         let mut pipe = asking();
-        // A server may want no more of the request before its answer comes.
+        // A server may stop the request before its answer comes.
         pipe.with(|layer, end| layer.handle_stopped(end, REQUEST, Code::NO_ERROR.0));
         pipe.bring(REQUEST, &answer);
         assert_eq!(pipe.events(), [format!("lost: WebTransport: {text}")]);
@@ -168,7 +168,7 @@ fn waits_until_streams_can_be_opened() {
     pipe.openable = 1;
     assert!(!pipe.with(|layer, end| layer.handle_streams_available(end)));
     assert!(!pipe.sent(REQUEST).is_empty());
-    // And with a request that does not fit at once.
+    // The same with a request that is not accepted at once.
     let mut pipe = Pipe::client(request());
     pipe.credit = 5;
     pipe.bring(SERVER_CONTROL, &draft02());

@@ -9,7 +9,7 @@ use super::*;
 #[derive(Default)]
 pub(super) struct Stream {
     arrived: VecDeque<Read>,
-    /// What was written to it.
+    /// Bytes written to the stream.
     pub(super) sent: Vec<u8>,
     pub(super) is_finished: bool,
     pub(super) reset: Option<u64>,
@@ -100,7 +100,7 @@ impl Pipe {
         act(&mut self.layer, &mut end)
     }
 
-    /// Bytes of the peer arrive on a stream; true if the role is told that it is readable.
+    /// Delivers bytes of the peer on a stream; returns whether the role is notified.
     pub(super) fn bring(&mut self, stream: StreamId, data: &[u8]) -> bool {
         self.arrive(stream, Read::Data(Bytes::copy_from_slice(data)))
     }
@@ -129,7 +129,7 @@ impl Pipe {
         self.closed.as_ref().map(|(code, _)| *code)
     }
 
-    /// What the role is told, in short.
+    /// The role's events, abbreviated.
     pub(super) fn events(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.layer.poll_event())
             .map(|event| match event {

@@ -102,7 +102,7 @@ fn subprotocols_are_chosen_in_our_order() {
         (&[], None, "200", None),
         (&["b"], Some("\"a\""), "406", None),
         (&["b"], None, "400", None),
-        // Anything but strings makes the whole field count as absent.
+        // A value that is not a string makes the whole field absent.
         (&["b"], Some("\"b\", token"), "400", None),
         (&["b"], Some("\"b\", (\"c\")"), "400", None),
         (&["b"], Some("\"b"), "400", None),
@@ -176,7 +176,7 @@ fn requests_that_open_no_session_are_answered() {
         );
         pipe.with(|layer, end| layer.handle_finished(end, REQUEST));
         assert_eq!(pipe.streams[&REQUEST].stopped, Some(Code::NO_ERROR.0));
-        // Another may still open it.
+        // Another request may still open a session.
         pipe.bring(CLIENT_BIDI, &headers(&CONNECT));
         assert_eq!(pipe.events(), ["established"], "{status}");
     }
@@ -214,7 +214,7 @@ fn one_session_and_no_second() {
     assert!(pipe.layer.is_established());
     let counters = pipe.layer.take_counters();
     assert_eq!((counters.sessions, counters.requests_refused), (1, 1));
-    // Also while the first still waits.
+    // The same while the first request waits for settings.
     let mut pipe = Pipe::server(Offer::default());
     pipe.bring(REQUEST, &headers(&CONNECT));
     pipe.bring(CLIENT_BIDI, &headers(&CONNECT));
@@ -233,7 +233,7 @@ fn as_many_open_requests_as_the_limit_and_one_more() {
     assert_eq!(pipe.layer.take_counters().requests_refused, 1);
     assert_eq!(pipe.streams[&more].reset, Some(Code::REQUEST_REJECTED.0));
     assert_eq!(pipe.streams[&more].stopped, Some(Code::REQUEST_REJECTED.0));
-    // One that is cut short makes room.
+    // A request that ends early makes room.
     pipe.arrive(REQUEST, Read::Fin);
     assert_eq!(
         pipe.streams[&REQUEST].reset,
@@ -527,7 +527,7 @@ fn the_role_ends_the_session() {
     assert_eq!(pipe.closed, None);
     pipe.with(|layer, end| layer.handle_timeout(due, end));
     assert_eq!(pipe.code(), Some(Code::NO_ERROR));
-    // One that takes no more bytes is told otherwise.
+    // A peer that accepts no more bytes gets a connection close instead.
     let mut pipe = Pipe::served();
     pipe.credit = 3;
     pipe.with(|layer, end| layer.close(now, end, 1, b"reason"));

@@ -33,7 +33,7 @@ fn object(id: u64, payload_len: u64) -> ObjectHeader {
     }
 }
 
-/// What a reader makes of the log from `start` on.
+/// Decodes the log from `start` on.
 fn read(subgroup: &Subgroup, start: &Start) -> Vec<SubgroupItem> {
     let mut reader = SubgroupReader::new(DRAFT, 1000);
     let mut items = Vec::new();
