@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 pub use self::altered::Altered;
 pub use self::cost::{
     Generator, GeneratorSecond, GeneratorThread, MetricSecond, Relay, RelayCost, RelayMetric,
-    RelaySecond, RelaySource, Window,
+    RelaySamples, RelaySecond, RelaySource, Window,
 };
 #[cfg(test)]
 pub(crate) use self::example::example_report;
