@@ -20,6 +20,7 @@ mod altered;
 mod cost;
 mod heat_map;
 mod proof;
+mod rows;
 mod sanitize;
 mod track;
 mod verdict;

@@ -258,8 +258,7 @@ fn server_section(server: &Server) -> Markup {
 }
 
 fn client_section(client: &Client) -> Markup {
-    let errors = client.receive_buffer_errors;
-    let errors = errors.map_or_else(|| number::NONE.to_owned(), number::count);
+    let errors = number::or_none(client.receive_buffer_errors, number::count);
     let cpu = format!("{} s", number::decimal(client.cpu_seconds));
     let rows = [
         ("Threads", number::count(client.threads.len() as u64)),
@@ -279,8 +278,7 @@ fn run_section(run: &Run) -> Markup {
         0 => "no limit".to_owned(),
         count => number::count(count),
     };
-    let mtu = run.mtu_bytes;
-    let mtu = mtu.map_or_else(|| number::NONE.to_owned(), number::count);
+    let mtu = number::or_none(run.mtu_bytes, number::count);
     let rows = [
         ("Kernel", run.kernel.clone()),
         ("Processor", run.cpu_model.clone()),
