@@ -178,22 +178,13 @@ const SUBSCRIBER: [&str; 11] = [
 ];
 
 /// Failed before incomplete before good, then by loss, then by p99.
-fn badness(subscriber: &SubscriberReport) -> (u8, u64, f64) {
-    let status = match subscriber.status {
-        Status::Good => 0,
-        Status::Incomplete => 1,
-        Status::Failed => 2,
-    };
+fn badness(subscriber: &SubscriberReport) -> (Status, u64, f64) {
     let p99_ms = subscriber.latency.map_or(0.0, |latency| latency.p99_ms);
-    (status, subscriber.completion.lost_objects, p99_ms)
+    let lost = subscriber.completion.lost_objects;
+    (subscriber.status, lost, p99_ms)
 }
 
 fn subscriber_row(subscriber: &SubscriberReport) -> [String; 13] {
-    let status = match subscriber.status {
-        Status::Good => "good",
-        Status::Incomplete => "incomplete",
-        Status::Failed => "failed",
-    };
     let time = |value: Option<f64>| or_none(value, number::milliseconds);
     let latency = |pick: fn(&Distribution) -> f64| time(subscriber.latency.as_ref().map(pick));
     let arrived = subscriber.latency.is_some();
@@ -203,7 +194,7 @@ fn subscriber_row(subscriber: &SubscriberReport) -> [String; 13] {
             number::count(subscriber.index),
             short(&subscriber.track_name)
         ),
-        status.to_owned(),
+        subscriber.status.word().to_owned(),
         number::count(subscriber.completion.objects_received),
         number::count(subscriber.completion.lost_objects),
         number::count(subscriber.delivery.groups_complete),
