@@ -153,11 +153,8 @@ fn largest(points: &[(f64, f64)], others: &[(f64, f64)], least: f64) -> f64 {
 
 fn plot_over_time<'a>(report: &Report, title: &str, unit: &'a str, high: f64) -> Plot<'a> {
     let last = report.per_second.last().map_or(1, |one| one.second + 1);
-    let x = Scale::Linear {
-        low: 0.0,
-        high: float(last),
-    };
-    Plot::new(title, (TIME, x), (unit, Scale::from_zero(high)))
+    let (x, y) = (Scale::up_to(float(last)), Scale::from_zero(high));
+    Plot::new(title, (TIME, x), (unit, y))
 }
 
 fn rate_over_time(report: &Report) -> Markup {
