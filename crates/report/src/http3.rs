@@ -12,12 +12,15 @@ pub mod terminal;
 mod tests;
 mod verdict;
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::verdict::{BUSY_PERCENT, Limit, Verdict};
 use crate::latency::Latency;
-use crate::statistics::Distribution;
+use crate::process::{Usage, microseconds_each, percent};
+use crate::statistics::{Distribution, float};
 
 /// Version of the report's form, written as `schema`; it grows whenever a field comes, changes or goes, for all are always written.
 pub const SCHEMA: u32 = 2;
@@ -279,7 +282,59 @@ impl Report {
     }
 }
 
+impl Requests {
+    /// The counts with their rates over a run that took `elapsed`.
+    #[must_use]
+    pub fn over(mut self, elapsed: Duration) -> Self {
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        self.per_second = float(self.successes) / seconds;
+        self.bits_per_second = float(self.content_bytes) * 8.0 / seconds;
+        self
+    }
+}
+
+/// What was seen of the server's processes.
+#[derive(Clone, Debug, Default)]
+pub struct ServerUsage {
+    /// The processes.
+    pub pids: Vec<u32>,
+    /// Cores that they may run on.
+    pub cores: Vec<u32>,
+    /// What all of them used while they were watched.
+    pub used: Usage,
+    /// CPU time of their busiest thread.
+    pub busiest_thread: Duration,
+    /// How long they were watched.
+    pub watched: Duration,
+    /// How they ended, if they ended in mid-run.
+    pub died: Option<String>,
+}
+
+/// What was seen of one thread of the load client.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientThreadUsage {
+    /// CPU time.
+    pub cpu: Duration,
+    /// How late its event loop was, 99th percentile.
+    pub event_loop_lag_p99: Duration,
+}
+
 impl Client {
+    /// Computes the cost of `threads` in a run that took `elapsed`. Cores, packets and drops are empty.
+    pub fn of(threads: &[ClientThreadUsage], elapsed: Duration, successes: u64) -> Self {
+        let cpu: Duration = threads.iter().map(|thread| thread.cpu).sum();
+        let thread = |thread: &ClientThreadUsage| ClientThread {
+            cpu_percent: percent(thread.cpu, elapsed),
+            event_loop_lag_p99_ms: thread.event_loop_lag_p99.as_secs_f64() * 1e3,
+        };
+        Self {
+            threads: threads.iter().map(thread).collect(),
+            cpu_seconds: cpu.as_secs_f64(),
+            cpu_us_per_request: microseconds_each(cpu, successes),
+            ..Self::default()
+        }
+    }
+
     /// Load of its busiest thread; 100 is one core.
     pub fn busiest_thread_percent(&self) -> f64 {
         let percent = self.threads.iter().map(|thread| thread.cpu_percent);
@@ -288,10 +343,30 @@ impl Client {
 }
 
 impl Server {
+    /// Computes what the server spent, in all and on each successful request.
+    pub fn of(usage: ServerUsage, successes: u64) -> Self {
+        let cpu = usage.used.cpu;
+        // Of a process that is gone no more is known than what it had used when it was seen last.
+        let is_known = successes > 0 && usage.died.is_none() && !cpu.is_zero();
+        Self {
+            pids: usage.pids,
+            cpu_seconds: cpu.as_secs_f64(),
+            cpu_us_per_request: microseconds_each(cpu, successes).filter(|_| is_known),
+            requests_per_cpu_second: is_known.then(|| float(successes) / cpu.as_secs_f64()),
+            cpu_percent: percent(cpu, usage.watched),
+            busiest_thread_percent: percent(usage.busiest_thread, usage.watched),
+            cores: usage.cores,
+            rss_peak_bytes: usage.used.resident_peak_bytes,
+            context_switches_voluntary: usage.used.switches_voluntary,
+            context_switches_involuntary: usage.used.switches_involuntary,
+            died: usage.died,
+        }
+    }
+
     /// Its load in per cent of what it could use at most: of all its cores, or of one if a single thread does the work.
     pub fn utilisation_percent(&self) -> f64 {
         let cores = self.cores.len().max(1) as u64;
-        let of_cores = self.cpu_percent / crate::statistics::float(cores);
+        let of_cores = self.cpu_percent / float(cores);
         of_cores.max(self.busiest_thread_percent)
     }
 }

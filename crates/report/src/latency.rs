@@ -50,22 +50,28 @@ pub fn distribution(histogram: &Histogram) -> Option<Distribution> {
 
 /// Latency over a whole run and second by second; windows without an arrival are left out.
 pub fn over_time(series: &Series) -> Latency {
-    let total = series.total();
-    let per_second = (0_u32..)
-        .zip(series.windows())
-        .filter(|(_, window)| !window.is_empty())
-        .map(|(number, window)| LatencySecond {
-            second: (series.window() * number).as_secs(),
-            objects: window.count(),
-            p50_ms: quantile_ms(window, 0.5),
-            p99_ms: quantile_ms(window, 0.99),
-            max_ms: quantile_ms(window, 1.0),
-        })
-        .collect();
+    let windows = (0_u32..).zip(series.windows());
+    let windows = windows.map(|(number, window)| ((series.window() * number).as_secs(), window));
+    of_seconds(&series.total(), windows)
+}
+
+/// Latency of all in `total`, and of each second with its number; seconds without an arrival are left out.
+pub fn of_seconds<'a>(
+    total: &Histogram,
+    seconds: impl IntoIterator<Item = (u64, &'a Histogram)>,
+) -> Latency {
+    let seconds = seconds.into_iter().filter(|(_, one)| !one.is_empty());
+    let per_second = seconds.map(|(second, one)| LatencySecond {
+        second,
+        objects: one.count(),
+        p50_ms: quantile_ms(one, 0.5),
+        p99_ms: quantile_ms(one, 0.99),
+        max_ms: quantile_ms(one, 1.0),
+    });
     Latency {
-        overall: distribution(&total),
-        histogram: buckets(&total),
-        per_second,
+        overall: distribution(total),
+        histogram: buckets(total),
+        per_second: per_second.collect(),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::statistics::float;
+
 /// What a process has used so far and holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -18,6 +20,25 @@ pub struct Usage {
     pub switches_involuntary: u64,
     /// Threads now.
     pub threads: u64,
+}
+
+impl Usage {
+    /// Returns what was used since `earlier`; memory and threads stay as they are in `self`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let more = |pick: fn(&Self) -> u64| pick(self).saturating_sub(pick(earlier));
+        Self {
+            cpu: self.cpu.saturating_sub(earlier.cpu),
+            switches_voluntary: more(|usage| usage.switches_voluntary),
+            switches_involuntary: more(|usage| usage.switches_involuntary),
+            ..*self
+        }
+    }
+}
+
+/// CPU time for each of `count`, in microseconds; none if `count` is 0.
+pub(crate) fn microseconds_each(cpu: Duration, count: u64) -> Option<f64> {
+    (count > 0).then(|| cpu.as_secs_f64() * 1e6 / float(count))
 }
 
 /// Load of a process that used `cpu` in `elapsed`; 100 is one core.

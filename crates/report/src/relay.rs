@@ -20,6 +20,7 @@ mod altered;
 mod cost;
 mod heat_map;
 mod proof;
+mod rows;
 mod sanitize;
 mod track;
 mod verdict;
@@ -35,7 +36,7 @@ use serde::{Deserialize, Serialize};
 pub use self::altered::Altered;
 pub use self::cost::{
     Generator, GeneratorSecond, GeneratorThread, MetricSecond, Relay, RelayCost, RelayMetric,
-    RelaySecond, RelaySource, Window,
+    RelaySamples, RelaySecond, RelaySource, Window,
 };
 #[cfg(test)]
 pub(crate) use self::example::example_report;
@@ -90,32 +91,24 @@ impl Report {
         relay: Relay,
         generator: Generator,
     ) -> Self {
-        let verdict = Verdict::of(&run, &slo, &tracks, &relay, &generator);
-        let set_up = SetUp::over(&tracks);
-        let headroom = Headroom::of(&tracks, &generator);
-        Self {
+        let report = Self {
             schema: SCHEMA,
-            verdict,
+            verdict: Verdict::default(),
             run,
             slo,
+            set_up: SetUp::over(&tracks),
+            headroom: Headroom::of(&tracks, &generator),
             tracks,
-            set_up,
             relay,
             generator,
-            headroom,
-        }
+        };
+        report.judged_again()
     }
 
     /// The report with its verdict drawn again, after something in it was changed.
     #[must_use]
     pub fn judged_again(mut self) -> Self {
-        self.verdict = Verdict::of(
-            &self.run,
-            &self.slo,
-            &self.tracks,
-            &self.relay,
-            &self.generator,
-        );
+        self.verdict = Verdict::of(&self);
         self
     }
 

@@ -29,6 +29,7 @@ pub struct ServiceLevel {
 /// One condition, such as `p99<100ms`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clause {
+    name: &'static str,
     metric: Metric,
     operator: Operator,
     limit: f64,
@@ -176,7 +177,7 @@ impl ServiceLevel {
             first_broken,
             judged_from_ms: 0.0,
             lost_objects: measured.lost_objects,
-            latency_p99_ms: Metric::P99.measure(Unit::Milliseconds, measured),
+            latency_p99_ms: Metric::Quantile(0.99).measure(Unit::Milliseconds, measured),
         }
     }
 }
@@ -224,9 +225,7 @@ impl Clause {
             Metric::Loss => Subject::Loss,
             Metric::Late => Subject::Late,
             Metric::Failed => Subject::Failures,
-            Metric::P50 | Metric::P90 | Metric::P99 | Metric::P999 | Metric::Max => {
-                Subject::Latency
-            }
+            Metric::Quantile(_) => Subject::Latency,
             Metric::Cpu => Subject::Cpu,
         }
     }
@@ -241,10 +240,9 @@ impl Clause {
             .into_iter()
             .find(|one| rest.starts_with(one.sign()));
         let operator = operator.ok_or_else(|| ServiceLevelError::NoComparison(named()))?;
-        let metric = Metric::ALL
-            .into_iter()
-            .find(|metric| metric.name() == name.trim());
-        let metric = metric.ok_or_else(|| ServiceLevelError::UnknownMetric { clause: named() })?;
+        let found = Metric::ALL.into_iter().find(|(one, _)| *one == name.trim());
+        let (name, metric) =
+            found.ok_or_else(|| ServiceLevelError::UnknownMetric { clause: named() })?;
         let value = rest[operator.sign().len()..].trim();
         let (limit, unit) = metric
             .parse_value(value)
@@ -253,6 +251,7 @@ impl Clause {
                 expected: metric.expected(),
             })?;
         Ok(Self {
+            name,
             metric,
             operator,
             limit,
@@ -264,7 +263,7 @@ impl Clause {
         let value = self.metric.measure(self.unit, measured);
         JudgedClause {
             text: self.to_string(),
-            metric: self.metric.name().to_owned(),
+            metric: self.name.to_owned(),
             limit: self.limit,
             measured: value,
             unit: self.unit.symbol().to_owned(),
@@ -275,61 +274,42 @@ impl Clause {
 
 impl Display for Clause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, sign) = (self.metric.name(), self.operator.sign());
-        write!(f, "{name}{sign}{}{}", self.limit, self.unit.symbol())
+        let (sign, unit) = (self.operator.sign(), self.unit.symbol());
+        write!(f, "{}{sign}{}{unit}", self.name, self.limit)
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Metric {
     Loss,
     Late,
     Failed,
-    P50,
-    P90,
-    P99,
-    P999,
-    Max,
+    /// A quantile of latency.
+    Quantile(f64),
     Cpu,
 }
 
 impl Metric {
-    const ALL: [Self; 9] = [
-        Self::Loss,
-        Self::Late,
-        Self::Failed,
-        Self::P50,
-        Self::P90,
-        Self::P99,
-        Self::P999,
-        Self::Max,
-        Self::Cpu,
+    const ALL: [(&'static str, Self); 9] = [
+        ("loss", Self::Loss),
+        ("late", Self::Late),
+        ("failed", Self::Failed),
+        ("p50", Self::Quantile(0.5)),
+        ("p90", Self::Quantile(0.9)),
+        ("p99", Self::Quantile(0.99)),
+        ("p99.9", Self::Quantile(0.999)),
+        ("max", Self::Quantile(1.0)),
+        ("cpu", Self::Cpu),
     ];
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Loss => "loss",
-            Self::Late => "late",
-            Self::Failed => "failed",
-            Self::P50 => "p50",
-            Self::P90 => "p90",
-            Self::P99 => "p99",
-            Self::P999 => "p99.9",
-            Self::Max => "max",
-            Self::Cpu => "cpu",
-        }
-    }
-
     fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
+        Self::ALL.map(|(name, _)| name).join(", ")
     }
 
     fn expected(self) -> &'static str {
         match self {
             Self::Loss | Self::Late | Self::Failed => "a number such as 0, or a share such as 0.1%",
-            Self::P50 | Self::P90 | Self::P99 | Self::P999 | Self::Max => {
-                "a time such as 100ms, 500us or 1s"
-            }
+            Self::Quantile(_) => "a time such as 100ms, 500us or 1s",
             Self::Cpu => "a share of one core such as 95%",
         }
     }
@@ -344,10 +324,7 @@ impl Metric {
             .parse()
             .ok()
             .filter(|number: &f64| *number < LIMIT_MAX)?;
-        let is_time = match self {
-            Self::P50 | Self::P90 | Self::P99 | Self::P999 | Self::Max => true,
-            Self::Loss | Self::Late | Self::Failed | Self::Cpu => false,
-        };
+        let is_time = matches!(self, Self::Quantile(_));
         match unit.trim() {
             "us" | "µs" if is_time => Some((number / 1e3, Unit::Milliseconds)),
             "ms" if is_time => Some((number, Unit::Milliseconds)),
@@ -359,18 +336,13 @@ impl Metric {
     }
 
     fn measure(self, unit: Unit, measured: &Measured<'_>) -> Option<f64> {
-        let quantile = |quantile| {
-            (!measured.latency.is_empty()).then(|| quantile_ms(measured.latency, quantile))
-        };
         match self {
             Self::Loss => amount(measured.lost_objects, measured.judged_objects, unit),
             Self::Late => amount(measured.late_objects, measured.expected_objects, unit),
             Self::Failed => amount(measured.failed, measured.subscriptions, unit),
-            Self::P50 => quantile(0.5),
-            Self::P90 => quantile(0.9),
-            Self::P99 => quantile(0.99),
-            Self::P999 => quantile(0.999),
-            Self::Max => quantile(1.0),
+            Self::Quantile(quantile) => {
+                (!measured.latency.is_empty()).then(|| quantile_ms(measured.latency, quantile))
+            }
             Self::Cpu => measured.cpu_percent,
         }
     }

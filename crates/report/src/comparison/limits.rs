@@ -9,7 +9,10 @@ use super::{
     page::page,
     with_version,
 };
-use crate::form::{number::NONE, table::Table};
+use crate::form::{
+    number::{NONE, or_none},
+    table::Table,
+};
 use crate::search::{
     Answer, DISTURBED_PROBES_MAX, Probe, ProbeFigures, ProbeOutcome, Record, STOLEN_PERCENT_MAX,
 };
@@ -132,17 +135,14 @@ impl RelayLimit {
     }
 
     fn interval(&self) -> String {
-        match &self.record.answer {
-            Answer::Found {
-                interval: Some(interval),
-                ..
-            } => format!("{} to {}", interval.low, interval.high),
-            Answer::Found { .. }
-            | Answer::AtLeast { .. }
-            | Answer::Nothing { .. }
-            | Answer::Generator { .. }
-            | Answer::Open { .. } => NONE.to_owned(),
-        }
+        let Answer::Found {
+            interval: Some(interval),
+            ..
+        } = &self.record.answer
+        else {
+            return NONE.to_owned();
+        };
+        format!("{} to {}", interval.low, interval.high)
     }
 
     /// The median of a figure over the probes at the largest load that held.
@@ -153,7 +153,7 @@ impl RelayLimit {
             Some(probe.load) == held && probe.outcome == ProbeOutcome::Held
         });
         let middle = Middle::of(at_limit.filter_map(|probe| Some(pick(&probe.figures)? * scale)));
-        middle.map_or_else(|| NONE.to_owned(), |middle| format!("{:.1}", middle.median))
+        or_none(middle, |middle| format!("{:.1}", middle.median))
     }
 
     /// What the relay carries, and what broke.
@@ -171,11 +171,11 @@ impl RelayLimit {
             Answer::AtLeast { held } => (format!("at least {held}"), "nothing".to_owned()),
             Answer::Nothing { broke, clause } => (format!("less than {broke}"), clause.sentence()),
             Answer::Generator { held, at, .. } => (
-                held.map_or_else(|| NONE.to_owned(), |held| format!("at least {held}")),
+                or_none(*held, |held| format!("at least {held}")),
                 format!("no statement: the generator was the limit at {at}"),
             ),
             Answer::Open { held, reason, .. } => (
-                held.map_or_else(|| NONE.to_owned(), |held| format!("at least {held}")),
+                or_none(*held, |held| format!("at least {held}")),
                 format!("not found: {reason}"),
             ),
         }

@@ -50,6 +50,19 @@ pub(crate) fn check_schema(report: &Value, read: u32) -> Result<(), ReadError> {
     }
 }
 
+/// Writes methods that do what those of the inner formatter do.
+macro_rules! forward {
+    ($($method:ident($($argument:ident: $type:ty)?),)*) => {
+        $(fn $method<W: ?Sized + io::Write>(
+            &mut self,
+            writer: &mut W,
+            $($argument: $type)?
+        ) -> io::Result<()> {
+            self.0.$method(writer, $($argument)?)
+        })*
+    };
+}
+
 /// Pretty JSON with its numbers rounded.
 struct Rounding(PrettyFormatter<'static>);
 
@@ -64,47 +77,15 @@ impl Formatter for Rounding {
         self.0.write_f64(writer, rounded)
     }
 
-    fn begin_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_array(writer)
-    }
-
-    fn end_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array(writer)
-    }
-
-    fn begin_array_value<W: ?Sized + io::Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> io::Result<()> {
-        self.0.begin_array_value(writer, first)
-    }
-
-    fn end_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array_value(writer)
-    }
-
-    fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object(writer)
-    }
-
-    fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object(writer)
-    }
-
-    fn begin_object_key<W: ?Sized + io::Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> io::Result<()> {
-        self.0.begin_object_key(writer, first)
-    }
-
-    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object_value(writer)
-    }
-
-    fn end_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object_value(writer)
+    forward! {
+        begin_array(),
+        end_array(),
+        begin_array_value(first: bool),
+        end_array_value(),
+        begin_object(),
+        end_object(),
+        begin_object_key(first: bool),
+        begin_object_value(),
+        end_object_value(),
     }
 }

@@ -1,4 +1,4 @@
-//! Latency on a page: over time, as a histogram, as percentiles. The same for objects and for requests.
+//! Latency as percentiles, and on a page over time and as a histogram. The same for objects and for requests.
 
 use maud::{Markup, Render, html};
 
@@ -26,21 +26,24 @@ pub(crate) fn card(latency: &Distribution) -> Card {
     }
 }
 
+/// The cells of a row: median, 90th and 99th percentile, and the largest.
+pub(crate) fn percentiles(distribution: Option<&Distribution>) -> [String; 4] {
+    let picks: [fn(&Distribution) -> f64; 4] = [
+        |one| one.p50_ms,
+        |one| one.p90_ms,
+        |one| one.p99_ms,
+        |one| one.max_ms,
+    ];
+    picks.map(|pick| number::or_none(distribution, |one| ms(pick(one))))
+}
+
 /// A table of percentiles.
 pub(crate) fn quantiles(rows: &[(&str, Option<Distribution>)]) -> Markup {
     let row = |(name, distribution): &(&str, Option<Distribution>)| {
-        let cell = |pick: fn(&Distribution) -> f64| {
-            let value = distribution.as_ref().map(pick);
-            value.map_or_else(|| number::NONE.to_owned(), ms)
-        };
-        [
-            (*name).to_owned(),
-            cell(|one| one.p50_ms),
-            cell(|one| one.p90_ms),
-            cell(|one| one.p99_ms),
-            cell(|one| one.max_ms),
-            cell(|one| one.mean_ms),
-        ]
+        let distribution = distribution.as_ref();
+        let mean = number::or_none(distribution, |one| ms(one.mean_ms));
+        let name = [(*name).to_owned()].into_iter();
+        name.chain(percentiles(distribution)).chain([mean])
     };
     Table::of_figures(["", "p50", "p90", "p99", "Max", "Mean"])
         .with_rows(rows.iter().map(row))

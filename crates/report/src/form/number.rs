@@ -5,6 +5,11 @@ use crate::statistics::ratio;
 /// What stands where there is no value.
 pub(crate) const NONE: &str = "–";
 
+/// A value in its form, or [`NONE`].
+pub(crate) fn or_none<T>(value: Option<T>, form: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| NONE.to_owned(), form)
+}
+
 /// A count with thousands set apart: `300,000`.
 pub(crate) fn count(value: u64) -> String {
     grouped(&value.to_string())

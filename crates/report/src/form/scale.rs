@@ -25,6 +25,11 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
+    /// A linear scale from zero to `high`, round or not.
+    pub(crate) fn up_to(high: f64) -> Self {
+        Self::Linear { low: 0.0, high }
+    }
+
     /// A linear scale from zero to a round value at or above `high`.
     pub(crate) fn from_zero(high: f64) -> Self {
         let high = if high.is_finite() && high > 0.0 {
@@ -33,10 +38,7 @@ impl Scale {
             1.0
         };
         let step = round_step(high / 4.0);
-        Self::Linear {
-            low: 0.0,
-            high: (high / step - 1e-9).ceil() * step,
-        }
+        Self::up_to((high / step - 1e-9).ceil() * step)
     }
 
     /// A logarithmic scale whose ends are 1, 2 or 5 times a power of ten.
@@ -143,13 +145,7 @@ mod tests {
 
     #[test]
     fn scales_end_on_round_values() {
-        assert_eq!(
-            Scale::from_zero(17.3),
-            Scale::Linear {
-                low: 0.0,
-                high: 20.0
-            }
-        );
+        assert_eq!(Scale::from_zero(17.3), Scale::up_to(20.0));
         assert_eq!(Scale::from_zero(f64::NAN), Scale::from_zero(1.0));
         let Scale::Log { low, high } = Scale::log_around(0.34, 61.0) else {
             panic!("logarithmic")

@@ -153,11 +153,8 @@ fn largest(points: &[(f64, f64)], others: &[(f64, f64)], least: f64) -> f64 {
 
 fn plot_over_time<'a>(report: &Report, title: &str, unit: &'a str, high: f64) -> Plot<'a> {
     let last = report.per_second.last().map_or(1, |one| one.second + 1);
-    let x = Scale::Linear {
-        low: 0.0,
-        high: float(last),
-    };
-    Plot::new(title, (TIME, x), (unit, Scale::from_zero(high)))
+    let (x, y) = (Scale::up_to(float(last)), Scale::from_zero(high));
+    Plot::new(title, (TIME, x), (unit, y))
 }
 
 fn rate_over_time(report: &Report) -> Markup {
@@ -258,8 +255,7 @@ fn server_section(server: &Server) -> Markup {
 }
 
 fn client_section(client: &Client) -> Markup {
-    let errors = client.receive_buffer_errors;
-    let errors = errors.map_or_else(|| number::NONE.to_owned(), number::count);
+    let errors = number::or_none(client.receive_buffer_errors, number::count);
     let cpu = format!("{} s", number::decimal(client.cpu_seconds));
     let rows = [
         ("Threads", number::count(client.threads.len() as u64)),
@@ -279,8 +275,7 @@ fn run_section(run: &Run) -> Markup {
         0 => "no limit".to_owned(),
         count => number::count(count),
     };
-    let mtu = run.mtu_bytes;
-    let mtu = mtu.map_or_else(|| number::NONE.to_owned(), number::count);
+    let mtu = number::or_none(run.mtu_bytes, number::count);
     let rows = [
         ("Kernel", run.kernel.clone()),
         ("Processor", run.cpu_model.clone()),

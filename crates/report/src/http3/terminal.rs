@@ -3,10 +3,11 @@
 use super::{Connections, Kind, Limit, Report};
 use crate::{
     form::{
+        latency::percentiles,
         number,
         screen::{Paint, Screen},
     },
-    statistics::{Distribution, float},
+    statistics::float,
 };
 
 /// Renders `report` for a terminal of `width` columns, with escape sequences for colour if `colour`.
@@ -26,9 +27,12 @@ pub fn render(report: &Report, width: usize, colour: bool) -> String {
     requests(&mut screen, report);
     connections(&mut screen, report);
     screen.row(Paint::Faint, "", &["p50", "p90", "p99", "max"]);
-    quantiles(&mut screen, "latency", report.latency.overall.as_ref());
-    let handshake = report.connections.handshake.as_ref();
-    quantiles(&mut screen, "handshake", handshake);
+    for (name, distribution) in [
+        ("latency", &report.latency.overall),
+        ("handshake", &report.connections.handshake),
+    ] {
+        screen.row(Paint::Plain, name, &percentiles(distribution.as_ref()));
+    }
     screen.blank();
     server(&mut screen, report);
     client(&mut screen, report);
@@ -129,22 +133,6 @@ fn kinds(screen: &mut Screen, kinds: &[Kind]) {
         let text = format!("{} × {}{words}", number::count(kind.count), kind.kind);
         screen.paragraph(Paint::Faint, LABEL, &text);
     }
-}
-
-fn quantiles(screen: &mut Screen, name: &str, distribution: Option<&Distribution>) {
-    let cell = |pick: fn(&Distribution) -> f64| {
-        distribution.map_or_else(
-            || number::NONE.to_owned(),
-            |one| number::milliseconds(pick(one)),
-        )
-    };
-    let cells = [
-        cell(|one| one.p50_ms),
-        cell(|one| one.p90_ms),
-        cell(|one| one.p99_ms),
-        cell(|one| one.max_ms),
-    ];
-    screen.row(Paint::Plain, name, &cells);
 }
 
 fn server(screen: &mut Screen, report: &Report) {

@@ -110,6 +110,55 @@ fn the_load_of_a_server_is_that_of_what_it_could_use() {
 }
 
 #[test]
+fn the_cost_of_a_request_is_known_while_the_server_lives() {
+    let usage = ServerUsage {
+        used: Usage {
+            cpu: Duration::from_secs(2),
+            ..Usage::default()
+        },
+        busiest_thread: Duration::from_secs(1),
+        watched: Duration::from_secs(4),
+        ..ServerUsage::default()
+    };
+    let server = Server::of(usage.clone(), 1_000);
+    assert_eq!(server.cpu_us_per_request, Some(2_000.0));
+    assert_eq!(server.requests_per_cpu_second, Some(500.0));
+    let loads = (server.cpu_percent, server.busiest_thread_percent);
+    assert_eq!(loads, (50.0, 25.0));
+    assert_eq!(Server::of(usage.clone(), 0).cpu_us_per_request, None);
+    let dead = ServerUsage {
+        died: Some("The server's process ended in mid-run".to_owned()),
+        ..usage
+    };
+    let server = Server::of(dead, 1_000);
+    assert_eq!(server.cpu_us_per_request, None);
+    assert_eq!(server.requests_per_cpu_second, None);
+}
+
+#[test]
+fn counts_have_their_rates_and_threads_their_loads() {
+    let counts = Requests {
+        successes: 10,
+        content_bytes: 1_000,
+        ..Requests::default()
+    };
+    let rates = counts.over(Duration::from_secs(2));
+    assert_eq!((rates.per_second, rates.bits_per_second), (5.0, 4_000.0));
+    let thread = |cpu_ms, lag_ms| ClientThreadUsage {
+        cpu: Duration::from_millis(cpu_ms),
+        event_loop_lag_p99: Duration::from_millis(lag_ms),
+    };
+    let threads = [thread(1_000, 1), thread(500, 20)];
+    let client = Client::of(&threads, Duration::from_secs(2), 3);
+    let first = client.threads[0];
+    let figures = (first.cpu_percent, first.event_loop_lag_p99_ms);
+    assert_eq!(figures, (50.0, 1.0));
+    assert_eq!(client.cpu_us_per_request, Some(500_000.0));
+    let idle = Client::of(&threads, Duration::ZERO, 0);
+    assert_eq!(idle.cpu_us_per_request, None);
+}
+
+#[test]
 fn reports_in_the_terminal() {
     insta::assert_snapshot!(terminal::render(
         &example::report(Some(99.0), 60.0),
@@ -186,6 +235,7 @@ fn every_report_follows_the_schema() {
         assert!(!schema.is_valid(&wrong));
     }
 }
+
 #[test]
 #[ignore = "writes a file to look at, into the folder that WEIR_REPORTS names"]
 fn write_examples() {

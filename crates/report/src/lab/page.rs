@@ -205,10 +205,7 @@ impl Curves<'_> {
         let high = runs.iter().map(|run| run.latency_mean).fold(0.1, f64::max);
         let places = (0_u32..).map(f64::from);
         let count = float(groups.len() as u64);
-        let x = Scale::Linear {
-            low: 0.0,
-            high: count,
-        };
+        let x = Scale::up_to(count);
         let links = groups.iter().filter_map(|group| group.first());
         let names = places.clone().zip(links.map(|run| run.link.clone()));
         let names = names.map(|(left, link)| (left + 0.5, link));
@@ -267,10 +264,7 @@ type Curve = (&'static str, String, Vec<(f64, f64)>);
 fn plot<'a>(title: &str, unit: &'a str, duration_s: f64, curves: &[Curve]) -> Plot<'a> {
     let values = curves.iter().flat_map(|(.., points)| points);
     let high = values.map(|(_, value)| *value).fold(0.1, f64::max);
-    let x = Scale::Linear {
-        low: 0.0,
-        high: duration_s,
-    };
+    let x = Scale::up_to(duration_s);
     let y = (unit, Scale::from_zero(high));
     let mut plot = Plot::new(title, ("seconds since the start of the run", x), y);
     for (class, name, points) in curves {

@@ -1,13 +1,14 @@
 //! What the relay spent, and whether the generator kept up.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::proof::Calibration;
+use crate::process::{Usage, microseconds_each, percent};
 use crate::service_level::JudgedClause;
-use crate::statistics::Distribution;
+use crate::statistics::{Distribution, ratio};
 
 /// What the relay spent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -91,6 +92,51 @@ pub struct RelayCost {
     pub context_switches_involuntary: u64,
     /// Threads at the end of the window.
     pub threads: u64,
+}
+
+/// Samples of the relay's process, of which its cost is computed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RelaySamples {
+    /// Before the first connection.
+    pub idle: Usage,
+    /// With all sessions up and nothing sent yet.
+    pub connected: Usage,
+    /// At the beginning of the steady window, with its time since the start of the run.
+    pub begin: (Duration, Usage),
+    /// At the end of the window, likewise.
+    pub end: (Duration, Usage),
+    /// Largest resident memory of the whole run.
+    pub resident_peak_bytes: u64,
+    /// Objects that reached subscribers within the window.
+    pub objects_delivered: u64,
+    /// Sessions that were up.
+    pub sessions: u64,
+}
+
+impl RelayCost {
+    /// Computes the cost over the steady window, and memory per session.
+    pub fn of(samples: &RelaySamples) -> Self {
+        let ((from, before), (to, after)) = (samples.begin, samples.end);
+        let used = after.since(&before);
+        let [idle, connected] = [samples.idle, samples.connected].map(|usage| usage.resident_bytes);
+        Self {
+            window: Window {
+                from_ms: from.as_secs_f64() * 1e3,
+                to_ms: to.as_secs_f64() * 1e3,
+            },
+            cpu_seconds: used.cpu.as_secs_f64(),
+            objects_delivered: samples.objects_delivered,
+            cpu_us_per_delivered_object: microseconds_each(used.cpu, samples.objects_delivered),
+            cpu_percent: percent(used.cpu, to.saturating_sub(from)),
+            rss_start_bytes: idle,
+            rss_connected_bytes: connected,
+            rss_peak_bytes: samples.resident_peak_bytes,
+            bytes_per_session: ratio(connected.saturating_sub(idle), samples.sessions),
+            context_switches_voluntary: used.switches_voluntary,
+            context_switches_involuntary: used.switches_involuntary,
+            threads: used.threads,
+        }
+    }
 }
 
 /// One sample of the relay's process.
@@ -200,4 +246,40 @@ pub(super) fn ended_early(clauses: &[JudgedClause]) -> String {
         "ended early, since it could not hold any more: {}",
         clauses.join(", ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_is_that_of_the_steady_window_and_memory_that_of_the_sessions() {
+        let usage = |cpu_ms, resident_bytes, switches_voluntary| Usage {
+            cpu: Duration::from_millis(cpu_ms),
+            resident_bytes,
+            switches_voluntary,
+            threads: 2,
+            ..Usage::default()
+        };
+        let samples = RelaySamples {
+            idle: usage(10, 1_000, 1),
+            connected: usage(20, 5_000, 2),
+            begin: (Duration::from_secs(2), usage(100, 5_000, 10)),
+            end: (Duration::from_secs(6), usage(1_100, 6_000, 50)),
+            resident_peak_bytes: 7_000,
+            objects_delivered: 500,
+            sessions: 8,
+        };
+        let cost = RelayCost::of(&samples);
+        assert_eq!((cost.window.from_ms, cost.window.to_ms), (2e3, 6e3));
+        assert_eq!((cost.cpu_seconds, cost.cpu_percent), (1.0, 25.0));
+        assert_eq!(cost.cpu_us_per_delivered_object, Some(2_000.0));
+        assert_eq!(cost.bytes_per_session, Some(500.0));
+        assert_eq!((cost.rss_start_bytes, cost.rss_peak_bytes), (1_000, 7_000));
+        assert_eq!((cost.context_switches_voluntary, cost.threads), (40, 2));
+        let nothing = RelayCost::of(&RelaySamples::default());
+        assert_eq!(nothing.cpu_us_per_delivered_object, None);
+        assert_eq!(nothing.bytes_per_session, None);
+        assert_eq!(nothing.cpu_percent.to_bits(), 0);
+    }
 }

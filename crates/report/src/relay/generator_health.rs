@@ -1,8 +1,9 @@
 //! Whether the load generator kept up: each of its threads by itself, and together where they share a core.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use super::GeneratorThread;
+use super::{Generator, GeneratorThread};
+use crate::process::percent;
 
 /// A thread of the generator as it was over the window, and where it ran.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +14,42 @@ pub struct ThreadSeen {
     pub core: Option<usize>,
 }
 
+impl ThreadSeen {
+    /// Returns the thread that used `cpu` in `elapsed`, and whose timers fired late by `lag`: its 99th percentile and its
+    /// largest value.
+    pub fn new(
+        name: &str,
+        core: Option<usize>,
+        (cpu, elapsed): (Duration, Duration),
+        lag: [Duration; 2],
+    ) -> Self {
+        let [lag_p99_ms, lag_max_ms] = lag.map(|lag| lag.as_secs_f64() * 1e3);
+        let thread = GeneratorThread {
+            name: name.to_owned(),
+            cpu_percent: percent(cpu, elapsed),
+            event_loop_lag_p99_ms: lag_p99_ms,
+            event_loop_lag_max_ms: lag_max_ms,
+        };
+        Self { thread, core }
+    }
+}
+
+impl Generator {
+    /// Judges whether a generator with these threads kept up. The other parts of it are empty.
+    pub fn of(threads: Vec<ThreadSeen>, packets_dropped: u64) -> Self {
+        let reasons = reasons(&threads, packets_dropped);
+        Self {
+            healthy: reasons.is_empty(),
+            reasons,
+            threads: threads.into_iter().map(|one| one.thread).collect(),
+            socket_receive_buffer_drops: packets_dropped,
+            ..Self::default()
+        }
+    }
+}
+
 /// What the generator did not keep up with, each with the names of the threads; empty if it did.
-pub fn reasons(threads: &[ThreadSeen], packets_dropped: u64) -> Vec<String> {
+fn reasons(threads: &[ThreadSeen], packets_dropped: u64) -> Vec<String> {
     let mut reasons = Vec::new();
     for ThreadSeen { thread, .. } in threads {
         if thread.event_loop_lag_p99_ms > LAG_P99_MAX_MS {
@@ -151,5 +186,23 @@ mod tests {
                 "the kernel dropped 3 packets before they were read"
             ]
         );
+    }
+
+    #[test]
+    fn a_generator_is_healthy_while_there_is_no_reason_against_it() {
+        let [half, second] = [500, 1_000].map(Duration::from_millis);
+        let thread = |lag| ThreadSeen::new("clients", Some(1), (half, second), [lag, second]);
+        let healthy = Generator::of(vec![thread(half / 10)], 0);
+        assert!(healthy.healthy && healthy.reasons.is_empty());
+        let expected = GeneratorThread {
+            name: "clients".to_owned(),
+            cpu_percent: 50.0,
+            event_loop_lag_p99_ms: 50.0,
+            event_loop_lag_max_ms: 1_000.0,
+        };
+        assert_eq!(healthy.threads, [expected]);
+        let slow = Generator::of(vec![thread(half)], 2);
+        assert_eq!((slow.healthy, slow.reasons.len()), (false, 2));
+        assert_eq!(slow.socket_receive_buffer_drops, 2);
     }
 }

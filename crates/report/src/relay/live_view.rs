@@ -61,6 +61,13 @@ impl Stage {
     }
 }
 
+/// Objects that were sent and have not arrived everywhere. In meetings and over several tracks, an object counts for the
+/// mean number of subscriptions that a track has.
+pub fn outstanding(sent: u64, accepted: u64, tracks: u64, delivered: u64) -> u64 {
+    let due = sent.saturating_mul(accepted).checked_div(tracks);
+    due.unwrap_or(0).saturating_sub(delivered)
+}
+
 impl Moment {
     /// The moment in one plain line, without a line feed.
     pub fn line(&self) -> String {
@@ -258,6 +265,14 @@ mod tests {
             relay_cpu_percent: Some(21.0),
             generator_cpu_percent: Some(40.0 + count(second)),
         }
+    }
+
+    #[test]
+    fn objects_that_are_missing_somewhere() {
+        // Two tracks with three subscriptions each: ten objects are due thrice.
+        assert_eq!(outstanding(10, 6, 2, 25), 5);
+        assert_eq!(outstanding(10, 6, 2, 31), 0);
+        assert_eq!(outstanding(0, 0, 0, 0), 0);
     }
 
     #[test]

@@ -87,31 +87,23 @@ impl Seconds {
 
 /// What the relay did between two moments, if it was seen at both.
 pub fn relay_between(before: &Second, after: &Second) -> Option<RelaySecond> {
-    let (was, is) = (before.relay?, after.relay?);
+    let used = after.relay?.since(&before.relay?);
     Some(RelaySecond {
         second: before.number,
-        cpu_percent: percent(
-            is.cpu.saturating_sub(was.cpu),
-            after.at.saturating_sub(before.at),
-        ),
-        rss_bytes: is.resident_bytes,
-        context_switches_voluntary: is.switches_voluntary.saturating_sub(was.switches_voluntary),
-        context_switches_involuntary: is
-            .switches_involuntary
-            .saturating_sub(was.switches_involuntary),
+        cpu_percent: percent(used.cpu, after.at.saturating_sub(before.at)),
+        rss_bytes: used.resident_bytes,
+        context_switches_voluntary: used.switches_voluntary,
+        context_switches_involuntary: used.switches_involuntary,
     })
 }
 
 /// What the load generator did between two moments.
 pub fn generator_between(before: &Second, after: &Second) -> Option<GeneratorSecond> {
-    let (was, is) = (before.generator?, after.generator?);
+    let used = after.generator?.since(&before.generator?);
     Some(GeneratorSecond {
         second: before.number,
-        cpu_percent: percent(
-            is.cpu.saturating_sub(was.cpu),
-            after.at.saturating_sub(before.at),
-        ),
-        rss_bytes: is.resident_bytes,
+        cpu_percent: percent(used.cpu, after.at.saturating_sub(before.at)),
+        rss_bytes: used.resident_bytes,
         objects: after.objects,
     })
 }

@@ -8,15 +8,31 @@ use crate::statistics::float;
 /// Renders the figures that are worth a time series over many runs.
 pub fn render(report: &Report) -> String {
     let mut text = Text::default();
-    let held = f64::from(u8::from(report.verdict.outcome.is_held()));
-    text.gauge("held", "Whether the service level held.", &[("", "", held)]);
-    let healthy = f64::from(u8::from(report.generator.healthy));
-    text.gauge(
-        "generator_healthy",
-        "Whether the load generator kept up.",
-        &[("", "", healthy)],
-    );
-    let run = [
+    for (name, help, value) in of_run(report) {
+        if let Some(value) = value {
+            text.gauge(name, help, &[("", "", value)]);
+        }
+    }
+    per_track(&mut text, report);
+    text.out
+}
+
+/// Name, help and value of each gauge of the whole run.
+fn of_run(report: &Report) -> [(&'static str, &'static str, Option<f64>); 9] {
+    let flag = |is_true| Some(f64::from(u8::from(is_true)));
+    let relay = report.relay.cost.as_ref();
+    let cpu_us = relay.and_then(|cost| cost.cpu_us_per_delivered_object);
+    [
+        (
+            "held",
+            "Whether the service level held.",
+            flag(report.verdict.outcome.is_held()),
+        ),
+        (
+            "generator_healthy",
+            "Whether the load generator kept up.",
+            flag(report.generator.healthy),
+        ),
         (
             "subscribers",
             "Subscribers asked for.",
@@ -27,9 +43,6 @@ pub fn render(report: &Report) -> String {
             "Length of the run.",
             Some(report.run.duration_ms / 1e3),
         ),
-    ];
-    let relay = report.relay.cost.as_ref();
-    let cost = [
         (
             "relay_cpu_ratio",
             "Load of the relay in the steady window; 1 is one core.",
@@ -38,9 +51,7 @@ pub fn render(report: &Report) -> String {
         (
             "relay_cpu_seconds_per_object",
             "CPU time of the relay per delivered object.",
-            relay
-                .and_then(|cost| cost.cpu_us_per_delivered_object)
-                .map(|cost| cost / 1e6),
+            cpu_us.map(|cost| cost / 1e6),
         ),
         (
             "relay_memory_peak_bytes",
@@ -52,19 +63,12 @@ pub fn render(report: &Report) -> String {
             "Resident memory of the relay per session.",
             relay.and_then(|cost| cost.bytes_per_session),
         ),
-    ];
-    for (name, help, value) in run.into_iter().chain(cost) {
-        if let Some(value) = value {
-            text.gauge(name, help, &[("", "", value)]);
-        }
-    }
-    text.gauge(
-        "objects_lost_judged",
-        "Objects that did not reach their subscribers, of those that the service level judges.",
-        &[("", "", float(report.slo.lost_objects))],
-    );
-    per_track(&mut text, report);
-    text.out
+        (
+            "objects_lost_judged",
+            "Objects that did not reach their subscribers, of those that the service level judges.",
+            Some(float(report.slo.lost_objects)),
+        ),
+    ]
 }
 
 fn per_track(text: &mut Text, report: &Report) {

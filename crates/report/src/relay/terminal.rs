@@ -5,10 +5,11 @@ mod tests;
 
 use super::proof::NOT_CALIBRATED;
 use super::verdict::{Judgement, judged};
-use super::{Altered, Conduct, Delivery, Outcome, RelayCost, Report, TrackReport};
+use super::{Altered, Conduct, Delivery, Outcome, RelayCost, Report, TrackReport, rows};
+use crate::form::latency::percentiles;
 use crate::form::number;
 use crate::form::screen::{COLUMN, Paint, Screen};
-use crate::statistics::{Count, Distribution, Spread, float};
+use crate::statistics::{Spread, float};
 
 /// Renders `report` for a terminal of `width` columns, with escape sequences for colour if `colour`.
 ///
@@ -58,7 +59,6 @@ fn facts(screen: &mut Screen, report: &Report) {
 fn track_table(screen: &mut Screen, track: &TrackReport) {
     screen.paragraph(Paint::Strong, 0, &track.definition.section);
     screen.paragraph(Paint::Faint, 2, &track.definition.in_words());
-    let metrics = &track.completion;
     if track.subscribers.is_empty() && track.published.objects > 0 {
         let text = format!(
             "{} objects in {} groups; nobody subscribed here",
@@ -68,43 +68,11 @@ fn track_table(screen: &mut Screen, track: &TrackReport) {
         screen.entry("published", Paint::Strong, 2, LABEL, &text);
     }
     screen.row(Paint::Faint, "", &["mean", "min", "max", "sum"]);
-    for (name, count) in [
-        ("objects sent", &metrics.objects_sent),
-        ("objects received", &metrics.objects_received),
-        ("lost objects", &metrics.lost_objects),
-        ("groups sent", &metrics.groups_sent),
-        ("groups received", &metrics.groups_received),
-    ] {
-        let alarm = name == "lost objects" && count.sum > 0;
-        screen.row(
-            if alarm { Paint::Bad } else { Paint::Plain },
-            name,
-            &counts(count),
-        );
-    }
-    for (name, spread) in [
-        ("total duration", metrics.total_duration_ms),
-        ("actual duration", metrics.actual_duration_ms),
-        (
-            "average receive variance",
-            metrics.average_receive_variance_ms,
-        ),
-        (
-            "average publisher variance",
-            metrics.average_publisher_variance_ms,
-        ),
-    ] {
-        screen.row(Paint::Plain, name, &spreads(spread, number::milliseconds));
-    }
-    for (name, spread) in [
-        ("average bits per second", metrics.average_bits_per_second),
-        ("expected bits per second", metrics.expected_bits_per_second),
-    ] {
-        screen.row(
-            Paint::Plain,
-            name,
-            &spreads(spread, number::bits_per_second),
-        );
+    let is_lossy = track.completion.lost_objects.sum > 0;
+    for (name, cells) in rows::completion(track) {
+        let is_alarm = name == rows::LOST_OBJECTS && is_lossy;
+        let paint = if is_alarm { Paint::Bad } else { Paint::Plain };
+        screen.row(paint, name, &cells);
     }
     screen.row(Paint::Faint, "", &["p50", "p90", "p99", "max"]);
     for (name, distribution) in [
@@ -434,47 +402,4 @@ fn service_level(screen: &mut Screen, report: &Report) {
             &sentence,
         );
     }
-}
-
-fn counts(count: &Count) -> [String; 4] {
-    let mean = if count.mean.fract() == 0.0 {
-        number::plain(count.mean)
-    } else {
-        number::decimal(count.mean)
-    };
-    [
-        mean,
-        number::count(count.min),
-        number::count(count.max),
-        number::count(count.sum),
-    ]
-}
-
-fn spreads(spread: Option<Spread>, format: fn(f64) -> String) -> [String; 4] {
-    let cell = |pick: fn(&Spread) -> f64| {
-        spread
-            .as_ref()
-            .map_or_else(|| number::NONE.to_owned(), |one| format(pick(one)))
-    };
-    [
-        cell(|one| one.mean),
-        cell(|one| one.min),
-        cell(|one| one.max),
-        String::new(),
-    ]
-}
-
-fn percentiles(distribution: Option<&Distribution>) -> [String; 4] {
-    let cell = |pick: fn(&Distribution) -> f64| {
-        distribution.map_or_else(
-            || number::NONE.to_owned(),
-            |one| number::milliseconds(pick(one)),
-        )
-    };
-    [
-        cell(|one| one.p50_ms),
-        cell(|one| one.p90_ms),
-        cell(|one| one.p99_ms),
-        cell(|one| one.max_ms),
-    ]
 }

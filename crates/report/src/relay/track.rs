@@ -89,6 +89,16 @@ pub enum Conduct {
     Churning,
 }
 
+impl Conduct {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Steady => "steady",
+            Self::SlowReader => "slow_reader",
+            Self::Churning => "churning",
+        }
+    }
+}
+
 /// The subscribers that read slowly or came and went on purpose. What they lost is their own doing; what matters is
 /// whether the others noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -217,7 +227,9 @@ pub struct Published {
 }
 
 /// How a subscription ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// START and COMPLETION were seen.
@@ -226,6 +238,16 @@ pub enum Status {
     Incomplete,
     /// No START was seen, the subscription was refused, or the session was lost.
     Failed,
+}
+
+impl Status {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Incomplete => "incomplete",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// How many subscriptions ended how.

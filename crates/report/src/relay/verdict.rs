@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Altered, Generator, Relay, Report, Run, TrackReport};
+use super::{Altered, Generator, Report};
 use crate::form::number;
 use crate::service_level::{JudgedClause, JudgedLevel};
 use crate::statistics;
 
 /// The conclusion of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
     /// In one word.
@@ -19,7 +19,7 @@ pub struct Verdict {
 }
 
 /// How a run came out; the program's exit code is 0 for [`Outcome::Held`] only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The run was whole, the generator kept up, and every clause of the service level held.
@@ -31,6 +31,7 @@ pub enum Outcome {
     /// The run ended before its time.
     Partial,
     /// Nothing was measured.
+    #[default]
     Empty,
 }
 
@@ -53,32 +54,24 @@ impl Outcome {
 }
 
 impl Verdict {
-    /// Draws the conclusion. What makes the figures worthless outranks what the figures say.
-    pub fn of(
-        run: &Run,
-        slo: &JudgedLevel,
-        tracks: &[TrackReport],
-        relay: &Relay,
-        generator: &Generator,
-    ) -> Self {
-        let carried = carried(run, tracks, relay);
+    /// Draws the conclusion of `report`. What makes the figures worthless outranks what the figures say.
+    pub(super) fn of(report: &Report) -> Self {
+        let Report { run, slo, .. } = report;
+        let carried = carried(report);
         let (outcome, sentence) = if run.partial || run.interrupted.is_some() {
-            let reason = run
-                .interrupted
-                .as_deref()
-                .unwrap_or("the run ended before its time");
+            let reason = run.interrupted.as_deref();
+            let reason = reason.unwrap_or("the run ended before its time");
             (Outcome::Partial, format!("{reason}; until then {carried}"))
-        } else if tracks.is_empty() {
+        } else if report.tracks.is_empty() {
             (Outcome::Empty, "no track was measured".to_owned())
-        } else if !generator.healthy {
-            (Outcome::GeneratorLimit, generator_sentence(generator))
+        } else if !report.generator.healthy {
+            let sentence = generator_sentence(&report.generator);
+            (Outcome::GeneratorLimit, sentence)
         } else if slo.held {
             (Outcome::Held, carried)
         } else {
-            (
-                Outcome::Broken,
-                format!("{}; {carried}", broken_clause(slo)),
-            )
+            let sentence = format!("{}; {carried}", broken_clause(slo));
+            (Outcome::Broken, sentence)
         };
         Self { outcome, sentence }
     }
@@ -164,15 +157,9 @@ fn broken_clause(slo: &JudgedLevel) -> String {
 }
 
 /// What was delivered, how fast, and at what cost.
-fn carried(run: &Run, tracks: &[TrackReport], relay: &Relay) -> String {
-    let received: u64 = tracks
-        .iter()
-        .map(|one| one.completion.objects_received.sum)
-        .sum();
-    let lost: u64 = tracks
-        .iter()
-        .map(|one| one.completion.lost_objects.sum)
-        .sum();
+fn carried(report: &Report) -> String {
+    let Report { run, tracks, .. } = report;
+    let (received, lost) = (report.objects_delivered(), report.objects_lost());
     let published: u64 = tracks.iter().map(|one| one.published.objects).sum();
     let mut parts = vec![if run.subscribers_requested == 0 && published > 0 {
         // Somebody else's report says who received them.
@@ -202,7 +189,7 @@ fn carried(run: &Run, tracks: &[TrackReport], relay: &Relay) -> String {
     if let Some(worst) = statistics::Spread::over(latencies) {
         parts.push(format!("p99 {} ms", number::brief(worst.max)));
     }
-    if let Some(cost) = &relay.cost {
+    if let Some(cost) = &report.relay.cost {
         let per_object = cost
             .cpu_us_per_delivered_object
             .map(|cpu| format!("{} µs CPU per object, ", number::brief(cpu)))

@@ -150,21 +150,15 @@ impl Answer {
 
     /// Whether it says something of the relay that might be the generator's doing.
     pub(super) fn wants_proof(&self) -> bool {
-        match self {
-            Self::Found { .. } | Self::AtLeast { .. } | Self::Nothing { .. } => true,
-            Self::Generator { .. } | Self::Open { .. } => false,
-        }
+        !matches!(self, Self::Generator { .. } | Self::Open { .. })
     }
 
     /// The largest load that held, where the relay's limit is known from both sides.
     pub fn limit(&self) -> Option<u64> {
-        match self {
-            Self::Found { held, .. } => Some(*held),
-            Self::AtLeast { .. }
-            | Self::Nothing { .. }
-            | Self::Generator { .. }
-            | Self::Open { .. } => None,
-        }
+        let Self::Found { held, .. } = self else {
+            return None;
+        };
+        Some(*held)
     }
 }
 

@@ -47,17 +47,13 @@ impl Clause {
             Metric::Failed => {
                 self.outgrown(midway.failed, midway.subscriptions, FAILED_PERCENT_MIN)
             }
-            Metric::P50 => self.too_slow(midway, 0.5),
-            Metric::P90 => self.too_slow(midway, 0.9),
-            Metric::P99 => self.too_slow(midway, 0.99),
-            Metric::P999 => self.too_slow(midway, 0.999),
-            Metric::Max => self.too_slow(midway, 1.0),
+            Metric::Quantile(quantile) => self.too_slow(midway, quantile),
             // What is late may be little of what is to come, and the relay's load may fall.
             Metric::Late | Metric::Cpu => None,
         };
         Some(JudgedClause {
             text: self.to_string(),
-            metric: self.metric.name().to_owned(),
+            metric: self.name.to_owned(),
             limit: self.limit,
             measured: Some(measured?),
             unit: self.unit.symbol().to_owned(),

@@ -10,8 +10,8 @@ use weir_http3::{
 use weir_net::{Stop, TelemetrySnapshot, clock};
 use weir_quic::{ClientConfig, tls::ClientTls};
 use weir_report::{
-    http3::{self as figures, Report},
-    latency::{Latency, LatencySecond, buckets, distribution, quantile_ms},
+    http3::{self as figures, ClientThreadUsage, Report},
+    latency::{self, Latency, distribution},
     process::percent,
 };
 
@@ -253,7 +253,6 @@ impl Measured {
 
     fn requests(&self) -> figures::Requests {
         let figures = &self.figures;
-        let seconds = figures.elapsed().as_secs_f64().max(1e-9);
         let failures = Failure::ALL.iter().map(|kind| figures::Kind {
             kind: kind.name().to_owned(),
             count: figures.failures(*kind),
@@ -265,11 +264,11 @@ impl Measured {
             failed: figures.failed(),
             unfinished: figures.unfinished,
             unsent: figures.unsent,
-            per_second: number(figures.successes) / seconds,
             content_bytes: figures.content_bytes,
-            bits_per_second: number(figures.content_bytes) * 8.0 / seconds,
             failures: failures.filter(|kind| kind.count > 0).collect(),
+            ..figures::Requests::default()
         }
+        .over(figures.elapsed())
     }
 
     fn connections(&self) -> figures::Connections {
@@ -316,69 +315,41 @@ impl Measured {
 
     fn server(&self, processes: &Processes) -> figures::Server {
         let (before, after) = &self.server;
-        let used = after.used_since(before);
-        let cpu = used.cpu;
-        let successes = self.figures.successes;
-        // Of a process that is gone no more is known than what it had used when it was seen last.
-        let is_known = successes > 0 && self.died.is_none() && !cpu.is_zero();
-        figures::Server {
+        let usage = figures::ServerUsage {
             pids: processes.pids.clone(),
-            cpu_seconds: cpu.as_secs_f64(),
-            cpu_us_per_request: is_known.then(|| cpu.as_secs_f64() * 1e6 / number(successes)),
-            requests_per_cpu_second: is_known.then(|| number(successes) / cpu.as_secs_f64()),
-            cpu_percent: percent(cpu, self.watched),
-            busiest_thread_percent: percent(after.busiest_since(before), self.watched),
             cores: self.cores.clone(),
-            rss_peak_bytes: used.resident_peak_bytes,
-            context_switches_voluntary: used.switches_voluntary,
-            context_switches_involuntary: used.switches_involuntary,
+            used: after.used_since(before),
+            busiest_thread: after.busiest_since(before),
+            watched: self.watched,
             died: self.died.clone(),
-        }
+        };
+        figures::Server::of(usage, self.figures.successes)
     }
 
     fn client(&self, plan: &Plan) -> figures::Client {
-        let elapsed = self.figures.elapsed();
-        let cpu: Duration = self.threads.iter().map(|thread| thread.cpu).sum();
         let sum = |pick: fn(&TelemetrySnapshot) -> u64| self.threads.iter().map(pick).sum();
-        let successes = self.figures.successes;
         let cores = plan.cores.iter().take(plan.threads);
+        let usage = |thread: &TelemetrySnapshot| ClientThreadUsage {
+            cpu: thread.cpu,
+            event_loop_lag_p99: thread.lag.quantile(0.99),
+        };
+        let threads: Vec<_> = self.threads.iter().map(usage).collect();
+        let figures = &self.figures;
         figures::Client {
             cores: cores.filter_map(|core| u32::try_from(*core).ok()).collect(),
-            threads: self
-                .threads
-                .iter()
-                .map(|thread| figures::ClientThread {
-                    cpu_percent: percent(thread.cpu, elapsed),
-                    event_loop_lag_p99_ms: thread.lag.quantile(0.99).as_secs_f64() * 1e3,
-                })
-                .collect(),
-            cpu_seconds: cpu.as_secs_f64(),
-            cpu_us_per_request: (successes > 0)
-                .then(|| cpu.as_secs_f64() * 1e6 / number(successes)),
             socket_drops: sum(|thread| thread.receive_dropped),
             receive_buffer_errors: self.receive_buffer_errors,
             packets_received: sum(|thread| thread.packets_received),
             packets_sent: sum(|thread| thread.packets_sent),
+            ..figures::Client::of(&threads, figures.elapsed(), figures.successes)
         }
     }
 }
 
 fn latency(figures: &Figures) -> Latency {
     let seconds = (0_u64..).zip(&figures.seconds);
-    Latency {
-        overall: distribution(&figures.latency),
-        histogram: buckets(&figures.latency),
-        per_second: seconds
-            .filter(|(_, one)| !one.latency.is_empty())
-            .map(|(second, one)| LatencySecond {
-                second,
-                objects: one.latency.count(),
-                p50_ms: quantile_ms(&one.latency, 0.5),
-                p99_ms: quantile_ms(&one.latency, 0.99),
-                max_ms: quantile_ms(&one.latency, 1.0),
-            })
-            .collect(),
-    }
+    let seconds = seconds.map(|(second, one)| (second, &one.latency));
+    latency::of_seconds(&figures.latency, seconds)
 }
 
 /// What is known of a run before it begins.

@@ -123,13 +123,13 @@ impl Sample {
         for (pid, Seen { usage, .. }) in &self.seen {
             let before = earlier.seen.get(pid).map(|seen| seen.usage);
             let before = before.unwrap_or_default();
-            let more = |pick: fn(&Usage) -> u64| pick(usage).saturating_sub(pick(&before));
-            sum.cpu += usage.cpu.saturating_sub(before.cpu);
-            sum.resident_bytes += usage.resident_bytes;
-            sum.resident_peak_bytes += usage.resident_peak_bytes;
-            sum.switches_voluntary += more(|usage| usage.switches_voluntary);
-            sum.switches_involuntary += more(|usage| usage.switches_involuntary);
-            sum.threads += usage.threads;
+            let used = usage.since(&before);
+            sum.cpu += used.cpu;
+            sum.resident_bytes += used.resident_bytes;
+            sum.resident_peak_bytes += used.resident_peak_bytes;
+            sum.switches_voluntary += used.switches_voluntary;
+            sum.switches_involuntary += used.switches_involuntary;
+            sum.threads += used.threads;
         }
         sum
     }

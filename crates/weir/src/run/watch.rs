@@ -11,11 +11,11 @@ use weir_bench::{
 };
 use weir_net::{TelemetrySnapshot, clock};
 use weir_report::{
-    process::{Usage, percent},
+    process::Usage,
     relay::{
-        Generator, GeneratorThread, Relay, RelayCost, RelaySource, Window as ReportWindow,
-        generator_health::{self, ThreadSeen},
-        live_view::{Moment, Stage},
+        Generator, Relay, RelayCost, RelaySamples, RelaySource,
+        generator_health::ThreadSeen,
+        live_view::{Moment, Stage, outstanding},
         per_second::{Second, Seconds, generator_between, relay_between},
     },
 };
@@ -268,6 +268,9 @@ impl Watch {
     fn moment(&self, begins: &Second, before: Option<&Second>) -> Moment {
         let now = self.started + begins.at;
         let sum = |pick: fn(&Seen) -> u64| self.seen().map(|seen| pick(&seen)).sum::<u64>();
+        let sent = sum(|seen| seen.publishers.objects_sent);
+        let tracks = sum(|seen| seen.publishers.tracks);
+        let accepted = sum(|seen| seen.subscribers.accepted);
         let delivered = sum(|seen| seen.subscribers.objects);
         let stage = match &self.released {
             None => Stage::Joining,
@@ -283,13 +286,13 @@ impl Watch {
                 let seconds = |to: Instant| (to - released.at).as_secs();
                 (seconds(now), seconds(released.end))
             }),
-            accepted: sum(|seen| seen.subscribers.accepted),
+            accepted,
             subscriptions: sum(|seen| seen.subscribers.subscriptions),
             failed: sum(|seen| seen.subscribers.failed),
-            sent: sum(|seen| seen.publishers.objects_sent),
+            sent,
             delivered,
             delivered_per_second: delivered.saturating_sub(before.map_or(0, |one| one.objects)),
-            outstanding: self.outstanding(delivered),
+            outstanding: outstanding(sent, accepted, tracks, delivered),
             latency_ms: self.seen().find_map(|seen| seen.latency_ms),
             relay_cpu_percent: before
                 .and_then(|before| relay_between(before, begins))
@@ -300,49 +303,18 @@ impl Watch {
         }
     }
 
-    /// Objects that were sent and have not arrived everywhere. In meetings and over several tracks, an object counts for
-    /// the mean number of subscriptions that a track has.
-    fn outstanding(&self, delivered: u64) -> u64 {
-        let sum = |pick: fn(&Seen) -> u64| self.seen().map(|seen| pick(&seen)).sum::<u64>();
-        let tracks = sum(|seen| seen.publishers.tracks);
-        let due = sum(|seen| seen.publishers.objects_sent)
-            .saturating_mul(sum(|seen| seen.subscribers.accepted))
-            .checked_div(tracks);
-        due.unwrap_or(0).saturating_sub(delivered)
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "printed figures")]
     fn cost(&self, sessions: u64) -> Option<RelayCost> {
         let (begin, end) = (self.begin.as_ref()?, self.end.as_ref()?);
         let (before, after) = (begin.relay?, end.relay?);
-        let idle = self.idle.unwrap_or_default();
-        let connected = self.connected.unwrap_or(before);
-        let peak = self.last.unwrap_or(after).resident_peak_bytes;
-        let objects = end.objects - begin.objects;
-        let cpu = after.cpu.saturating_sub(before.cpu);
-        let grown = connected.resident_bytes.saturating_sub(idle.resident_bytes);
-        Some(RelayCost {
-            window: ReportWindow {
-                from_ms: (begin.at - self.started).as_secs_f64() * 1e3,
-                to_ms: (end.at - self.started).as_secs_f64() * 1e3,
-            },
-            cpu_seconds: cpu.as_secs_f64(),
-            objects_delivered: objects,
-            cpu_us_per_delivered_object: (objects > 0)
-                .then(|| cpu.as_secs_f64() * 1e6 / objects as f64),
-            cpu_percent: percent(cpu, end.at - begin.at),
-            rss_start_bytes: idle.resident_bytes,
-            rss_connected_bytes: connected.resident_bytes,
-            rss_peak_bytes: peak,
-            bytes_per_session: (sessions > 0).then(|| grown as f64 / sessions as f64),
-            context_switches_voluntary: after
-                .switches_voluntary
-                .saturating_sub(before.switches_voluntary),
-            context_switches_involuntary: after
-                .switches_involuntary
-                .saturating_sub(before.switches_involuntary),
-            threads: after.threads,
-        })
+        Some(RelayCost::of(&RelaySamples {
+            idle: self.idle.unwrap_or_default(),
+            connected: self.connected.unwrap_or(before),
+            begin: (begin.at - self.started, before),
+            end: (end.at - self.started, after),
+            resident_peak_bytes: self.last.unwrap_or(after).resident_peak_bytes,
+            objects_delivered: end.objects - begin.objects,
+            sessions,
+        }))
     }
 
     /// The generator's health over the window, or over all that there was of the run: if it was the limit, nothing can be
@@ -361,28 +333,20 @@ impl Watch {
             let pairs = begin.threads.iter().zip(&end.threads);
             for (view, (before, after)) in self.views.iter().zip(pairs) {
                 let lag = after.lag.since(&before.lag);
+                let cpu = after.cpu.saturating_sub(before.cpu);
                 drops += after.receive_dropped.saturating_sub(before.receive_dropped);
-                seen.push(ThreadSeen {
-                    thread: GeneratorThread {
-                        name: view.name.to_owned(),
-                        cpu_percent: percent(after.cpu.saturating_sub(before.cpu), elapsed),
-                        event_loop_lag_p99_ms: lag.quantile(0.99).as_secs_f64() * 1e3,
-                        event_loop_lag_max_ms: lag.max.as_secs_f64() * 1e3,
-                    },
-                    core: view.core,
-                });
+                seen.push(ThreadSeen::new(
+                    view.name,
+                    view.core,
+                    (cpu, elapsed),
+                    [lag.quantile(0.99), lag.max],
+                ));
             }
         }
-        let reasons = generator_health::reasons(&seen, drops);
         Generator {
-            healthy: reasons.is_empty(),
-            reasons,
             cores,
-            threads: seen.into_iter().map(|one| one.thread).collect(),
-            socket_receive_buffer_drops: drops,
-            publisher_lateness: None,
             per_second: self.seconds.generator.clone(),
-            calibration: None,
+            ..Generator::of(seen, drops)
         }
     }
 }

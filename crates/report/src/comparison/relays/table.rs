@@ -10,7 +10,10 @@ use super::{
     },
     Comparison, Standing,
 };
-use crate::form::{number::NONE, table::Table};
+use crate::form::{
+    number::{NONE, or_none},
+    table::Table,
+};
 
 /// What is told of each relay.
 const COLUMNS: [Column<Standing>; 9] = [
@@ -30,8 +33,7 @@ const COLUMNS: [Column<Standing>; 9] = [
         spread(one.bytes_per_session, 1.0 / 1024.0, "")
     }),
     Column::words("against the first", |one| {
-        let test = one.against_first;
-        test.map_or_else(|| NONE.to_owned(), |test| test.words())
+        or_none(one.against_first, |test| test.words())
     }),
 ];
 

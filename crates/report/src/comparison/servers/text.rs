@@ -127,7 +127,7 @@ fn failed(standing: &Standing) -> String {
 }
 
 fn median(middle: Option<Middle>, format: fn(f64) -> String) -> String {
-    middle.map_or_else(|| number::NONE.to_owned(), |middle| format(middle.median))
+    number::or_none(middle, |middle| format(middle.median))
 }
 
 /// A median with its spread.

@@ -4,93 +4,45 @@ use maud::{Markup, html};
 
 use crate::form::page::{ENTRIES_MAX, cut, facts, table_title};
 use crate::form::table::{Table, left, right};
-use crate::form::{latency, number};
+use crate::form::{
+    latency,
+    number::{self, or_none},
+};
+use crate::relay::rows::{self, Row};
 use crate::relay::{
     Generator, Headroom, ObjectPosition, RelayCost, Report, Run, Status, SubscriberReport,
     TrackReport,
 };
-use crate::statistics::{Count, Distribution, Spread, float};
+use crate::statistics::{Distribution, Spread, float};
 
 /// Subscriptions listed at most, the worst of them; the JSON has them all.
 pub(super) const ROWS_MAX: usize = 250;
 
 /// Table 3 of the draft over the subscribers.
 pub(super) fn completion(track: &TrackReport) -> Markup {
-    let metrics = &track.completion;
-    let milliseconds = |name, spread| spread_row(name, spread, number::milliseconds);
-    let bits = |name, spread| spread_row(name, spread, number::bits_per_second);
-    let rows = [
-        count_row("Objects sent", &metrics.objects_sent),
-        count_row("Objects received", &metrics.objects_received),
-        count_row("Lost objects", &metrics.lost_objects),
-        count_row("Groups sent", &metrics.groups_sent),
-        count_row("Groups received", &metrics.groups_received),
-        milliseconds("Total duration", metrics.total_duration_ms),
-        milliseconds("Actual duration", metrics.actual_duration_ms),
-        milliseconds(
-            "Average receive variance",
-            metrics.average_receive_variance_ms,
-        ),
-        milliseconds(
-            "Average publisher variance",
-            metrics.average_publisher_variance_ms,
-        ),
-        bits("Average bits per second", metrics.average_bits_per_second),
-        bits("Expected bits per second", metrics.expected_bits_per_second),
-    ];
     html! {
         (table_title("Metrics on completion, over subscribers (Table 3)"))
-        (Table::of_figures(OVER_SUBSCRIBERS).with_rows(rows))
+        (over_subscribers(rows::completion(track)))
     }
 }
 
 /// Table 2 of the draft over the subscribers, folded away.
 pub(super) fn progress(track: &TrackReport) -> Markup {
-    let metrics = &track.progress;
-    let milliseconds = |name, spread| spread_row(name, spread, number::milliseconds);
-    let rows = [
-        count_row("Received objects", &metrics.received_objects),
-        count_row("Received groups", &metrics.received_groups),
-        milliseconds("Receive delta (last)", metrics.receive_delta_ms),
-        milliseconds("Average delta", metrics.average_delta_ms),
-        milliseconds("Max delta", metrics.max_delta_ms),
-        milliseconds("Publisher variance (last)", metrics.publisher_variance_ms),
-        milliseconds("Receive variance (last)", metrics.receive_variance_ms),
-        spread_row(
-            "Average bits per second",
-            metrics.average_bits_per_second,
-            number::bits_per_second,
-        ),
-    ];
     html! {
         details {
             summary { "Metrics in progress, as they stood at the end (Table 2)" }
-            (Table::of_figures(OVER_SUBSCRIBERS).with_rows(rows))
+            (over_subscribers(rows::progress(track)))
         }
     }
 }
 
-const OVER_SUBSCRIBERS: [&str; 5] = ["Per subscriber", "Mean", "Min", "Max", "Sum"];
-
-fn count_row(name: &str, count: &Count) -> Vec<String> {
-    let mean = if count.mean.fract() == 0.0 {
-        number::plain(count.mean)
-    } else {
-        number::decimal(count.mean)
-    };
-    let [min, max, sum] = [count.min, count.max, count.sum].map(number::count);
-    vec![name.to_owned(), mean, min, max, sum]
-}
-
-fn spread_row(name: &str, spread: Option<Spread>, format: fn(f64) -> String) -> Vec<String> {
-    let cell = |value: Option<f64>| value.map_or_else(|| number::NONE.to_owned(), format);
-    vec![
-        name.to_owned(),
-        cell(spread.map(|one| one.mean)),
-        cell(spread.map(|one| one.min)),
-        cell(spread.map(|one| one.max)),
-        String::new(),
-    ]
+fn over_subscribers<const N: usize>(rows: [Row; N]) -> Table {
+    let rows = rows.map(|(name, cells)| {
+        let (first, rest) = name.split_at(1);
+        let name = first.to_uppercase() + rest;
+        [name].into_iter().chain(cells)
+    });
+    Table::of_figures(["Per subscriber", "Mean", "Min", "Max", "Sum"]).with_rows(rows)
 }
 
 /// Everything that has percentiles.
@@ -109,12 +61,7 @@ pub(super) fn distributions(track: &TrackReport) -> Markup {
 /// Irregularities, and how the subscriptions ended.
 pub(super) fn delivery(track: &TrackReport) -> Markup {
     let delivery = &track.delivery;
-    let spread = |spread: Option<Spread>| {
-        spread.map_or_else(
-            || number::NONE.to_owned(),
-            |one| number::milliseconds(one.mean),
-        )
-    };
+    let mean = |spread: Option<Spread>| or_none(spread, |one| number::milliseconds(one.mean));
     let status = &track.status;
     let rows = [
         ("Subscriptions good", number::count(status.good)),
@@ -144,10 +91,10 @@ pub(super) fn delivery(track: &TrackReport) -> Markup {
             "Crowded out at the publisher",
             number::count(track.published.crowded_out_objects),
         ),
-        ("Signed drift, mean", spread(track.variance.signed_drift_ms)),
+        ("Signed drift, mean", mean(track.variance.signed_drift_ms)),
         (
             "Jitter (RFC 3550), mean",
-            spread(track.variance.jitter_rfc3550_ms),
+            mean(track.variance.jitter_rfc3550_ms),
         ),
     ];
     html! {
@@ -158,16 +105,10 @@ pub(super) fn delivery(track: &TrackReport) -> Markup {
 
 /// Where an object stands.
 fn place(position: Option<ObjectPosition>) -> String {
-    position.map_or_else(
-        || number::NONE.to_owned(),
-        |at| {
-            format!(
-                "object {} of group {}",
-                number::count(at.object),
-                number::count(at.group)
-            )
-        },
-    )
+    or_none(position, |at| {
+        let (object, group) = (number::count(at.object), number::count(at.group));
+        format!("object {object} of group {group}")
+    })
 }
 
 /// Those that figures over subscribers leave out.
@@ -237,24 +178,14 @@ const SUBSCRIBER: [&str; 11] = [
 ];
 
 /// Failed before incomplete before good, then by loss, then by p99.
-fn badness(subscriber: &SubscriberReport) -> (u8, u64, f64) {
-    let status = match subscriber.status {
-        Status::Good => 0,
-        Status::Incomplete => 1,
-        Status::Failed => 2,
-    };
+fn badness(subscriber: &SubscriberReport) -> (Status, u64, f64) {
     let p99_ms = subscriber.latency.map_or(0.0, |latency| latency.p99_ms);
-    (status, subscriber.completion.lost_objects, p99_ms)
+    let lost = subscriber.completion.lost_objects;
+    (subscriber.status, lost, p99_ms)
 }
 
 fn subscriber_row(subscriber: &SubscriberReport) -> [String; 13] {
-    let status = match subscriber.status {
-        Status::Good => "good",
-        Status::Incomplete => "incomplete",
-        Status::Failed => "failed",
-    };
-    let time =
-        |value: Option<f64>| value.map_or_else(|| number::NONE.to_owned(), number::milliseconds);
+    let time = |value: Option<f64>| or_none(value, number::milliseconds);
     let latency = |pick: fn(&Distribution) -> f64| time(subscriber.latency.as_ref().map(pick));
     let arrived = subscriber.latency.is_some();
     [
@@ -263,7 +194,7 @@ fn subscriber_row(subscriber: &SubscriberReport) -> [String; 13] {
             number::count(subscriber.index),
             short(&subscriber.track_name)
         ),
-        status.to_owned(),
+        subscriber.status.word().to_owned(),
         number::count(subscriber.completion.objects_received),
         number::count(subscriber.completion.lost_objects),
         number::count(subscriber.delivery.groups_complete),
@@ -309,16 +240,10 @@ pub(super) fn threads(generator: &Generator) -> Markup {
 /// The rest of what is known of the generator.
 pub(super) fn generator_facts(report: &Report) -> Vec<(&'static str, String)> {
     let generator = &report.generator;
-    let headroom = |pick: fn(&Headroom) -> String| {
-        let headroom = report.headroom.as_ref();
-        headroom.map_or_else(|| number::NONE.to_owned(), pick)
-    };
+    let headroom = |pick: fn(&Headroom) -> String| or_none(report.headroom.as_ref(), pick);
     let lateness = |pick: fn(&Distribution) -> f64| {
         let lateness = generator.publisher_lateness.as_ref();
-        lateness.map_or_else(
-            || number::NONE.to_owned(),
-            |one| number::milliseconds(pick(one)),
-        )
+        or_none(lateness.map(pick), number::milliseconds)
     };
     vec![
         (

@@ -100,9 +100,8 @@ fn map(
     tip: impl Fn(usize) -> String,
 ) -> Markup {
     let columns = heat.planned.len();
-    let scale = |high: f64| Scale::Linear { low: 0.0, high };
-    let x = scale(heat.seconds_at(columns));
-    let y = scale(float(subscribers(heat).max(1)));
+    let x = Scale::up_to(heat.seconds_at(columns));
+    let y = Scale::up_to(float(subscribers(heat).max(1)));
     let axes = (("seconds since the first object", x), ("subscriber", y));
     let mut plot = Plot::new(kind.title, axes.0, axes.1)
         .reading(reading)

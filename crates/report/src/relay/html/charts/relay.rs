@@ -95,10 +95,7 @@ pub(in crate::relay::html) fn metrics(relay: &Relay) -> Vec<Markup> {
         };
         let title: String = metric.metric.chars().take(TITLE_CHARS_MAX).collect();
         let last = points.last().map_or(1.0, |(at, _)| *at);
-        let x = Scale::Linear {
-            low: 0.0,
-            high: last.max(whole),
-        };
+        let x = Scale::up_to(last.max(whole));
         let y = (unit, Scale::from_zero(largest(points, 0.0) * 1.05));
         let mut plot = Plot::new(title, (TIME, x), y)
             .reading(reading)
@@ -171,10 +168,7 @@ fn largest(points: &[(f64, f64)], least: f64) -> f64 {
 /// A plot for points over time, whose values count from zero to the largest, at least to `least`.
 fn plot<'a>(title: &str, unit: &'a str, points: &[(f64, f64)], least: f64) -> Plot<'a> {
     let last = points.iter().map(|(at, _)| *at + 0.5);
-    let x = Scale::Linear {
-        low: 0.0,
-        high: last.fold(1.0, f64::max),
-    };
+    let x = Scale::up_to(last.fold(1.0, f64::max));
     let y = Scale::from_zero(largest(points, least) * 1.05);
     Plot::new(title, (TIME, x), (unit, y))
 }
