@@ -428,7 +428,7 @@ export class Session {
    * @param {Uint8Array} start
    * @param {SubgroupReader | FetchReader} items
    * @param {(header: any) => Promise<Route | undefined> | Route | undefined} routeOf returns where they go, once the
-   * header is read
+   *   header is read
    */
   async #readObjects(reader, start, items, routeOf) {
     this.counters.streams += 1;

@@ -9,7 +9,7 @@
  *
  * @typedef {object} Sink receives the objects of a track
  * @property {(head: ObjectHead) => boolean} [onHead] called at the first byte; returns false if the stream is not
- * wanted
+ *   wanted
  * @property {(object: WholeObject) => void} onObject called for a complete object
  * @property {(group: bigint) => void} [onStreamEnd] called at the end of a stream of the group, complete or not
  * @property {(code: number, reason: string) => void} [onDone] called at the end of the track

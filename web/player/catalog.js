@@ -91,7 +91,7 @@ export function initTracks(json) {
 /**
  * @param {Uint8Array} json
  * @returns {{ tracks: any[], [field: string]: any }} tracks, each with the fields that the earlier format shares or
- * nests
+ *   nests
  */
 function parse(json) {
   if (json.length > HELD_BYTES_MAX) throw new Error(`the catalog of the stream has ${json.length} bytes, of at most ${HELD_BYTES_MAX}`);

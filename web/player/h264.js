@@ -19,7 +19,7 @@ export function lengthBytesOf(avcC) {
  * @param {Uint8Array} sample
  * @param {number} [lengthBytes] bytes of each length
  * @returns {{ kind: import("../playout/reorder.js").Kind, isDisposable: boolean } | undefined} undefined if it is not a
- * frame
+ *   frame
  */
 export function frameKind(sample, lengthBytes = 4) {
   for (const unit of units(sample, lengthBytes)) {

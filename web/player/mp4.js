@@ -146,7 +146,7 @@ function decoderSpecific(bytes, depth = 0) {
  * @param {Uint8Array} bytes
  * @param {Mp4Track[]} tracks of the init segment
  * @returns {Sample[]} throws a RangeError if one is invalid, or they have more than {@link SAMPLES_PER_FRAGMENT_MAX}
- * samples
+ *   samples
  */
 export function readFragment(bytes, tracks) {
   /** @type {Sample[]} */
