@@ -29,8 +29,8 @@ const DISTURBED = 2;
 const STOLEN_MAX = 5;
 /** The share of samples to which this may apply. Beyond it, the machine is not suitable. */
 const STOLEN_SAMPLES_MAX = 1 / 3;
-/** What is measured, and how far its median in the last quarter of the time may be above that in an earlier one: the second, when
- * caches are full, and of the heap the third, because half an hour of frames is kept one by one. */
+/** The measured values, and how far the median of the last quarter may be above that of an earlier one: the second, when
+ * caches are full, or for the heap the third, because half an hour of frames is kept individually. */
 const BOUNDS = [
   { name: "heap MB", since: 3, ratioMax: 1.15, slack: 1 },
   { name: "buffers MB", since: 2, ratioMax: 1.25, slack: 5 },

@@ -16,10 +16,10 @@ export const WEIR = process.env.WEIR ?? "";
 /** A folder with the page's scripts and styles, such as `web`, which replace those in the program without a build. */
 const PAGE = process.env.PAGE ?? "";
 
-/** The patience with a busy machine, in milliseconds. Only what hangs takes longer. */
+/** How long to wait on a busy machine, in milliseconds. Only what hangs takes longer. */
 export const PATIENCE_MS = 300_000;
 
-/** The patience with a whole story. */
+/** How long a whole story may take on a busy machine, in milliseconds. */
 export const STORY_MS = 3 * PATIENCE_MS;
 
 /** The time for a program to end, in milliseconds. A relay closes its sessions for up to ten seconds. */

@@ -19,8 +19,8 @@ import { VideoOutput } from "./video.js";
 const ADAPTIVE = { minUs: 40_000, maxUs: 400_000 };
 /** The least buffer with audio, in which each gap is audible. */
 const SOUND_MIN_US = 80_000;
-/** Media that may wait beyond the target, in microseconds. More comes of a machine that stood still or is too slow: catching
- * up would take too long then, and it goes on at the newest keyframe. */
+/** Media that may wait beyond the target, in microseconds. More accumulates on a machine that was suspended or is too
+ * slow. Catching up would take too long then, so playing continues at the newest keyframe. */
 const BEHIND_MAX_US = 1_000_000;
 /** Objects that are remembered, so that none is played twice if two connections deliver it. */
 const SEEN_MAX = 4096;

@@ -2,7 +2,7 @@
 //!
 //! A strategy uses MOQT's own terms only, so that a relay can deliver by a strategy that it does not know. It decides
 //! which stream an object belongs to, the publisher priority of the stream, the order of groups, which streams are
-//! reset because they are no longer worth sending, and how long a stream may take.
+//! reset because their rest is not worth sending, and how long a stream may take.
 //!
 //! The browser player has a counterpart of each (`web/playout/strategy.js`). Both pass
 //! `vectors/playout/strategies.json`.

@@ -447,7 +447,7 @@ fn two_hundred_sockets_are_one_host() {
     serves(server, address, 200, sockets);
 }
 
-/// The patience with a busy machine. Only a test that hangs needs longer.
+/// How long to wait on a busy machine. Only a test that hangs needs longer.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Polls a condition, for at most [`PATIENCE`].

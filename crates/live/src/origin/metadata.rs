@@ -1,6 +1,6 @@
 //! Metadata tracks: the init segment and the catalog, of one object each.
 //!
-//! The origin keeps these objects. A relay that no longer has them fetches them for late subscribers.
+//! The origin keeps these objects. A relay that has dropped them fetches them for late subscribers.
 
 use bytes::{Bytes, BytesMut};
 use weir_client::send_queue::SendQueue;
