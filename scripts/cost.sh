@@ -5,8 +5,8 @@
 #
 # scripts/cost.sh [--subscribers N] [--rounds N] [--seconds N] [--other NAME=COMMAND]
 #
-# --other  another relay, measured in each round too: a command that serves moqt://127.0.0.1:15443, where %cert% and %key% stand for the
-#          files of a certificate made for the run
+# --other  another relay, measured in each round too: a command that serves moqt://127.0.0.1:15443. In the command,
+#          %cert% and %key% stand for the files of a certificate created for the run
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -246,7 +246,7 @@ export class Viewer {
       onObject: (object) => {
         const now = nowUs();
         const group = Number(object.group);
-        // Frames without a tag are numbered, including those that arrived over an earlier connection.
+        // Duplicates from another connection are read too, since the unpacker numbers frames without a tag.
         const frames = unpacker.read(object, now);
         if (!this.#isHeard(frames, group, epoch, now)) return;
         if (this.#isSeen(place, object)) {

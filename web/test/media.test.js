@@ -194,7 +194,7 @@ test("a fragment has a limited number of samples, however few bytes say of them"
   for (const counts of [[max + 1], [max, 1], [0xffff_ffff]]) {
     assert.throws(() => readFragment(fragment(counts, 2 * max + 2), TRACKS), /more than 4096 samples/);
   }
-  // Any number of samples without bytes lies within the fragment.
+  // Any number of samples without bytes fits into a fragment.
   const empty = TRACKS.map((track) => ({ ...track, defaults: { duration: 0, size: 0 } }));
   assert.throws(() => readFragment(fragment([0xffff_ffff], 0), empty), RangeError);
   const both = Uint8Array.from([...fragment([max], 2 * max), ...fragment([1], 2)]);

@@ -184,5 +184,5 @@ impl App for MeetingRole {
     }
 }
 
-/// How often time-outs of sessions are looked after.
+/// How often session timeouts are checked.
 const CHECK_PERIOD: Duration = Duration::from_millis(100);

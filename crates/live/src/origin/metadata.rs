@@ -71,7 +71,7 @@ impl MetadataTrack {
 }
 
 impl FetchResponse {
-    /// Writes what the connection takes; returns true if something remains to be written.
+    /// Writes what the connection accepts. Returns true if something remains to be written.
     pub(super) fn flush(&mut self, connection: &mut dyn Transport) -> bool {
         self.0.flush(connection, |()| {}).is_ok() && !self.0.is_over()
     }

@@ -1,4 +1,5 @@
-//! Finds the tracks of a stream: requests the catalog under both of its names, then the init segments that the catalog names.
+//! Finds the tracks of a stream: requests the catalog under both of its names, then the init segments that the catalog
+//! names.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

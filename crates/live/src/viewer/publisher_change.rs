@@ -1,16 +1,16 @@
 //! Recognises that another publisher took over a stream.
 //!
-//! A publisher that restarts with the same settings has an equal catalog, and the relay delivers its objects for the same
-//! requests. Its media time begins again, so without this module none of its frames would be shown until its media time had
-//! passed that of the first publisher.
+//! A publisher that restarts with the same settings has an equal catalog, and the relay delivers its objects for the
+//! same requests. Its media time begins again, so without this module none of its frames would be shown until its media
+//! time had passed that of the first publisher.
 //!
 //! Two rules tell publishers apart. First, a publisher counts groups and frames upwards, and each group has at least
 //! one frame. So from a group to a later one the frame number grows at least as much as the group number, and the later
 //! frame became available later. Second, for objects without such numbers, media time must not run back from one
 //! keyframe to that of a later group.
 //!
-//! If two publishers send at the same time, the player does not alternate between them: it returns to the former publisher only
-//! after the current one has been silent for [`SILENCE_US`].
+//! If two publishers send at the same time, the player does not alternate between them: it returns to the former
+//! publisher only after the current one has been silent for [`SILENCE_US`].
 
 use std::cmp::Ordering;
 

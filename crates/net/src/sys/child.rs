@@ -4,8 +4,8 @@ use std::{io, os::unix::process::CommandExt as _, process::Command};
 
 use super::check;
 
-/// Makes the child of `command` receive SIGTERM when the thread that starts it ends, even by SIGKILL. So
-/// a thread that lives as long as the child is needed must start it.
+/// Makes the child of `command` receive SIGTERM when the thread that starts it ends, even by SIGKILL. So a thread that
+/// lives as long as the child is needed must start it.
 pub fn end_with_parent(command: &mut Command) {
     let parent = std::process::id();
     // SAFETY: between fork and exec only system calls that are safe there are made, and nothing is allocated.
