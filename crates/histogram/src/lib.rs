@@ -1,6 +1,6 @@
 //! A mergeable log-linear histogram of durations in fixed memory.
 //!
-//! Every power of two from 1,024 ns to 68.7 s is divided into 32 buckets of equal width, so the middle of a bucket is
+//! Every power of two from 1,024 ns to 68.7 s is divided into 32 buckets of equal width. So the middle of a bucket is
 //! within 1.6 % of each duration in it. Recording costs a few instructions and never allocates. Histograms add up
 //! bucket by bucket, so any windows of a run, and any subscribers, can be summed afterwards.
 //!

@@ -1,6 +1,6 @@
 //! Live streaming: an origin's input, delivery strategies, and a player without a screen.
 //!
-//! [`Ingest`] reads fragmented MP4 with H.264 from a byte stream and returns one [`Frame`] after the other, each with
+//! [`Ingest`] reads fragmented MP4 with H.264 from a byte stream and returns one [`Frame`] after the other. Each has
 //! its kind and its position in a group of pictures.
 //!
 //! A [`Strategy`](strategy::Strategy) maps frames to MOQT's tracks, groups and subgroups. There are two roles.

@@ -1,8 +1,8 @@
 //! Delivery strategies: how a live stream maps to tracks, groups, subgroups and priorities.
 //!
 //! A strategy uses MOQT's own terms only, so that a relay can deliver by a strategy that it does not know. It decides
-//! which stream an object belongs to, the publisher priority of the stream, the order of groups, which streams are
-//! reset because their rest is not worth sending, and how long a stream may take.
+//! which stream an object belongs to, the publisher priority of the stream, and the order of groups. It also decides
+//! how long a stream may take, and which streams are reset because their rest is not worth sending.
 //!
 //! The browser player has a counterpart of each (`web/playout/strategy.js`). Both pass
 //! `vectors/playout/strategies.json`.

@@ -22,7 +22,7 @@ pub struct HostConfig {
     /// The pause after a turn that received something. Packets that arrive in a pause are handled together: a burst, or
     /// the acknowledgements of one, then costs one or two wake-ups instead of one for every few packets. On a single
     /// machine the sender pays for waking the receiver. A packet that arrives after a pause is handled at once, so the
-    /// first packet of a burst never waits, and the others wait at most for this long. Zero: no pause.
+    /// first packet of a burst never waits. The others wait at most for this long. Zero: no pause.
     pub receive_pause: Duration,
     /// Whether long trains of packets are passed on in their receive buffers instead of being copied. For roles that
     /// drop what they read: keeping any part of such a train keeps 64 KiB.
