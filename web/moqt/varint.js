@@ -1,6 +1,5 @@
 /**
- * Variable-length integers of 64 bits: the number of leading one-bits says how many bytes follow the first [moqt-18
- * §1.4.1].
+ * Variable-length integers of 64 bits: as many leading one-bits as bytes follow the first [moqt-18 §1.4.1].
  *
  * Values are `bigint`, because they can need 64 bits; lengths are numbers.
  */

@@ -97,7 +97,7 @@ impl Unread {
     }
 }
 
-/// Whether a stream is unidirectional, by the second bit of its ID. [RFC 9000 §2.1]
+/// Whether a stream is unidirectional, by the second bit of its ID (RFC 9000 §2.1).
 fn is_unidirectional(stream: StreamId) -> bool {
     stream.0 & 2 != 0
 }

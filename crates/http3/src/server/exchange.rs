@@ -99,7 +99,7 @@ impl Request {
         }
         Ok(match self.plan {
             None => Next::Fail(Code::REQUEST_INCOMPLETE),
-            // The length must match the content. [RFC 9114 §4.1.2]
+            // The length must match the content (RFC 9114 §4.1.2).
             Some(Plan::Answer {
                 content_length: Some(length),
                 ..

@@ -73,7 +73,7 @@ fn decide(section: Bytes, site: &Site, bytes_max: usize) -> Result<Plan, Violati
         return Ok(Plan::Malformed);
     };
     let has_authority = |value: Option<&Bytes>| value.is_some_and(|value| !value.is_empty());
-    // One of the two is required, and both must be equal. [RFC 9114 §4.3.1]
+    // One of the two is required, and both must be equal (RFC 9114 §4.3.1).
     let (authority, host) = (head.authority.as_ref(), head.field("host"));
     let is_ambiguous = host.is_some() && authority.is_some() && host != authority;
     if is_ambiguous || !(has_authority(authority) || has_authority(host)) {
