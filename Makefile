@@ -1,4 +1,4 @@
-# The menu. `make` or `make help` lists it; CI runs the same targets.
+# The list of targets. `make` or `make help` prints it; CI runs the same targets.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -9,10 +9,10 @@ MINUTES ?= 60
 FUZZ_TOOLCHAIN ?= nightly
 PEERS := target/peers
 
-# Backtraces keep their lines, and builds stay small and fast. The same for everybody, so that a
-# contributor and CI share one set of build outputs.
+# Backtraces with line numbers, and small, fast builds. The same setting everywhere, so that a contributor's machine and
+# CI have the same build outputs.
 export CARGO_PROFILE_DEV_DEBUG := line-tables-only
-# Tests that run the program wait for real time more than they compute.
+# Tests that run the program mostly wait, so run more of them than there are cores.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 .PHONY: help

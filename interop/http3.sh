@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Other people's HTTP/3 clients at our server, and our load client at other people's servers, as a table in Markdown.
-# Fails if a row fails. (Chromium at our server: web/browser/http3.test.js, part of `make test-web`.)
+# Tests other HTTP/3 clients with weir's server, and weir's load client with other servers. Prints a Markdown table.
+# Fails if a row fails. (Chromium with weir's server: web/browser/http3.test.js, part of `make test-web`.)
 #
 # interop/http3.sh --weir FILE --peers FOLDER [--output FOLDER]
 #
-# --weir FILE      our program
-# --peers FOLDER   where tquic_client, tquic_server and caddy lie; those of ngtcp2 are found by PATH (Debian:
-#                  ngtcp2-client, ngtcp2-server); what is missing is said in the table
-# --output FOLDER  logs, certificate, what was fetched, and the table as http3.md (target/interop)
+# --weir FILE      the program
+# --peers FOLDER   the folder of tquic_client, tquic_server and caddy; those of ngtcp2 are found by PATH (Debian:
+#                  ngtcp2-client, ngtcp2-server); the table names missing programs
+# --output FOLDER  for logs, certificate, fetched files, and the table as http3.md (target/interop)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,7 +46,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 
     -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout "$output/key.pem" -out "$output/cert.pem" 2>"$output/openssl.log" ||
     die "no certificate: $(tail -n 1 "$output/openssl.log")"
 
-# Ends what was started, by its own process ID.
+# Ends the started programs, by process ID.
 process=''
 end_server() {
     [ -n "$process" ] || return 0
@@ -57,7 +57,7 @@ end_server() {
 trap end_server EXIT
 
 rows=() failed=0
-# Adds a row: client, server, why it failed (empty if it is good), and a note.
+# Adds a row: client, server, the failure (empty if none), and a note.
 row() {
     local result="pass, $4"
     if [ -n "$3" ]; then
@@ -74,7 +74,7 @@ missing() {
 
 ours=$("$weir" --version)
 
-# Why what was downloaded into the folder $1 is not what is served; empty if it is.
+# Prints why the files downloaded into the folder $1 are wrong; empty if they are right.
 differs() {
     local size
     for size in $SIZES; do
@@ -103,7 +103,7 @@ if command -v tquic_client >/dev/null; then
     timeout $RUN_SECONDS_MAX tquic_client --connect-to "$address" --alpn h3 --max-requests-per-conn 0 --max-concurrent-requests 10 \
         --total-requests-per-thread $REQUESTS --log-level ERROR "${urls[@]}" >"$output/tquic_client.log" 2>&1 || failure="exit code $?"
     grep -q "success $REQUESTS\$" "$output/tquic_client.log" || failure=${failure:-$(tail -n 1 "$output/tquic_client.log")}
-    # It begins one request more than it was told, with the first URL again, and truncates what it had of it.
+    # It begins one request more than it was told, with the first URL again, and truncates the file of that URL.
     timeout $RUN_SECONDS_MAX tquic_client --connect-to "$address" --alpn h3 --max-requests-per-conn 0 --total-requests-per-thread 1 \
         --dump-dir "$output/tquic" --log-level ERROR "${urls[0]%/*}/5k" "${urls[@]}" >>"$output/tquic_client.log" 2>&1 || failure="exit code $?"
     row "tquic_$(tquic_client --version)" "$ours" "${failure:-$(differs "$output/tquic")}" "$REQUESTS requests on one connection, ten at once, and each file as it was served"
@@ -121,7 +121,7 @@ else
 fi
 end_server
 
-# Our client at the server that the rest of the line starts on port $port: its name first.
+# Tests weir's client with the server that the rest of the line starts on port $port. The name comes first.
 port=$((20000 + RANDOM % 20000))
 at_theirs() {
     local name=$1 failure='' log=$output/bench-$2.log note=''
@@ -143,7 +143,7 @@ at_theirs() {
     row "$ours" "$name" "$failure" "$note"
     port=$((port + 1))
 }
-# A number of the requests in a report.
+# Prints a number of the requests in a report.
 counted() {
     sed -n "/^ *\"requests\": {/,/}/s/^ *\"$2\": \([0-9]*\),\{0,1\}$/\1/p" "$1" | head -n 1
 }

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Runs the cases of moq-test-client, a conformance client that others wrote, against our relay over
-# raw QUIC and over WebTransport, and prints a table for each. Fails if a required case fails.
+# Runs the cases of moq-test-client, another project's conformance client, with weir's relay over raw QUIC and over
+# WebTransport. Prints a table for each. Fails if a required case fails.
 #
 # interop/moq-test-client.sh --client FILE (--weir FILE | --relay URL) [--output FOLDER]
 #
 # --client FILE    the program moq-test-client
-# --weir FILE      our program, which is started as a relay on a free port
+# --weir FILE      the program weir, started as a relay on a free port
 # --relay URL      another relay that already runs, moqt://127.0.0.1:4443 or https://127.0.0.1:4443; only
 #                  the transport that the URL names is used
 # --output FOLDER  where each case's output goes (target/interop), and the table as moq-test-client.md
 set -euo pipefail
 
-# What has to pass; the other cases that the client has are run too and only shown.
+# The cases that must pass. The client's other cases are run and shown.
 REQUIRED=(
     setup-only
     publish-namespace-only
@@ -66,7 +66,7 @@ stop_relay() {
 }
 trap 'stop_relay || true' EXIT
 
-# Starts our relay and sets `relays` to its URLs, once it has said where it listens.
+# Starts weir's relay and sets `relays` to its URLs, once the relay has printed them.
 start_relay() {
     "$weir" relay --listen 127.0.0.1:0 >"$output/relay.json" 2>"$output/relay.log" &
     relay_process=$!
@@ -89,8 +89,8 @@ is_required() {
     return 1
 }
 
-# Runs one case and prints its row; fails if the case failed. The client's exit codes: 0 passed,
-# 1 failed, 127 unknown to it; 124 is the time limit's.
+# Runs one case and prints its row. Fails if the case failed. Exit codes of the client: 0 passed, 1 failed, 127 unknown
+# case. 124 means that the time limit was exceeded.
 run_case() {
     local name=$1 log=$output/${relay%%:*}-$1.tap start=$SECONDS code=0 result
     timeout "$CASE_SECONDS_MAX" "$client" --relay "$relay" --test "$name" --tls-disable-verify \
@@ -106,7 +106,7 @@ run_case() {
     [ "$code" -eq 0 ]
 }
 
-# What the client said about a failure, in one short line.
+# Prints the client's reason for a failure, in one short line.
 reason() {
     local line
     line=$(sed -n 's/^ *message: *//p' "$1" | head -n 1)

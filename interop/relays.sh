@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Interoperation with other people's relays and clients, both ways, as a table in Markdown:
-# our publisher and subscribers at their relays, their publishers and subscribers at ours, and their
-# publishers in our player without a screen and in our page (in Chromium, which needs node and `npm ci` in web/).
-# Fails if a row fails.
+# Tests interoperation with other relays and clients in both directions, and prints a Markdown table: weir's publisher
+# and subscribers with other relays; other publishers and subscribers with weir's relay; other publishers with weir's
+# player without a screen and its page (in Chromium, which needs node and `npm ci` in web/). Fails if a row fails.
 #
 # interop/relays.sh --weir FILE --peers FOLDER [--output FOLDER] [--markdown FILE]
 #
-# --weir FILE      our program
+# --weir FILE      the program
 # --peers FOLDER   where moq-relay-ietf, moq-relay and the clients moq-pub, moq-sub and moq (of moq-cli)
-#                  lie; what is missing is said in the table
-# --output FOLDER  logs, certificate, recordings (target/interop)
-# --markdown FILE  where the table goes, besides standard output
+#                  are; the table names missing programs
+# --output FOLDER  for logs, certificate, recordings (target/interop)
+# --markdown FILE  for the table, beside standard output
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,7 +39,7 @@ done
 [ -d "$peers" ] || die "no folder '$peers': \`make interop\` fills one"
 mkdir -p "$output"
 
-# Ends what was started, each by its own process ID.
+# Ends the started programs, each by its process ID.
 processes=()
 end_all() {
     local process
@@ -52,7 +51,7 @@ end_all() {
 }
 trap end_all EXIT
 
-# Name and version: what the program says, else what cargo noted when it installed it.
+# Prints name and version: what the program prints, or else what cargo recorded at its installation.
 version() {
     local text
     text=$("$1" --version 2>/dev/null | head -n 1) || true
@@ -61,7 +60,7 @@ version() {
 }
 
 rows=() failed=0
-# Adds a row: what spoke to what, how, the way of the objects, why it failed (empty if it is good), and a note.
+# Adds a row: the two programs, how, how objects travel, the failure (empty if none), and a note.
 row() {
     local result=pass${5:+, $5}
     if [ -n "$4" ]; then
@@ -71,7 +70,7 @@ row() {
     rows+=("| $1 | $2 | $3 | $result |")
     printf '%-34s %-26s %-34s %s\n' "$1" "$2" "$3" "$result"
 }
-# The same for what cannot be tried here.
+# Adds a row for a case that cannot be tested here.
 missing() {
     rows+=("| $1 | $2 | $3 | not tried: no \`$4\` here |")
     printf '%-34s %-26s %-34s not tried: no %s\n' "$1" "$2" "$3" "$4"
@@ -85,7 +84,7 @@ certificate() {
         die "no certificate: $(tail -n 1 "$output/openssl.log")"
 }
 
-# Starts a relay on a port; sets `address`. Peers do not say when they are ready: what tries them waits.
+# Starts a relay on a port, and sets `address`. Other relays do not say when they are ready, so the tests wait.
 start() {
     local kind=$1
     address=127.0.0.1:$2
@@ -105,7 +104,7 @@ start() {
     esac
     processes+=($!)
     local process=$! deadline=$((SECONDS + READY_SECONDS_MAX))
-    # In hexadecimal, as the table of UDP sockets shows it.
+    # In hexadecimal, as in the table of UDP sockets.
     local entry
     entry=$(printf '0100007F:%04X' "$2")
     until grep -q "$entry" /proc/net/udp; do
@@ -115,9 +114,9 @@ start() {
     done
 }
 
-# Our publisher and subscribers at a relay: every subscription of both tracks has to be good, and the track on
-# streams complete. Datagrams may be lost by right, and are by some relays when the machine is busy: that is told.
-# Whether the run may judge the relay's speed does not matter here.
+# Tests weir's publisher and subscribers with a relay: every subscription of both tracks must be good, and the stream
+# track complete. Datagrams may be lost, and some relays lose them on a busy machine; the note says so. The verdict on
+# the relay's speed does not matter.
 ours_at() {
     local relay=$1 scheme=$2 flow=$3 reason='' note=''
     local log=$output/ours-at-$relay-$scheme-$flow.log
@@ -125,7 +124,7 @@ ours_at() {
         --subscribers "$SUBSCRIBERS" --publish-flow "$flow" >"$log" 2>&1 || true
     local good lost
     good=$(grep -c "subscriptions *$SUBSCRIBERS good, 0 incomplete, 0 failed" "$log") || true
-    # One line for each track, in the profile's order; the last figure is the sum.
+    # One line per track, in the profile's order. The last figure is the sum.
     mapfile -t lost < <(sed -n 's/^ *lost objects .* //p' "$log")
     if [ "$good" -ne 2 ] || [ "${lost[1]:-none}" != 0 ]; then
         reason=$(grep -v '^ *$' "$log" | tail -n 1)
@@ -135,14 +134,14 @@ ours_at() {
     row "$(version "$4")" "$scheme, $flow" "weir bench → relay → weir bench" "$reason" "$note"
 }
 
-# A stream with a frame in every fragment, for half a minute at most.
+# A stream with one frame in each fragment, for at most half a minute.
 source_stream() {
     ffmpeg -hide_banner -v error -re -f lavfi -i testsrc=size=320x240:rate=25 -t 30 \
         -c:v libx264 -preset ultrafast -tune zerolatency -g 25 -pix_fmt yuv420p -f mp4 \
         -movflags cmaf+separate_moof+delay_moov+skip_trailer+frag_every_frame -
 }
 
-# Their publisher and subscriber at our relay: what the subscriber wrote has to have frames.
+# Tests another publisher and subscriber with weir's relay: the subscriber's output must contain frames.
 media_row() {
     local file=$1 name=$2 how=$3 log=$4 frames reason=''
     frames=$(ffprobe -v error -count_frames -select_streams v -show_entries stream=nb_read_frames \
@@ -152,7 +151,7 @@ media_row() {
     row "$name" "$how" "their publisher → weir → their subscriber" "$reason" "$frames frames"
 }
 
-# moq-cli as publisher and as subscriber at our relay, by the catalog of its own that it reads.
+# Tests moq-cli as publisher and subscriber with weir's relay, by its own form of catalog.
 cli_media() {
     local scheme=$1 base=$output/moq-cli-$1
     local cli=("$peers/moq" --connect "$scheme://$address" --connect-tls-insecure --connect-version moq-transport-18 --broadcast "both-$scheme")
@@ -174,7 +173,7 @@ ietf_media() {
     media_row "$base.mp4" "moq-pub 0.10.0, moq-sub 0.5.0" "$scheme" "$base.log"
 }
 
-# Their publisher at our relay, played without a screen: at least half of the frames that came have to be shown.
+# Tests another publisher with weir's relay and player: at least half of the frames that arrive must be shown.
 play_row() {
     local name=$1 how=$2 url=$3 namespace=$4 log=$output/play-$5-${3%%:*} frames shown reason='' note=''
     shift 5
@@ -190,7 +189,7 @@ play_row() {
     row "$name" "$how" "their publisher → weir → weir live play" "$reason" "$note"
 }
 
-# Their publishers in our page: web/browser/others.mjs says of each whether it plays.
+# Tests other publishers with weir's page: web/browser/others.mjs reports whether each plays.
 page_rows() {
     local log=$output/page.txt program how way reason note name
     WEIR=$weir timeout 300 node web/browser/others.mjs "$peers" >"$log" 2>"$output/page.log" || true
@@ -202,7 +201,7 @@ page_rows() {
 }
 
 certificate
-# moq-relay takes no PUBLISH, and moq-relay-ietf serves what was published only where PUBLISH_NAMESPACE came before.
+# moq-relay does not accept PUBLISH. moq-relay-ietf serves published tracks only after a PUBLISH_NAMESPACE.
 for relay in moq-relay-ietf moq-relay; do
     if [ ! -x "$peers/$relay" ]; then
         missing "$relay" "" "weir bench → relay → weir bench" "$relay"

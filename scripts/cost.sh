@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# What a delivered datagram costs the relay, beside the floor of the machine and beside the engine alone, in the same minutes: a speech
-# (120 bytes each 20 ms) to many subscribers. Rounds are interleaved; each figure is a median over them.
+# The CPU cost of a delivered datagram in the relay, beside two references measured in the same minutes: the floor of
+# the machine, and the QUIC engine alone. The load is audio (120 bytes every 20 ms) to many subscribers. Rounds are
+# interleaved; each figure is the median over the rounds.
 #
 # scripts/cost.sh [--subscribers N] [--rounds N] [--seconds N] [--other NAME=COMMAND]
 #
-# --other  another relay, measured in each round too: a command that serves moqt://127.0.0.1:15443, where %cert% and %key% stand for the
-#          files of a certificate made for the run
+# --other  another relay, measured in each round too: a command that serves moqt://127.0.0.1:15443. In the command,
+#          %cert% and %key% stand for the files of a certificate created for the run
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,7 +30,7 @@ while [ $# -gt 0 ]; do
 done
 
 CARGO=${CARGO:-cargo}
-# Where the other relay listens.
+# The port of the other relay.
 PORT=15443
 weir=target/release/weir
 folder=$(mktemp -d)
@@ -39,7 +40,7 @@ trap 'if [ -n "$pid" ]; then kill "$pid" 2>/dev/null || true; fi; rm -rf "$folde
 $CARGO build --release --locked --bin weir
 $CARGO bench --locked -p weir-net --bench floor --bench engine --no-run
 
-# Measures a relay with the options $2, as $1.
+# Measures a relay with the name $1 and the options $2.
 relay() {
     "$weir" bench profiles/audio.ini --subscribers "$subscribers" --seconds "$seconds" --json "$folder/run.json" "${@:2}" \
         >"$folder/run.txt" 2>&1 || {
@@ -67,7 +68,7 @@ for round in $(seq "$rounds"); do
         >"$folder/engine.$round.json"
     relay weir
     if [ -n "$other" ]; then
-        # The words of the command are separated by spaces.
+        # Spaces separate the words of the command.
         # shellcheck disable=SC2086
         taskset -c 0 $command >"$folder/other.txt" 2>&1 &
         pid=$!

@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
-# Counts the instructions of what is done most often, under callgrind, and compares them with the numbers
-# in the tree: more than 2 % above fails, more than 2 % below asks for an update.
+# Counts the instructions of the most frequent operations under callgrind, and compares them with the committed counts:
+# more than 2 % above fails, more than 2 % below asks for an update.
 #
 # scripts/count-instructions.sh [--update] [NAME...]
 #
 # --update  write the counts into crates/CRATE/benches/NAME.instructions
-# NAME      fanout, h3-client, h3-server; all of them unless said otherwise
+# NAME      fanout, h3-client, h3-server; default: all of them
 #
-# Counted are the instructions of the program's own code. Those of the C library are not, for they
-# depend on where memory happens to lie; how often it is called (allocations, copies) is counted
-# instead. Two runs of the fan-out differ by a few parts in a million, of the HTTP/3 server by up to 200 (not found why; what TLS
-# draws at random is the same in neither).
+# Only the program's own instructions are counted. Those of the C library depend on memory addresses, so its calls
+# (allocations, copies) are counted instead. Two runs of the fan-out differ by a few parts per million. Two runs of the
+# HTTP/3 server differ by up to 200 parts per million, for an unknown reason; the random values of TLS differ in both.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Each name with its crate and program, the function to count in with all that it calls, and the number to divide by.
+# Each name with its crate and program, the function whose instructions count, including its callees, and the divisor.
 declare -A COUNTED=(
     [fanout]='bench fanout fanout::Counted::fan_out datagrams_sent'
     [h3-client]='http3 requests requests::ask requests'
@@ -22,7 +21,7 @@ declare -A COUNTED=(
 )
 ALL='fanout h3-client h3-server'
 PROGRAMS=target/release/examples
-# Two runs may differ by so many parts in a million; beyond that the run is not what it should be.
+# The largest difference between two equal runs, in parts per million. Beyond it, the run is invalid.
 REPEAT_PPM_MAX=500
 
 is_update='' names=()
@@ -47,8 +46,8 @@ done
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# Adds up a profile: what the program's own code cost, and how often it called the C library.
-# Names are written out once and then stand for themselves as "(number)".
+# Sums up a profile: the instructions of the program's own code, and the calls of the C library. A profile writes a name
+# once as "(number) name", and afterwards as "(number)".
 sum_up() {
     awk '
         function object(text, id) {
@@ -85,10 +84,10 @@ count() {
     sum_up "$folder/profile"
 }
 
-# How much larger $1 is than $2, in parts in a million.
+# Prints how much larger $1 is than $2, in parts per million.
 ppm() { awk -v new="$1" -v old="$2" 'BEGIN { printf "%d", (new - old) * 1e6 / old }'; }
 
-# The same as a percentage.
+# Prints the same as a percentage.
 percent() { awk -v new="$1" -v old="$2" 'BEGIN { printf "%+.2f %%", (new - old) * 100 / old }'; }
 
 repeats() {
@@ -97,10 +96,10 @@ repeats() {
     [ "${difference#-}" -le "$REPEAT_PPM_MAX" ]
 }
 
-# The number $2 of the file $1.
+# Prints the number $2 of the file $1.
 committed() { sed -n "s/^$2 //p" "$1"; }
 
-# Compares the count $3 with that of the name $2 in the file $1.
+# Compares the count $3 of the name $2 with the file $1.
 compare() {
     local old change
     old=$(committed "$1" "$2")
@@ -121,7 +120,7 @@ compare() {
 
 toolchain=$(rustc --version)
 failed=0
-# Counts what is called $1, and compares.
+# Counts the operation $1, and compares.
 check() {
     local file crate program function unit instructions calls instructions_again calls_again units
     read -r crate program function unit <<<"${COUNTED[$1]}"

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Counts the lines of the repository by what they are for: shipped Rust, tests in Rust, JavaScript and
-# documents, per crate and folder, with totals.
+# Counts the lines of the repository by kind, per crate and folder, with totals: shipped Rust, Rust tests, JavaScript,
+# documents.
 #
 # scripts/count-lines.sh [COMMIT]
 #
 # COMMIT  count in this commit instead of the working tree
 #
-# All lines count, comments and empty lines too. Shipped Rust is what lies below crates/*/src, without the items
-# behind #[cfg(test)]: modules in files of their own, and items within a file. Tests are all other Rust:
-# integration tests, benches, examples, fuzz targets, programs to compare with. Tests in JavaScript are
-# web/test and web/browser. Documents are Markdown.
-# An item ends at the bracket that is indented as its first line is, so the code has to be formatted (`cargo fmt`).
+# All lines count, including comments and blank lines. Shipped Rust is what lies below crates/*/src, without the items
+# after #[cfg(test)]: modules in files of their own, and items within a file. All other Rust counts as tests:
+# integration tests, benches, examples, fuzz targets, programs for comparison. JavaScript tests are web/test and
+# web/browser. Documents are Markdown. An item ends at the bracket with the indentation of its first line, so the code
+# must be formatted (`cargo fmt`).
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -26,8 +26,8 @@ else
 fi
 
 list | grep -E '\.(rs|js|mjs|ts|md)$' | grep -v '^fuzz/corpus/' | sort | awk '
-    # Reads a file of Rust: counts its lines in shipped[file] and tests[file], and notes in is_test_module
-    # the paths, without .rs, of the modules that are declared behind #[cfg(test)].
+    # Reads a Rust file: counts its lines in shipped[file] and tests[file], and records in is_test_module the paths,
+    # without .rs, of the modules declared after #[cfg(test)].
     function read_rust(file,    line, place, folder) {
         shipped[file] = tests[file] = 0
         place = "shipped"
@@ -56,7 +56,7 @@ list | grep -E '\.(rs|js|mjs|ts|md)$' | grep -v '^fuzz/corpus/' | sort | awk '
         close(file)
     }
 
-    # Whether the file, or a module that it lies in, is for tests only.
+    # Whether the file, or a module that contains it, is for tests only.
     function is_test_file(file,    path) {
         path = file
         sub(/\.rs$/, "", path)

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# The corpora of the fuzz targets. In the repository each is one file, fuzz/corpus/TARGET.hex, with an input on each line: its
-# name, a blank, its bytes in hexadecimal. The fuzzer wants a folder, fuzz/corpus/TARGET/, with a file for each.
+# Converts the corpora of the fuzz targets. The repository has one file for each, fuzz/corpus/TARGET.hex, with an input
+# per line: its name, a blank, its bytes in hexadecimal. The fuzzer needs a folder, fuzz/corpus/TARGET/, with a file per
+# input.
 #
-# scripts/fuzz-corpus.sh unpack [TARGET...]    make the folders, with what is missing in them
-# scripts/fuzz-corpus.sh minimize [TARGET...]  leave in the folders what the coverage needs
-# scripts/fuzz-corpus.sh pack [TARGET...]      make the files, of all that is in the folders
+# scripts/fuzz-corpus.sh unpack [TARGET...]    create missing files in the folders
+# scripts/fuzz-corpus.sh minimize [TARGET...]  remove inputs that add no coverage from the folders
+# scripts/fuzz-corpus.sh pack [TARGET...]      write the .hex files from the folders
 #
-# TARGET  all of them unless said otherwise
+# TARGET  default: all of them
 #
-# What the fuzzer has named is called after its SHA-1. An input of any other name was chosen by somebody, and is kept
-# whatever it covers. To keep a crash, copy it from fuzz/artifacts/TARGET/ under a name that says what it is.
+# The fuzzer names its inputs by their SHA-1. An input with any other name was chosen by hand, and is always kept. To
+# keep a crash, copy it from fuzz/artifacts/TARGET/ under a descriptive name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the load generator's memory was after 10^6 objects and after 10^7, by a report of weir bench. Fails if there were
-# not so many objects, or if it grew by more than 4 MiB.
+# Prints the load generator's memory after 10^6 and after 10^7 objects, from a report of weir bench. Fails if there were
+# fewer objects, or if the memory grew by more than 4 MiB.
 # usage: generator-memory.sh REPORT.json
 set -eu
 python3 - "$1" <<'PYTHON'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A live stream over a link that is too slow, in real time: ffmpeg, an origin, a relay, a link of RATE, a player.
-# Prints what a viewer would have seen. Usage: scripts/live-demo.sh [WEIR [STRATEGY [RATE [SECONDS]]]]
+# Streams live over a link that is too slow, in real time: ffmpeg, an origin, a relay, a link of RATE, a player. Prints
+# what a viewer would have seen. Usage: scripts/live-demo.sh [WEIR [STRATEGY [RATE [SECONDS]]]]
 set -euo pipefail
 
 weir=${1:-target/release/weir}
@@ -23,7 +23,8 @@ finish() {
 }
 trap finish EXIT
 
-# Sets `address` to where the program that was started last listens: it says so in a line of JSON in the file $1. $2 names it.
+# Sets `address` to the address of the program started last, from the line of JSON that it writes to the file $1. $2 is
+# its name for errors.
 address_of() {
     local process=${started[-1]}
     address=

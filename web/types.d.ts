@@ -1,4 +1,4 @@
-// What the library of TypeScript does not know: the global scope of an audio thread.
+// Types that TypeScript's library lacks: the global scope of an audio thread.
 
 declare const sampleRate: number;
 declare const currentTime: number;
@@ -7,7 +7,7 @@ declare abstract class AudioWorkletProcessor {
 }
 declare function registerProcessor(name: string, processor: new () => AudioWorkletProcessor): void;
 
-// Chromium has it on pages, too.
+// Chromium also has it on pages.
 declare class MediaStreamTrackProcessor<T extends VideoFrame | AudioData = any> {
   constructor(init: { track: MediaStreamTrack });
   readonly readable: ReadableStream<T>;

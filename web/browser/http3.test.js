@@ -1,5 +1,5 @@
-// Our HTTP/3 server and a real browser, which falls back to nothing: there is no other server on that port. WEIR names the program;
-// without it this is skipped.
+// weir's HTTP/3 server with a real browser. The browser cannot fall back, since no other server uses the port. The
+// variable WEIR names the program; without it the test is skipped.
 
 import assert from "node:assert/strict";
 import { createHash, X509Certificate } from "node:crypto";

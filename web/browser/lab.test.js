@@ -1,4 +1,5 @@
-// The testbed with a browser as its player: one short run behind the link. WEIR names the program; without it this is skipped.
+// The testbed with a browser as its player: one short run behind the emulated link. The variable WEIR names the
+// program; without it the test is skipped.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -11,7 +12,7 @@ import { promisify } from "node:util";
 import { STORY_MS, WEIR } from "./stage.js";
 
 const skip = WEIR === "" ? "WEIR does not name the program" : false;
-/** Of the link in each direction, in milliseconds. */
+/** The delay of the link in each direction, in milliseconds. */
 const DELAY_MS = 150;
 
 test("the testbed plays to a browser behind a link, and tells what was seen there", { skip, timeout: STORY_MS }, async () => {
@@ -22,7 +23,7 @@ test("the testbed plays to a browser behind a link, and tells what was seen ther
     writeFileSync(trace, Array.from({ length: 100 }, (_, place) => `${place + 1}\n`).join(""));
     /** @param {string} time how long it plays */
     const play = async (time) => {
-      // It fails, with what the program said, if that ends with another code than zero.
+      // If the program exits with another code than zero, this fails with the program's error text.
       const { stdout } = await promisify(execFile)(WEIR, [
         "live", "lab", "--browser", "--trace", trace, "--trace-time", time, "--delay", `${DELAY_MS}ms`, "--strategies", "weir", "--json", report,
       ]);
@@ -32,14 +33,14 @@ test("the testbed plays to a browser behind a link, and tells what was seen ther
       return runs[0].figures;
     };
     const isSeen = (/** @type {any} */ { frames, shown }) => frames > 24 && shown > 0;
-    // On a busy machine a browser needs longer than a short run to show anything.
+    // On a busy machine a browser needs more time than a short run before it shows anything.
     let figures = await play("10s");
     if (!isSeen(figures)) figures = await play("60s");
     if (!isSeen(figures)) figures = await play("300s");
     console.log(`${figures.frames} frames, ${(figures.shown * 100).toFixed(1)} % shown; latency mean ${figures.latency_mean?.toFixed(3)} s, ` +
       `p95 ${figures.latency_p95?.toFixed(3)} s; first picture after ${figures.time_to_first_frame?.toFixed(2)} s`);
     assert.ok(isSeen(figures), "frames were shown");
-    // Nothing can be sooner than the link.
+    // No frame can be faster than the link.
     for (const name of ["latency_mean", "latency_p95", "latency_max", "age_mean", "age_max"]) {
       assert.ok(figures[name] >= DELAY_MS / 1000, `${name} is ${figures[name]}`);
     }

@@ -1,10 +1,11 @@
-// Plays what other people's publishers send in our page, through a relay, and says of each whether it plays: whether frames
-// advance, pixels change, sound is decoded and the page does not complain.
+// Plays the streams of other publishers in the page, through a relay. Reports for each whether it plays: whether frames
+// advance, pixels change, audio is decoded and the page reports no error.
 //
 //     WEIR=target/release/weir node web/browser/others.mjs PEERS
 //
-// PEERS is the folder with the programs `moq` (of moq-cli), `moq-pub` and `moq-relay`; what is missing is left out. Prints a line
-// for each with | between program, how, way of the objects, why it failed (empty if it is good), and a note.
+// PEERS is the folder with the programs `moq` (of moq-cli), `moq-pub` and `moq-relay`; missing programs are left out.
+// Prints a line for each case, with | between program, how, how objects travel, the failure (empty if none), and a
+// note.
 
 import { existsSync } from "node:fs";
 import { createServer } from "node:net";
@@ -17,7 +18,7 @@ if (WEIR === "" || !peers) {
   console.error("usage: WEIR=target/release/weir node web/browser/others.mjs PEERS");
   process.exit(2);
 }
-/** A frame for each fragment and a track for each, as those publishers want it. */
+/** A source with one frame in each fragment and one track in each, as those publishers require. */
 const SOURCE = "ffmpeg -hide_banner -v error -re -f lavfi -i testsrc2=size=640x360:rate=25 -re -f lavfi -i sine=frequency=330:sample_rate=48000" +
   " -t 120 -pix_fmt yuv420p -c:v libx264 -preset ultrafast -tune zerolatency -g 25 -c:a aac -ac 2 -f mp4" +
   " -movflags cmaf+separate_moof+delay_moov+skip_trailer+frag_every_frame -";
@@ -68,7 +69,7 @@ async function play(one, program) {
   const address = one.relay === "weir" ? (await stage.relay("127.0.0.1:0")).ready.listening : await theirRelay();
   const pipe = stage.start("bash", ["-c", `${SOURCE} | exec "$0" ${one.publish(`https://${address}`)}`, program]);
   const watched = await stage.open(await stage.page(address));
-  // Whoever cannot be played does not hold up the rest for long.
+  // A stream that does not play must not delay the other cases for long.
   watched.page.setDefaultTimeout(40_000);
   try {
     await watched.says("live");

@@ -1,6 +1,6 @@
-// How the page serves people: by keyboard, on a phone, read aloud, with a browser that lacks something, on a machine that stands
-// still. WEIR names the program; without it these stories are skipped. Times are reported, and compared with each other, but never
-// held against a clock.
+// The page for its viewers: by keyboard, on a phone, read aloud, in a browser without a feature, on a machine that was
+// suspended. The variable WEIR names the program; without it these tests are skipped. Times are reported and compared
+// with each other, but never with a limit.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -11,9 +11,9 @@ import { STORY_MS, Stage, WEIR } from "./stage.js";
 const stage = new Stage();
 const skip = WEIR === "" ? "WEIR does not name the program" : false;
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
-/** Where the page is, with a stream. */
+/** The page's URL, with a stream. */
 let page = "";
-/** Where the page is, without one. */
+/** The page's URL, without a stream. */
 let empty = "";
 
 before(async () => {
@@ -24,7 +24,7 @@ before(async () => {
 after(() => stage.end());
 
 /**
- * What a checker for accessibility finds.
+ * Returns the findings of an accessibility checker.
  *
  * @param {import("playwright-core").Page} opened
  * @returns {Promise<string[]>}
@@ -93,7 +93,7 @@ test("sound that is wanted is made by whichever viewer plays, and where it canno
   await watched.says("live");
   await opened.click("#sound");
   await opened.waitForFunction("weir.figures().audio.decoded > 20");
-  // Who begins elsewhere gets another viewer, which counts from the beginning.
+  // Another join position replaces the viewer, and its counters start over.
   const received = (await watched.figures()).byKind.P.received;
   await opened.selectOption("#join", "current");
   await opened.waitForFunction(`weir.figures().byKind.P.received < ${received}`);
@@ -173,7 +173,7 @@ test("it fits any window, down to that of a phone, and goes on playing while tha
     await fits(watched.page, width);
     await watched.draws(6);
   }
-  // Plots are drawn in the size that they have now, as soon as they are drawn again.
+  // A plot takes its current size when it is next drawn.
   await watched.page.waitForFunction("{ const plot = document.getElementById('plot-latency'); plot.width === Math.round(plot.clientWidth * devicePixelRatio); }");
   await watched.page.context().close();
 });
@@ -206,9 +206,9 @@ test("a page that stood still for three seconds is at the live edge again, not t
   const before = await watched.figures();
   await watched.page.evaluate("(() => { const end = performance.now() + 3000; while (performance.now() < end); })()");
   await watched.draws(48);
-  // What happens first when it wakes up is chance: it goes on at the newest keyframe, passes over what its clock says is past, or
-  // looks for what is missing by a second connection.
-  // It plays hardly anything of what it missed: what plays behind stays behind.
+  // The order of events at the wake-up is random: the page continues at the newest keyframe, skips what its clock
+  // counts as past, or fetches missing objects over a second connection. It plays hardly anything of what it missed,
+  // since that would keep the delay.
   await watched.page.waitForFunction(`weir.figures().latencyNow < ${before.latencyNow + 1.5}`);
   const { latencyNow, jumps, dropped, connection } = await watched.figures();
   console.log(`latency ${before.latencyNow.toFixed(3)} s before, ${latencyNow.toFixed(3)} s after; ${jumps - before.jumps} jumps, ` +
@@ -289,7 +289,7 @@ test("a browser that cannot publish says why, in plain words", { skip, timeout: 
 });
 
 /**
- * It does not say otherwise a little later, when frames come.
+ * Checks that the state does not change a little later, when frames arrive.
  *
  * @param {Awaited<ReturnType<Stage["open"]>>} watched
  * @param {string} state

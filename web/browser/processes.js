@@ -1,4 +1,4 @@
-// What processes hold in memory, from /proc.
+// The memory of processes, from /proc.
 
 import { readFileSync, readdirSync } from "node:fs";
 
@@ -16,7 +16,7 @@ export function residentMb(pid) {
 
 /**
  * @param {number} parent
- * @param {string} argument what stands among the parameters of the one that is looked for
+ * @param {string} argument one of the parameters of the process to find
  * @returns {number | undefined} the process that it started
  */
 export function childOf(parent, argument) {
@@ -27,7 +27,7 @@ export function childOf(parent, argument) {
       if (Number(/^PPid:\s+(\d+)$/m.exec(status)?.[1]) !== parent) continue;
       if (readFileSync(`/proc/${entry}/cmdline`, "utf8").split("\0").includes(argument)) return Number(entry);
     } catch {
-      // It has ended in the meantime.
+      // The process has ended in the meantime.
     }
   }
   return undefined;

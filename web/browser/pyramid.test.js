@@ -1,5 +1,5 @@
-// What a decoder in a real browser makes of a pyramid of B-frames, whole and without the frames that no other needs. WEIR names the
-// program; without it these stories are skipped. Times are reported, never asserted.
+// A real browser's decoder with a pyramid of B-frames, complete and without disposable frames. The variable WEIR names
+// the program; without it these tests are skipped. Times are reported, never asserted.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -27,7 +27,7 @@ before(() => {
 });
 after(() => stage.end());
 
-/** @returns {string} the same without the frames that no other needs */
+/** @returns {string} the stream without disposable frames */
 function withoutDisposable() {
   const file = new Uint8Array(readFileSync(whole));
   const boxes = parse(file);
@@ -47,7 +47,7 @@ function withoutDisposable() {
 }
 
 /**
- * What is exported has the form of what `weir live play --json` writes.
+ * Checks that the export has the form of the output of `weir live play --json`.
  *
  * @param {any} report
  */
@@ -64,7 +64,7 @@ for (const [name, clip] of /** @type {const} */ ([["a whole pyramid", () => whol
     const watched = await stage.open(ready.page);
     await watched.says("live");
     await watched.draws(96);
-    // A busy machine shows some too late; a decoder that holds back none gives out next to none of them in time.
+    // A busy machine shows some too late. A decoder without a reorder buffer returns almost none of them in time.
     await watched.page.waitForFunction("{ const { B } = weir.figures().byKind; B.shown * 4 > B.received; }");
     const { byKind, video, isBaseOnly } = await watched.figures();
     console.log(`B-frames shown ${byKind.B.shown} of ${byKind.B.received}, P-frames ${byKind.P.shown} of ${byKind.P.received}`);

@@ -1,5 +1,5 @@
-// The pages of reports, one file each, in a real browser: on a laptop, in a narrow window and on a phone, light and dark. WEIR names the program;
-// without it this is skipped. SCREENSHOTS names a folder for pictures of it.
+// The pages of reports, one file each, in a real browser: on a laptop, in a narrow window and on a phone, light and
+// dark. The variable WEIR names the program; without it the test is skipped. SCREENSHOTS names a folder for pictures.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -18,20 +18,20 @@ const DEVICES = [
   { device: "narrow window", options: { viewport: { width: 1200, height: 800 } } },
   { device: "phone", options: { viewport: { width: 390, height: 844 }, deviceScaleFactor: 3, isMobile: true, hasTouch: true } },
 ];
-/** What normal text needs against what is behind it: WCAG 2.2, 1.4.3. */
+/** The least contrast of normal text (WCAG 2.2, 1.4.3). */
 const CONTRAST_MIN = 4.5;
 /** The smallest text, in pixels of CSS. */
 const FONT_PX_MIN = 10;
 
 const stage = new Stage();
-/** The reports, by what they tell of. */
+/** The reports, by their content. */
 const reports = { run: join(stage.folder, "run.html"), limit: join(stage.folder, "limit.html"), lab: join(stage.folder, "lab.html"), "load on HTTP/3": join(stage.folder, "h3.html"),
   "comparison of HTTP/3 servers": join(stage.folder, "h3-compare.html") };
 
 before(async () => {
   if (skip) return;
   const profile = new URL("../../profiles/audio.ini", import.meta.url).pathname;
-  // Exit code 1 says that a service level was not held, which nobody asks of a busy machine.
+  // Exit code 1 means that a service level failed, which a busy machine may cause.
   const weir = (/** @type {string[]} */ parameters) => {
     try {
       execFileSync(WEIR, parameters, { stdio: "ignore", timeout: STORY_MS });
@@ -82,7 +82,7 @@ for (const [name, path] of Object.entries(reports)) {
   }
 }
 
-/** What a reader would see. It runs in the page, so that it knows nothing of this file. */
+/** Returns what a reader would see. It runs in the page, without access to this file. */
 function look() {
   /** @param {string} color in the form that computed styles have */
   const channels = (color) => (color.match(/[\d.]+/g) ?? []).map(Number);
@@ -109,7 +109,7 @@ function look() {
     const svg = element.closest("svg");
     const color = channels(svg ? style.fill : style.color);
     const [one, other] = [luminance(color), luminance(behind(svg ?? element))].sort((a, b) => b - a);
-    // In a picture text is as large as the picture is drawn.
+    // Text in a picture scales with the picture.
     const scale = element instanceof SVGGraphicsElement ? (element.getScreenCTM()?.a ?? 1) : 1;
     texts.push({ text: text.slice(0, 40), contrast: (one + 0.05) / (other + 0.05), px: Number.parseFloat(style.fontSize) * scale });
   }

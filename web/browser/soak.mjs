@@ -1,9 +1,9 @@
-// Plays for as long as it is told (an hour), and fails if memory or delay grew.
+// Plays for a given time (an hour), and fails if memory or delay grew.
 //
 //     WEIR=target/release/weir node web/browser/soak.mjs [MINUTES [RESULTS]]
 //
-// RESULTS names a Markdown file in which the section of this command is replaced, such as docs/results.md. A line of JSON for
-// each sample goes to standard error. Caches take ten minutes to fill: in less than half an hour what fills them may count as grown.
+// RESULTS names a Markdown file in which this command replaces its section, such as docs/results.md. Each sample is a
+// line of JSON on standard error. Caches need ten minutes to fill, so in less than half an hour their growth may count.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
@@ -13,16 +13,24 @@ import { Stage, WEIR } from "./stage.js";
 import { trends } from "./trend.js";
 
 const SAMPLE_MS = 30_000;
-/** The heap is measured with every so many samples: for that all garbage is collected, which stops the page for a moment, the longer the more there is. */
+/**
+ * Every so many samples the heap is measured. This needs a full garbage collection, which pauses the page, the longer
+ * the larger the heap is.
+ */
 const COLLECT_EVERY = 10;
-/** Samples behind such a moment whose last minute it is part of: their delays are those of the sample before. */
+/**
+ * Samples after a collection whose last minute includes it. Their delays are replaced by those of the sample before.
+ */
 const DISTURBED = 2;
-/** If others take more than this share of the machine's time (in per cent, by the hypervisor), the delays of that minute are theirs. */
+/**
+ * If other machines take more than this share of the processor time (in per cent, by the hypervisor), the delays of
+ * that minute do not count.
+ */
 const STOLEN_MAX = 5;
-/** The share of the samples for which that may be so; beyond, the machine is not one to measure on. */
+/** The share of samples to which this may apply. Beyond it, the machine is not suitable. */
 const STOLEN_SAMPLES_MAX = 1 / 3;
-/** What is measured, and how far its median in the last quarter of the time may be above that in an earlier one: the second, when
- * caches are full, and of the heap the third, because half an hour of frames is kept one by one. */
+/** The measured values, and how far the median of the last quarter may be above that of an earlier one: the second, when
+ * caches are full, or for the heap the third, because half an hour of frames is kept individually. */
 const BOUNDS = [
   { name: "heap MB", since: 3, ratioMax: 1.15, slack: 1 },
   { name: "buffers MB", since: 2, ratioMax: 1.25, slack: 5 },
@@ -35,8 +43,8 @@ const BOUNDS = [
   { name: "p95 ms", since: 2, ratioMax: 1.25, slack: 100 },
 ];
 
-// For relay and origin, which are started with this environment: no huge pages. The kernel goes through the memory of
-// all processes now and then, and fills huge pages up where pieces had been given back: megabytes at once that nobody asked for.
+// For relay and origin, which inherit this environment: no huge pages. The kernel periodically fills huge pages from
+// which pieces were freed, which looks like a growth of megabytes.
 process.env.MIMALLOC_ALLOW_THP = "0";
 
 const minutes = Number(process.argv[2] ?? 60);
@@ -98,7 +106,7 @@ async function play(origin, watched) {
     const later = machineTime();
     const stolen = (100 * (later.stolen - time.stolen)) / Math.max(1, later.all - time.all);
     time = later;
-    // The delays are of the last minute: of this sample's time and of that before.
+    // The delays are of the last minute: of the time of this sample and of the one before.
     const isRobbed = number > 1 && Math.max(stolen, stolenBefore) > STOLEN_MAX;
     stolenBefore = stolen;
     if (!isDisturbed && !isRobbed) delays = lately;
@@ -132,7 +140,7 @@ async function play(origin, watched) {
   return samples;
 }
 
-/** What the machine has spent since it began, in ticks of all its cores, and what of that its hypervisor gave to others. */
+/** Returns the ticks of all cores since the start of the machine, and those that the hypervisor gave to others. */
 function machineTime() {
   const [line] = readFileSync("/proc/stat", "utf8").split("\n");
   const ticks = line.trim().split(/ +/).slice(1, 9).map(Number);
@@ -142,7 +150,7 @@ function machineTime() {
 /**
  * @param {Record<string, number>[]} samples
  * @param {import("./trend.js").Trend[]} found
- * @param {number} stolen samples in whose time others had too much of the machine
+ * @param {number} stolen samples in whose time others used too much of the machine
  */
 function describe(samples, found, stolen) {
   const columns = Object.keys(samples[0]);

@@ -1,4 +1,4 @@
-// What a story in a browser needs: a relay, publishers, a link that can be cut, a page. All of it ends with the test.
+// The stage of a story in a browser: a relay, publishers, a link that can be cut, a page. All of it ends with the test.
 
 import { execFileSync, spawn } from "node:child_process";
 import { X509Certificate } from "node:crypto";
@@ -13,25 +13,25 @@ import { chromium } from "playwright-core";
 /** The program under test; without it the stories are skipped. */
 export const WEIR = process.env.WEIR ?? "";
 
-/** A folder with the page's scripts and styles, such as `web`, to be tried instead of those in the program, without building it. */
+/** A folder with the page's scripts and styles, such as `web`, which replace those in the program without a build. */
 const PAGE = process.env.PAGE ?? "";
 
-/** How long anything may take on a machine that has much else to do, in milliseconds; only what hangs takes longer. */
+/** How long to wait on a busy machine, in milliseconds. Only what hangs takes longer. */
 export const PATIENCE_MS = 300_000;
 
-/** How long a whole story may take there. */
+/** How long a whole story may take on a busy machine, in milliseconds. */
 export const STORY_MS = 3 * PATIENCE_MS;
 
-/** How long a program may take to leave, in milliseconds. A relay says good-bye for up to ten seconds. */
+/** The time for a program to end, in milliseconds. A relay closes its sessions for up to ten seconds. */
 const LEAVE_MS = 15_000;
 
-/** A child process; those of ours print lines of JSON. */
+/** A child process. weir's processes print lines of JSON. */
 class Program {
   /**
    * @param {string} command
    * @param {string[]} parameters
    * @param {import("node:child_process").StdioOptions} stdio
-   * @param {boolean} isGroup whether it is a group of processes, which ends together
+   * @param {boolean} isGroup whether it is a process group, which ends as a whole
    */
   constructor(command, parameters, stdio = ["ignore", "pipe", "ignore"], isGroup = false) {
     this.child = spawn(command, parameters, { stdio, detached: isGroup });
@@ -40,7 +40,7 @@ class Program {
     this.ended = new Promise((resolve) => this.child.once("exit", resolve));
   }
 
-  /** @returns {Promise<any>} its first line */
+  /** @returns {Promise<any>} its first line of output */
   async ready() {
     const { stdout } = this.child;
     if (!stdout) throw new Error("the program has no output");
@@ -61,7 +61,7 @@ class Program {
     else this.child.kill(signal);
   }
 
-  /** Asks it to end, with what it started, and does not wait for ever. */
+  /** Asks it to end, with the processes it started, and kills it after a while. */
   async leave() {
     this.#kill("SIGINT");
     const timer = setTimeout(() => this.#kill("SIGKILL"), LEAVE_MS);
@@ -78,28 +78,28 @@ export class Stage {
     this.programs = [];
     /** @type {Link[]} */
     this.links = [];
-    /** @type {string[]} what the page complained of */
+    /** @type {string[]} errors and warnings of the page */
     this.complaints = [];
   }
 
-  /** A certificate that outlives a restart of the relay, as browsers take it by its hash. */
+  /** Creates a certificate that stays the same when the relay restarts, since browsers accept it by its hash. */
   certificate() {
     const [certificate, key] = [join(this.folder, "certificate.pem"), join(this.folder, "key.pem")];
     execFileSync("openssl", [
       "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "10",
       "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", certificate,
     ], { stdio: "ignore" });
-    /** Of the certificate, as browsers compare it. */
+    /** The hash of the certificate, in the form that browsers compare. */
     this.hash = new X509Certificate(readFileSync(certificate)).fingerprint256.replaceAll(":", "").toLowerCase();
     this.files = { certificate, key };
     return this.files;
   }
 
   /**
-   * Encodes a clip once, so that stories do not cost an encoder each.
+   * Encodes a clip once, which all stories share.
    *
    * @param {string} size
-   * @param {number} [seconds] how long it is: as long as anybody plays it on a machine that has no time for it
+   * @param {number} [seconds] its length, enough for the longest story on a busy machine
    * @returns {string}
    */
   clip(size, seconds = 90) {
@@ -114,7 +114,7 @@ export class Stage {
   }
 
   /**
-   * Starts a program of others, in a group of its own so that all of a pipe ends with it.
+   * Starts another program in a process group of its own, so that a whole pipeline ends with it.
    *
    * @param {string} command
    * @param {string[]} parameters
@@ -127,7 +127,7 @@ export class Stage {
 
   /**
    * @param {string[]} parameters of `weir`
-   * @param {boolean} [speaks] whether it says when it is ready
+   * @param {boolean} [speaks] whether it prints a line when it is ready
    */
   async weir(parameters, speaks = true) {
     const program = new Program(WEIR, parameters);
@@ -179,16 +179,17 @@ export class Stage {
   }
 
   /**
-   * Opens a page and listens to what it complains of.
+   * Opens a page and collects its errors.
    *
    * @param {string} address
    * @param {import("playwright-core").BrowserContextOptions} [options]
-   * @param {string} [script] what is done to the browser before the page sees it
+   * @param {string} [script] runs in the browser before the page's own scripts
    */
   async open(address, options = {}, script) {
     const browser = this.chromium ?? (await this.browser());
     const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
-    // Not the documents: a browser lets a page reach a relay on this machine only if it came from this machine.
+    // Not the documents: a browser lets a page connect to a relay on this machine only if the page came from this
+    // machine.
     if (PAGE !== "") await context.route(/\.(js|css)$/, (route) => route.fulfill({ path: join(PAGE, new URL(route.request().url()).pathname) }));
     if (script !== undefined) await context.addInitScript({ content: script });
     context.setDefaultTimeout(PATIENCE_MS);
@@ -227,7 +228,7 @@ class Watched {
   }
 
   /**
-   * Waits until the page says so.
+   * Waits for a state of the page.
    *
    * @param {string} state
    */
@@ -236,7 +237,7 @@ class Watched {
   }
 
   /**
-   * Waits until it tells the viewer so, in plain words on the picture.
+   * Waits for a text on the picture.
    *
    * @param {string} words
    */
@@ -247,7 +248,7 @@ class Watched {
   }
 
   /**
-   * Waits until so many more frames were drawn.
+   * Waits until this many more frames were drawn.
    *
    * @param {number} frames
    */
@@ -267,7 +268,7 @@ class Watched {
     return Math.max(...times.slice(1).map((time, place) => time - times[place]));
   }
 
-  /** @returns {Promise<string>} a digest of what is on the canvas */
+  /** @returns {Promise<string>} a digest of the canvas */
   picture() {
     return this.page.evaluate(`(() => {
       const canvas = document.getElementById("canvas");
@@ -279,14 +280,14 @@ class Watched {
   }
 }
 
-/** Carries datagrams between clients and a relay, and can be cut. */
+/** A link that forwards datagrams between clients and a relay, and can be cut. */
 export class Link {
   /** @param {string} relay its address */
   constructor(relay) {
     const [host, port] = relay.split(":");
     this.isCut = false;
     this.front = createSocket("udp4");
-    /** @type {Map<string, import("node:dgram").Socket>} one towards the relay for each client */
+    /** @type {Map<string, import("node:dgram").Socket>} a socket towards the relay for each client */
     this.backs = new Map();
     this.front.on("message", (data, client) => {
       const key = `${client.address}:${client.port}`;
@@ -302,7 +303,7 @@ export class Link {
     });
   }
 
-  /** @returns {Promise<string>} where clients go */
+  /** @returns {Promise<string>} the address for clients */
   async listen() {
     await new Promise((resolve) => this.front.bind(0, "127.0.0.1", () => resolve(undefined)));
     return `127.0.0.1:${this.front.address().port}`;

@@ -1,8 +1,10 @@
-// Stories of a page in a real browser, with real relays and publishers. WEIR names the program; without it they are skipped.
+// Stories of a page in a real browser, with real relays and publishers. The variable WEIR names the program; without it
+// the tests are skipped.
 //
 //     WEIR=target/debug/weir node --test web/browser/
 //
-// SCREENSHOTS names a folder for pictures of the page. Times are reported, and compared with each other, but never held against a clock.
+// SCREENSHOTS names a folder for pictures of the page. Times are reported and compared with each other, but never with
+// a limit.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -14,7 +16,7 @@ import { Link, PATIENCE_MS, STORY_MS, Stage, WEIR } from "./stage.js";
 const stage = new Stage();
 const skip = WEIR === "" ? "WEIR does not name the program" : false;
 const SCREENSHOTS = process.env.SCREENSHOTS;
-/** Warnings of the network that belong to the story. */
+/** Network warnings that the stories cause. */
 const OF_THE_STORY = /net::ERR_|Failed to load resource|WebTransport/;
 /** @type {string} */
 let clip;
@@ -184,16 +186,16 @@ test("the page recovers from whatever happens, without a reload", { skip, timeou
 });
 
 /**
- * What was missed is not played afterwards: the picture is about as late as it was before, not by the outage later.
+ * Checks that missed media is not played afterwards: the latency is about the same as before the outage.
  *
  * @param {Awaited<ReturnType<Stage["open"]>>} watched
  * @param {any} before its figures before the outage
- * @param {number} began when the outage did, time of day in milliseconds
+ * @param {number} began when the outage began, in milliseconds since 1970
  */
 async function isAtLiveEdge(watched, before, began) {
   const outage = await watched.longestPause(began);
   const bound = before.latencyNow + Math.max(outage / 2, 1);
-  // A busy machine may be later than that now and then; what plays behind stays behind.
+  // A busy machine may be later at times. A player that does not skip stays late.
   await watched.page.waitForFunction(`{ const { latencyNow, ageNow } = weir.figures(); latencyNow < ${bound} && ageNow < ${bound}; }`);
   const { latencyNow, ageNow } = await watched.figures();
   console.log(`no picture for ${outage.toFixed(1)} s; latency ${before.latencyNow.toFixed(3)} s before and ${latencyNow.toFixed(3)} s after, age ${ageNow.toFixed(3)} s`);
@@ -210,7 +212,7 @@ test("two pages and a relay: a camera and a microphone are published, watched an
   await watched.draws(24);
   assert.match(await watched.picture(), /^640x360:/);
   await watched.page.click("#sound");
-  // The sound leads: the picture is where it is heard, but for less than people notice.
+  // Audio leads: the picture follows it, with less difference than people notice.
   await watched.page.waitForFunction("weir.figures().audio.decoded > 50 && Math.abs(weir.figures().inSync ?? 1) < 0.045");
   const { inSync, audio, lately } = await watched.figures();
   console.log(`camera: latency median ${lately.latency_median.toFixed(3)} s, picture behind sound ${inSync.toFixed(3)} s, ${audio.decoded} pieces of sound`);
@@ -224,7 +226,7 @@ test("two pages and a relay: a camera and a microphone are published, watched an
   assert.deepEqual(stage.complaints, []);
 });
 
-/** What a page does with connections, cameras and microphones, in `seen`. */
+/** Records in `seen` how a page uses connections, cameras and microphones. */
 const WITNESS = `if (globalThis.WebTransport && navigator.mediaDevices) {
   globalThis.seen = { transports: [], tracks: [] };
   globalThis.WebTransport = class extends WebTransport {
@@ -248,7 +250,7 @@ test("a page that publishes sends nothing while nobody watches, where the relay 
   await publishing.page.click("#begin");
   await publishing.says("live");
   const frames = async () => Number(await publishing.page.evaluate("weir.publisher().counters.frames"));
-  // A second in which it stays the same: of a picture that moves thirty times a second.
+  // A second without a change, while the source changes thirty times a second.
   const pauses = () => publishing.page.waitForFunction(`{
     const { frames } = weir.publisher().counters;
     if (globalThis.last?.frames !== frames) globalThis.last = { frames, at: performance.now() };
@@ -261,7 +263,7 @@ test("a page that publishes sends nothing while nobody watches, where the relay 
     const watched = await stage.open(page);
     await watched.says("live");
     await watched.draws(12);
-    // It leaves in good order; of one that vanishes the relay knows later.
+    // The page closes its session. The relay notices a lost one only later.
     await watched.page.goto("about:blank");
     await pauses();
     await watched.page.context().close();

@@ -1,22 +1,22 @@
-// Whether something grew while a page played for long: medians of quarters of the time, which single disturbances do not move.
+// Detects growth during a long run, by the medians of quarters of the time, which single disturbances do not affect.
 
 /**
  * @typedef {object} Bound
- * @property {string} name what is measured, as the table calls it
- * @property {number} since the quarter, from 1, from which on it may not grow: what fills has to be full by then
- * @property {number} ratioMax how many times the median of that quarter that of the last may be
- * @property {number} slack what it may be above that at any rate, in its own unit
+ * @property {string} name what is measured, as in the table
+ * @property {number} since the quarter, from 1, that the last one is compared with: caches must be full by then
+ * @property {number} ratioMax the largest ratio of the last quarter's median to that quarter's
+ * @property {number} slack growth that is always allowed, in its own unit
  *
  * @typedef {object} Trend
  * @property {string} name
  * @property {number[]} medians of the four quarters
  * @property {number} since
- * @property {number} ratio of the last quarter's median to that of the quarter `since`
+ * @property {number} ratio of the last quarter's median to that of quarter `since`
  * @property {boolean} isFlat
  */
 
 /**
- * @param {Record<string, number>[]} samples in the order of their times
+ * @param {Record<string, number>[]} samples in order of time
  * @param {Bound[]} bounds
  * @returns {Trend[]}
  */
@@ -34,7 +34,7 @@ export function trends(samples, bounds) {
 
 /**
  * @param {number[]} values
- * @returns {number} NaN if one of them is no number
+ * @returns {number} NaN if a value is not a number
  */
 export function median(values) {
   const sorted = values.toSorted((one, other) => one - other);

@@ -1,11 +1,11 @@
 /**
- * Reads fields off bytes, and writes them.
+ * Reads and writes fields in bytes.
  */
 
 import { Short, Violation } from "./error.js";
 import { decode, encode } from "./varint.js";
 
-/** Reads fields one after the other; throws {@link Short} where the bytes end within one. */
+/** Reads fields one after the other. Throws {@link Short} if the bytes end within a field. */
 export class Cursor {
   /** @param {Uint8Array} bytes */
   constructor(bytes) {
@@ -13,7 +13,7 @@ export class Cursor {
     this.at = 0;
   }
 
-  /** @returns {boolean} whether nothing is left */
+  /** @returns {boolean} whether all bytes were read */
   get isEmpty() {
     return this.at >= this.bytes.length;
   }
@@ -33,10 +33,10 @@ export class Cursor {
   }
 
   /**
-   * A length that is followed by that many bytes.
+   * Reads a length that is followed by as many bytes.
    *
-   * @param {number} max the most that is taken
-   * @param {string} beyond the violation if it is more
+   * @param {number} max the largest length accepted
+   * @param {string} beyond the violation if it is larger
    * @returns {number}
    */
   length(max, beyond) {
@@ -46,7 +46,7 @@ export class Cursor {
   }
 
   /**
-   * So many bytes; a view, not a copy.
+   * Returns the next bytes as a view, not a copy.
    *
    * @param {number | bigint} length
    * @returns {Uint8Array}
@@ -58,7 +58,7 @@ export class Cursor {
     return taken;
   }
 
-  /** @returns {Uint8Array} all that is left; a view */
+  /** @returns {Uint8Array} a view of the remaining bytes */
   rest() {
     return this.take(this.bytes.length - this.at);
   }
@@ -87,7 +87,7 @@ export class Writer {
   }
 
   /**
-   * Bytes behind their length.
+   * Writes the length of the bytes, then the bytes.
    *
    * @param {Uint8Array | number[]} bytes
    */
@@ -107,7 +107,7 @@ const strictDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 const encoder = new TextEncoder();
 
 /**
- * Text for people: what is no UTF-8 is replaced.
+ * Decodes text for people. Replaces what is not UTF-8.
  *
  * @param {Uint8Array} bytes
  * @returns {string}
@@ -117,7 +117,7 @@ export function text(bytes) {
 }
 
 /**
- * Text that has to be UTF-8.
+ * Decodes text that must be UTF-8.
  *
  * @param {Uint8Array} bytes
  * @returns {string | undefined}

@@ -1,5 +1,5 @@
 /**
- * Codes of draft-18, and the error of a peer that breaks the protocol.
+ * The error codes of draft-18, and the errors of a peer that violates the protocol.
  */
 
 /** Why a session was closed [moqt-18 §15.10.1]. */
@@ -67,10 +67,10 @@ export const ResetCode = Object.freeze({
  * @typedef {keyof typeof SessionCode} SessionCodeName
  */
 
-/** The peer broke the protocol; the session is closed with this code. */
+/** The peer violated the protocol. The session is closed with this code. */
 export class Violation extends Error {
   /**
-   * @param {string} reason for people
+   * @param {string} reason a text for people
    * @param {SessionCodeName} code
    */
   constructor(reason, code = "PROTOCOL_VIOLATION") {
@@ -80,7 +80,7 @@ export class Violation extends Error {
   }
 }
 
-/** Bytes end within a field; more of them may come. */
+/** The bytes end within a field. More may arrive. */
 export class Short extends Error {
   constructor() {
     super("the bytes end within a field");
@@ -88,12 +88,12 @@ export class Short extends Error {
   }
 }
 
-/** A request that the peer refused. */
+/** The peer refused a request. */
 export class Refused extends Error {
   /**
-   * @param {bigint} code one of {@link RequestCode}, or unknown
-   * @param {string} reason the peer's words
-   * @param {bigint | undefined} retryAfter milliseconds until it may be tried again; absent if never
+   * @param {bigint} code one of {@link RequestCode}, or an unknown one
+   * @param {string} reason the peer's text
+   * @param {bigint | undefined} retryAfter milliseconds until it may be retried; absent if never
    * @param {import("./message.js").Redirect | undefined} redirect where to try instead
    */
   constructor(code, reason, retryAfter, redirect) {
@@ -107,7 +107,7 @@ export class Refused extends Error {
 }
 
 /**
- * The name of a code, or its number if it has none.
+ * Returns the name of a code, or its number if it has none.
  *
  * @param {Readonly<Record<string, number>>} codes
  * @param {number} code

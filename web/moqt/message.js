@@ -1,5 +1,5 @@
 /**
- * Control messages of draft-18, and the reader of a stream of them [moqt-18 §10].
+ * Control messages of draft-18, and their reader [moqt-18 §10].
  */
 
 import { Cursor, Writer, strictText, text, utf8 } from "./cursor.js";
@@ -9,13 +9,13 @@ import { readLocation, readParameters, readToken, writeLocation, writeParameters
 import { readPairs, readTrackProperties, writePairs } from "./property.js";
 import { VARINT_MAX, decode as decodeVarint } from "./varint.js";
 
-/** Bytes of a message behind its length. */
+/** The most bytes of a message after its length. */
 export const MESSAGE_BYTES_MAX = 65535;
-/** Bytes of a reason phrase. */
+/** The most bytes of a reason phrase. */
 export const REASON_BYTES_MAX = 1024;
-/** Bytes of a URI. */
+/** The most bytes of a URI. */
 export const URI_BYTES_MAX = 8192;
-/** The number of streams in PUBLISH_DONE that stands for an unknown one [moqt-18 §10.11]. */
+/** The number of streams in PUBLISH_DONE that means an unknown number [moqt-18 §10.11]. */
 const STREAM_COUNT_UNKNOWN = (1n << 62n) - 1n;
 const REDIRECT = 0x34n;
 
@@ -39,7 +39,7 @@ const REDIRECT = 0x34n;
  *
  * @typedef {object} GoAway
  * @property {"GOAWAY"} type
- * @property {string} newSessionUri empty for the present one
+ * @property {string} newSessionUri empty for the current one
  * @property {bigint} [timeout] milliseconds
  * @property {bigint} [requestId] on control streams only
  *
@@ -93,7 +93,7 @@ const CODES = Object.freeze({
   SETUP: 0x2f00n,
 });
 
-/** The stream type of control streams, which is that of SETUP. */
+/** The stream type of control streams, which is the type of SETUP. */
 export const CONTROL_STREAM = CODES.SETUP;
 
 /**
@@ -114,7 +114,7 @@ export function encodeMessage(message) {
   return writer.finish();
 }
 
-/** Reads messages off a stream, however its bytes are split. */
+/** Reads messages from a stream, from pieces of any size. */
 export class MessageReader {
   constructor() {
     /** @type {Uint8Array} */
@@ -126,7 +126,7 @@ export class MessageReader {
     this.pending = concat(this.pending, bytes);
   }
 
-  /** @returns {Message | undefined} the next message, if all of it is there */
+  /** @returns {Message | undefined} the next message, if it is complete */
   poll() {
     const type = decodeVarint(this.pending);
     if (!type) return undefined;
@@ -142,7 +142,7 @@ export class MessageReader {
     return decodeFields(/** @type {Message["type"]} */ (kind[0]), payload);
   }
 
-  /** The stream ended. */
+  /** Handles the end of the stream. */
   fin() {
     if (this.pending.length > 0) throw new Violation("a stream ends within a message");
   }
@@ -301,7 +301,7 @@ function writeFields(writer, message) {
 }
 
 /**
- * Reads the options of SETUP, their numbers the same in all drafts [moqt-18 §10.3.1].
+ * Reads the options of SETUP. All drafts use the same numbers [moqt-18 §10.3.1].
  *
  * @param {Cursor} cursor
  * @returns {Setup}
@@ -463,7 +463,7 @@ function writeFetch(writer, fetch) {
 }
 
 /**
- * The end of a range, whose object is one too large on the wire, with 0 for all of the group [moqt-18 §10.12.1].
+ * Reads the end of a range. Its object is encoded plus one, and 0 means the whole group [moqt-18 §10.12.1].
  *
  * @param {Cursor} cursor
  * @returns {Location}
@@ -494,7 +494,7 @@ function readReason(cursor) {
 }
 
 /**
- * Writes a reason, cut before the character that would not fit.
+ * Writes a reason, truncated at a character boundary if it is too long.
  *
  * @param {Writer} writer
  * @param {string} reason
@@ -517,7 +517,7 @@ function readUri(cursor) {
 }
 
 /**
- * The bytes of both; without a copy if the first has none.
+ * Concatenates both; without a copy if the first is empty.
  *
  * @param {Uint8Array} first
  * @param {Uint8Array} second

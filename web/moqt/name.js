@@ -1,13 +1,13 @@
 /**
- * Names of tracks: fields of bytes, and the text form of them [moqt-18 §1.5, §2.4.1].
+ * Track names: fields of bytes, and their text form [moqt-18 §1.5, §2.4.1].
  */
 
 import { Cursor, Writer, strictText, utf8 } from "./cursor.js";
 import { Violation } from "./error.js";
 
-/** Fields of a namespace. */
+/** The most fields of a namespace. */
 export const NAMESPACE_FIELDS_MAX = 32;
-/** Bytes of a namespace and a name together. */
+/** The most bytes of a namespace and a name together. */
 export const FULL_NAME_BYTES_MAX = 4096;
 
 /**
@@ -16,9 +16,9 @@ export const FULL_NAME_BYTES_MAX = 4096;
  */
 
 /**
- * A namespace of text fields.
+ * Returns a namespace of text fields.
  *
- * @param {string} text fields with `/` between them
+ * @param {string} text fields, separated by `/`
  * @returns {Namespace}
  */
 export function namespaceOf(text) {
@@ -74,7 +74,7 @@ export function writeFullTrackName(writer, name) {
 }
 
 /**
- * The text form of a full name: `fields-of-namespace--name`, with other bytes as `.xx` [moqt-18 §1.5].
+ * Returns the text form of a full name: `fields-of-namespace--name`, with other bytes as `.xx` [moqt-18 §1.5].
  *
  * @param {FullTrackName} name
  * @returns {string}
@@ -84,7 +84,7 @@ export function formatName({ namespace, trackName }) {
 }
 
 /**
- * Reads the text form of a full name; only the form that {@link formatName} writes is taken [moqt-18 §1.5.1].
+ * Parses the text form of a full name. Accepts only what {@link formatName} writes [moqt-18 §1.5.1].
  *
  * @param {string} text
  * @returns {FullTrackName | undefined}
@@ -106,7 +106,7 @@ export function parseName(text) {
 }
 
 /**
- * For people: fields with `/` between them where they are text.
+ * Returns a namespace for people: fields separated by `/`, as far as they are text.
  *
  * @param {Namespace} namespace
  * @returns {string}

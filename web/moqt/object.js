@@ -1,8 +1,8 @@
 /**
- * What data streams and datagrams carry: headers of subgroups, objects, fetches [moqt-18 §11].
+ * The contents of data streams and datagrams: headers of subgroups, objects, fetches [moqt-18 §11].
  *
- * Streams are read by {@link SubgroupReader} and {@link FetchReader}, which hand out items as they become complete, and
- * payloads in the pieces in which they came.
+ * {@link SubgroupReader} and {@link FetchReader} read streams. They return items as they become complete, and payloads
+ * in the pieces in which they arrive.
  */
 
 import { Cursor, Writer } from "./cursor.js";
@@ -11,7 +11,7 @@ import { concat, CONTROL_STREAM } from "./message.js";
 import { readProperties, writeProperties } from "./property.js";
 import { VARINT_MAX, decode as decodeVarint } from "./varint.js";
 
-/** Bytes of an object before its payload. */
+/** The most bytes of an object before its payload. */
 export const HEADER_BYTES_MAX = 64 * 1024;
 
 /**
@@ -22,10 +22,10 @@ export const HEADER_BYTES_MAX = 64 * 1024;
  * @property {bigint} trackAlias
  * @property {bigint} group
  * @property {"zero" | "first_object" | { explicit: bigint }} subgroup
- * @property {bigint} [priority] 0 to 255; the track's if absent
+ * @property {bigint} [priority] 0 to 255; if absent, that of the track
  * @property {boolean} hasProperties
- * @property {boolean} endOfGroup whether the subgroup holds the largest object of its group
- * @property {boolean} firstObject whether the first object of the stream is the first of the subgroup
+ * @property {boolean} endOfGroup whether the subgroup contains the largest object of its group
+ * @property {boolean} firstObject whether the stream begins with the first object of the subgroup
  *
  * @typedef {object} ObjectHeader
  * @property {bigint} id
@@ -35,7 +35,7 @@ export const HEADER_BYTES_MAX = 64 * 1024;
  *
  * @typedef {object} FetchObject
  * @property {bigint} group
- * @property {bigint} [subgroup] absent for objects of datagrams
+ * @property {bigint} [subgroup] absent in datagrams
  * @property {bigint} object
  * @property {bigint} priority
  * @property {bigint} payloadLength
@@ -55,7 +55,7 @@ export const HEADER_BYTES_MAX = 64 * 1024;
  */
 
 /**
- * What a unidirectional stream carries.
+ * The content of a unidirectional stream.
  *
  * @typedef {"control" | "subgroup" | "fetch" | "padding"} StreamKind
  */
@@ -73,7 +73,7 @@ const DEFAULT_PRIORITY = 0x20;
 const FIRST_OBJECT = 0x40;
 
 /**
- * What a stream carries, as its first bytes say; nothing if they are too few.
+ * Returns the content of a stream by its first bytes; undefined if there are too few.
  *
  * @param {Uint8Array} start
  * @returns {StreamKind | undefined}
@@ -99,13 +99,13 @@ function kindOf(type) {
 }
 
 /**
- * Bytes that wait until an item is complete.
+ * Buffers bytes until an item is complete.
  */
 class Pieces {
   constructor() {
     /** @type {Uint8Array} */
     this.pending = new Uint8Array(0);
-    /** Bytes of a payload that are still to come. */
+    /** Remaining bytes of a payload. */
     this.missing = 0n;
   }
 
@@ -114,7 +114,7 @@ class Pieces {
     this.pending = concat(this.pending, bytes);
   }
 
-  /** @returns {Uint8Array | undefined} what is there of a payload */
+  /** @returns {Uint8Array | undefined} the available part of a payload */
   payload() {
     if (this.missing === 0n || this.pending.length === 0) return undefined;
     const length = this.missing < BigInt(this.pending.length) ? Number(this.missing) : this.pending.length;
@@ -125,7 +125,7 @@ class Pieces {
   }
 
   /**
-   * Reads fields if all of them are there.
+   * Reads fields if all of them are available.
    *
    * @template T
    * @param {(cursor: Cursor) => T} fields
@@ -146,14 +146,14 @@ class Pieces {
     }
   }
 
-  /** The stream ended. */
+  /** Handles the end of the stream. */
   fin() {
     if (this.pending.length > 0 || this.missing > 0n) throw new Violation("a stream ends within an object");
   }
 }
 
 /**
- * Reads the stream of a subgroup.
+ * Reads a subgroup stream.
  *
  * @typedef {{ header: SubgroupHeader } | { object: ObjectHeader } | { payload: Uint8Array }} SubgroupItem
  */
@@ -171,7 +171,7 @@ export class SubgroupReader {
     this.pieces.push(bytes);
   }
 
-  /** @returns {SubgroupItem | undefined} the next item that is there */
+  /** @returns {SubgroupItem | undefined} the next item, if it is available */
   poll() {
     const { pieces } = this;
     if (pieces.missing > 0n) {
@@ -192,7 +192,7 @@ export class SubgroupReader {
     return { object };
   }
 
-  /** The stream ended. */
+  /** Handles the end of the stream. */
   fin() {
     if (!this.header) throw new Violation("a stream ends within its header");
     this.pieces.fin();
@@ -244,7 +244,7 @@ export function writeSubgroupHeader(writer, header) {
 
 /**
  * @param {Cursor} cursor
- * @param {bigint | undefined} previous the ID of the object before it on the stream
+ * @param {bigint | undefined} previous the ID of the previous object on the stream
  * @param {boolean} hasProperties
  * @returns {ObjectHeader}
  */
@@ -260,12 +260,12 @@ function readObject(cursor, previous, hasProperties) {
 }
 
 /**
- * Writes the fields of an object before its payload.
+ * Writes the fields of an object that precede its payload.
  *
  * @param {Writer} writer
  * @param {ObjectHeader} object
- * @param {bigint | undefined} previous the ID of the object before it on the stream
- * @param {boolean} hasProperties what the header of the stream says
+ * @param {bigint | undefined} previous the ID of the previous object on the stream
+ * @param {boolean} hasProperties as in the header of the stream
  */
 export function writeObject(writer, object, previous, hasProperties) {
   writer.varint(previous === undefined ? object.id : object.id - previous - 1n);
@@ -295,7 +295,7 @@ function readStatus(cursor) {
 }
 
 /**
- * Reads a datagram.
+ * Decodes a datagram.
  *
  * @param {Uint8Array} bytes
  * @returns {Datagram | "padding"}
@@ -352,7 +352,7 @@ export function encodeDatagram(datagram) {
 }
 
 /**
- * Reads the stream of a fetch [moqt-18 §11.4.4].
+ * Reads a fetch stream [moqt-18 §11.4.4].
  *
  * @typedef {{ header: { requestId: bigint } } | { object: FetchObject } | { endOfRange: EndOfRange }
  *   | { payload: Uint8Array }} FetchItem
@@ -376,7 +376,7 @@ export class FetchReader {
     this.pieces.push(bytes);
   }
 
-  /** @returns {FetchItem | undefined} the next item that is there */
+  /** @returns {FetchItem | undefined} the next item, if it is available */
   poll() {
     const { pieces } = this;
     if (pieces.missing > 0n) {
@@ -405,7 +405,7 @@ export class FetchReader {
     return item;
   }
 
-  /** The stream ended. */
+  /** Handles the end of the stream. */
   fin() {
     if (!this.hasHeader) throw new Violation("a stream ends within its header");
     this.pieces.fin();

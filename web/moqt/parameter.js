@@ -1,5 +1,5 @@
 /**
- * Message parameters: what a request or its answer asks for, for the peer only [moqt-18 §10.2].
+ * Message parameters of requests and their responses, for the peer only [moqt-18 §10.2].
  */
 
 import { Cursor, Writer } from "./cursor.js";
@@ -7,7 +7,7 @@ import { Short, Violation } from "./error.js";
 import { readNamespace, writeNamespace } from "./name.js";
 import { VARINT_MAX } from "./varint.js";
 
-/** Authorization tokens that are taken in one message. */
+/** The most authorization tokens in one message. */
 export const TOKENS_MAX = 64;
 
 /**
@@ -38,7 +38,7 @@ export const TOKENS_MAX = 64;
  */
 
 /**
- * Where parameters stand: a request and a step of it.
+ * The messages that parameters appear in.
  *
  * @typedef {"SUBSCRIBE" | "SUBSCRIBE_OK" | "PUBLISH" | "FETCH" | "FETCH_OK" | "TRACK_STATUS" | "PUBLISH_NAMESPACE"
  *   | "SUBSCRIBE_NAMESPACE" | "SUBSCRIBE_TRACKS" | "REQUEST_UPDATE" | "REQUEST_OK"} Scope
@@ -49,7 +49,7 @@ export const TOKENS_MAX = 64;
  * @typedef {object} Row one parameter of draft-18
  * @property {bigint} code
  * @property {keyof Parameters} key
- * @property {Scope[]} scopes messages it may stand in
+ * @property {Scope[]} scopes messages that may contain it
  * @property {(cursor: Cursor) => T} read
  * @property {(writer: Writer, value: T) => void} write
  */
@@ -95,7 +95,7 @@ const ROWS = [
 ];
 
 /**
- * Reads a count and that many parameters.
+ * Reads the number of parameters, and the parameters.
  *
  * @param {Cursor} cursor
  * @param {Scope} scope
@@ -129,7 +129,7 @@ export function readParameters(cursor, scope) {
 }
 
 /**
- * Writes a count and the parameters.
+ * Writes the number of parameters, and the parameters.
  *
  * @param {Writer} writer
  * @param {Parameters} parameters
@@ -205,7 +205,7 @@ export function readToken(bytes) {
 }
 
 /**
- * Writes a token without a length before it.
+ * Writes a token without its length.
  *
  * @param {Writer} writer
  * @param {Token} token
@@ -235,7 +235,7 @@ function writePrefixedToken(writer, token) {
 }
 
 /**
- * Reads a filter behind its length [moqt-18 §5.1.2].
+ * Reads a filter after its length [moqt-18 §5.1.2].
  *
  * @param {Cursor} outer
  * @returns {Filter}
@@ -282,7 +282,7 @@ function writeFilter(writer, filter) {
   writer.prefixed(inner.out);
 }
 
-/** How an integer is read and written. */
+/** Returns how to read and write an integer. */
 function varint() {
   return {
     read: (/** @type {Cursor} */ cursor) => cursor.varint(),
@@ -293,9 +293,9 @@ function varint() {
 /**
  * @template T
  * @param {number} code
- * @param {T[]} values of the codes from `first` on
+ * @param {T[]} values the meanings of the codes from `first` on
  * @param {number} first
- * @param {string} otherwise the violation
+ * @param {string} otherwise the violation for another code
  * @returns {T}
  */
 function oneOf(code, values, first, otherwise) {

@@ -1,24 +1,24 @@
 /**
- * Key-value pairs, and the properties of tracks and objects that are made of them [moqt-18 §1.4.3, §2.5, §12].
+ * Key-value pairs, and the properties of tracks and objects that consist of them [moqt-18 §1.4.3, §2.5, §12].
  */
 
 import { Cursor, Writer } from "./cursor.js";
 import { Short, Violation } from "./error.js";
 import { VARINT_MAX } from "./varint.js";
 
-/** Properties that nobody but the original publisher may touch [moqt-18 §12.7]. */
+/** Properties that only the original publisher may change [moqt-18 §12.7]. */
 export const IMMUTABLE = 0x0bn;
-/** The priority of subgroups that name none [moqt-18 §12.4]. */
+/** The priority of subgroups without one [moqt-18 §12.4]. */
 export const DEFAULT_PUBLISHER_PRIORITY = 0x0en;
-/** The order of groups that the publisher prefers: 1 ascending, 2 descending [moqt-18 §12.5]. */
+/** The publisher's preferred group order: 1 ascending, 2 descending [moqt-18 §12.5]. */
 export const DEFAULT_PUBLISHER_GROUP_ORDER = 0x22n;
-/** Whether a subscriber may ask for a new group [moqt-18 §12.6]. */
+/** Whether a subscriber may request a new group [moqt-18 §12.6]. */
 export const DYNAMIC_GROUPS = 0x30n;
-/** Bytes of the value of one pair. */
+/** The most bytes of one pair's value. */
 export const VALUE_BYTES_MAX = 65535;
 
 /**
- * One pair: an integer for even types, bytes for odd ones.
+ * A pair: an integer for even types, bytes for odd ones.
  *
  * @typedef {{ type: bigint, int: bigint } | { type: bigint, bytes: Uint8Array }} Property
  */
@@ -53,7 +53,7 @@ export function readPairs(bytes) {
 }
 
 /**
- * Writes pairs, which stand in ascending order of type.
+ * Writes pairs, in ascending order of type.
  *
  * @param {Writer} writer
  * @param {Property[]} pairs
@@ -69,10 +69,10 @@ export function writePairs(writer, pairs) {
 }
 
 /**
- * Reads properties behind their length [moqt-18 §11.2.1.2].
+ * Reads properties after their length [moqt-18 §11.2.1.2].
  *
  * @param {Cursor} cursor
- * @param {number} max bytes of them
+ * @param {number} max the most bytes accepted
  * @returns {Property[]}
  */
 export function readProperties(cursor, max) {
@@ -80,7 +80,7 @@ export function readProperties(cursor, max) {
 }
 
 /**
- * Writes properties behind their length.
+ * Writes properties after their length.
  *
  * @param {Writer} writer
  * @param {Property[]} properties
@@ -111,7 +111,7 @@ export function readTrackProperties(cursor) {
 }
 
 /**
- * The first property of a type, also inside the immutable ones.
+ * Finds the first property of a type, also among the immutable ones.
  *
  * @param {Property[]} properties
  * @param {bigint} type
@@ -131,7 +131,7 @@ export function find(properties, type) {
 
 /**
  * @param {Property[]} properties
- * @param {bigint} type an even one
+ * @param {bigint} type an even type
  * @returns {bigint | undefined}
  */
 export function findInt(properties, type) {
@@ -141,7 +141,7 @@ export function findInt(properties, type) {
 
 /**
  * @param {Property[]} properties
- * @param {bigint} type an odd one
+ * @param {bigint} type an odd type
  * @returns {Uint8Array | undefined}
  */
 export function findBytes(properties, type) {

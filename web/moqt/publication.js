@@ -1,5 +1,5 @@
 /**
- * A track that this client publishes: subgroup streams, each with objects in order.
+ * A track that this client publishes: subgroup streams with objects in order.
  */
 
 import { Writer } from "./cursor.js";
@@ -9,12 +9,12 @@ import { ignore } from "./streams.js";
 
 /** @typedef {import("./property.js").Property} Property */
 
-/** A track that the peer accepted. */
+/** A track that the peer has accepted. */
 export class Publication {
   /**
    * @param {WebTransport} transport
    * @param {bigint} trackAlias
-   * @param {(streams: number) => Promise<void>} finish says that nothing more comes, after so many streams
+   * @param {(streams: number) => Promise<void>} finish ends the track after this many streams
    */
   constructor(transport, trackAlias, finish) {
     this.transport = transport;
@@ -22,14 +22,14 @@ export class Publication {
     this.finish = finish;
     this.streams = 0;
     this.isOver = false;
-    /** Whether the peer wants objects now (draft-18, FORWARD). */
+    /** Whether the peer wants objects (FORWARD, moqt-18 §5.1). */
     this.isForwarding = true;
-    /** That has changed. */
+    /** Called when `isForwarding` changes. */
     this.onForward = () => {};
   }
 
   /**
-   * The peer says what it wants; what it does not mention stays.
+   * Applies the peer's update. What the update omits keeps its value.
    *
    * @param {import("./parameter.js").Parameters} parameters
    */
@@ -44,7 +44,7 @@ export class Publication {
    *
    * @param {bigint} group
    * @param {bigint} subgroup
-   * @param {number} priority 0 to 255, lower is sent first
+   * @param {number} priority 0 to 255; a lower number is sent first
    * @returns {Subgroup}
    */
   open(group, subgroup, priority) {
@@ -59,25 +59,25 @@ export class Publication {
       endOfGroup: false,
       firstObject: true,
     });
-    // Where the browser knows send orders, larger ones go first.
+    // In browsers with send orders, larger ones are sent first.
     const stream = this.transport.createUnidirectionalStream({ sendOrder: -priority });
     return new Subgroup(stream, header.finish());
   }
 
-  /** Nothing more comes. */
+  /** Ends the track. */
   async done() {
     if (this.isOver) return;
     this.isOver = true;
     await this.finish(this.streams);
   }
 
-  /** The peer wants no more. */
+  /** Notes that the peer has ended the subscription. */
   end() {
     this.isOver = true;
   }
 }
 
-/** One subgroup's stream. */
+/** The stream of one subgroup. */
 export class Subgroup {
   /**
    * @param {Promise<WritableStream<Uint8Array>>} stream
@@ -87,7 +87,7 @@ export class Subgroup {
     this.start = header;
     /** @type {bigint | undefined} */
     this.previous = undefined;
-    /** Bytes that were not taken yet. */
+    /** Bytes that the stream has not accepted. */
     this.waitingBytes = 0;
     this.hasFailed = false;
     /** @type {Promise<WritableStreamDefaultWriter<Uint8Array>>} */
@@ -100,7 +100,7 @@ export class Subgroup {
   /**
    * Writes an object.
    *
-   * @param {bigint} id greater than that of the one before
+   * @param {bigint} id greater than the previous one
    * @param {Property[]} properties in ascending order of type
    * @param {Uint8Array} payload
    */
@@ -122,13 +122,13 @@ export class Subgroup {
       });
   }
 
-  /** Nothing more comes on this stream. */
+  /** Ends the stream. */
   close() {
     this.writer.then((writer) => writer.close()).catch(ignore);
   }
 
   /**
-   * What is left of this stream is not worth sending.
+   * Resets the stream, since the rest is not worth sending.
    *
    * @param {WebTransportError} reason
    */

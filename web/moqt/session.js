@@ -1,7 +1,7 @@
 /**
- * One MOQT session of draft-18 over WebTransport, as a subscriber and a publisher need it.
+ * A MOQT session of draft-18 over WebTransport, for a subscriber and a publisher.
  *
- * What comes is handed to a {@link Sink}; what breaks the protocol closes the session. Reconnecting is not done here.
+ * Objects go to a {@link Sink}. A protocol violation closes the session. This module does not reconnect.
  */
 
 import {
@@ -15,17 +15,17 @@ import { Subscription } from "./subscription.js";
 import { withTimeout } from "./timeout.js";
 import { lengthOf } from "./varint.js";
 
-/** The subprotocol of draft-18. */
+/** The WebTransport subprotocol of draft-18. */
 export const PROTOCOL = "moqt-18";
-/** How long connecting and SETUP may take, in milliseconds. */
+/** The time for connecting and SETUP, in milliseconds. */
 export const CONNECT_TIMEOUT_MS = 10_000;
-/** How long a stream waits for the message that explains its alias, in milliseconds. */
+/** How long a stream waits for the message that defines its alias, in milliseconds. */
 const UNKNOWN_ALIAS_TIMEOUT_MS = 1000;
-/** Streams that may wait for that; further ones are stopped. */
+/** Streams that may wait for it. Further ones are stopped. */
 const UNKNOWN_STREAMS_MAX = 64;
-/** Bytes of one object; the stream of a larger one is stopped. */
+/** The most bytes of one object. The stream of a larger one is stopped. */
 export const OBJECT_BYTES_MAX = 16 << 20;
-/** Data streams that are read at once; further ones are stopped. */
+/** Data streams that are read at the same time. Further ones are stopped. */
 export const STREAMS_MAX = 1024;
 
 /**
@@ -36,28 +36,28 @@ export const STREAMS_MAX = 1024;
  * @typedef {import("./streams.js").WholeObject} WholeObject
  * @typedef {import("./subscription.js").Sink} Sink
  *
- * @typedef {object} Route where the objects of one stream go
+ * @typedef {object} Route where a stream's objects go
  * @property {Sink} sink
- * @property {(object: any) => ObjectHead} headOf what an item of the stream says of an object
- * @property {(head: ObjectHead) => boolean} isWanted whether the rest of the stream is
- * @property {() => void} onEnd the stream is over, whole or not
+ * @property {(object: any) => ObjectHead} headOf returns the head of an item's object
+ * @property {(head: ObjectHead) => boolean} isWanted whether the rest of the stream is wanted
+ * @property {() => void} onEnd called at the end of the stream, complete or not
  *
  * @typedef {object} Options
- * @property {Uint8Array[]} [certificateHashes] SHA-256 of certificates that are trusted
- * @property {string} [token] shown to the relay in SETUP
- * @property {string} [implementation] the name told in SETUP
+ * @property {Uint8Array[]} [certificateHashes] SHA-256 hashes of trusted certificates
+ * @property {string} [token] sent to the relay in SETUP
+ * @property {string} [implementation] the name sent in SETUP
  *
  * @typedef {object} Counters
  * @property {number} objects
- * @property {number} bytes of payload
+ * @property {number} bytes bytes of payload
  * @property {number} streams
- * @property {number} streamsReset by the peer
- * @property {number} streamsStopped by this endpoint
+ * @property {number} streamsReset reset by the peer
+ * @property {number} streamsStopped stopped by this endpoint
  */
 
 /** A session with a relay. */
 export class Session {
-  /** @param {WebTransport} transport one that is ready */
+  /** @param {WebTransport} transport one that is connected */
   constructor(transport) {
     this.transport = transport;
     /** @type {Map<bigint, Subscription>} */
@@ -104,7 +104,7 @@ export class Session {
         ? { serverCertificateHashes: hashes.map((value) => ({ algorithm: "sha-256", value: Uint8Array.from(value) })) }
         : {}),
     });
-    // Of a failed handshake both promises tell; one is enough.
+    // A failed handshake rejects both promises, and one is handled.
     transport.closed.catch(ignore);
     try {
       await withTimeout(transport.ready, CONNECT_TIMEOUT_MS, "the relay did not answer in time");
@@ -160,7 +160,7 @@ export class Session {
    * @param {FullTrackName} name
    * @param {Parameters} parameters
    * @param {Sink} sink
-   * @returns {Promise<Subscription>} fails with {@link Refused}
+   * @returns {Promise<Subscription>} rejected with {@link Refused}
    */
   async subscribe(name, parameters, sink) {
     const requestId = this.#requestId();
@@ -185,10 +185,10 @@ export class Session {
   }
 
   /**
-   * Fetches what lies before a subscription, from the beginning of the group it joined in.
+   * Fetches the objects before a subscription, from the beginning of the group that it joined in.
    *
    * @param {Subscription} subscription
-   * @param {bigint} groups how many groups before that one, too
+   * @param {bigint} groups how many earlier groups to fetch too
    * @param {Sink} sink
    */
   async fetchJoining(subscription, groups, sink) {
@@ -214,9 +214,9 @@ export class Session {
    * Offers a track.
    *
    * @param {FullTrackName} name
-   * @param {bigint} trackAlias unique among those of this session
+   * @param {bigint} trackAlias unique in this session
    * @param {Property[]} properties of the track, in ascending order of type
-   * @returns {Promise<Publication>} fails with {@link Refused}
+   * @returns {Promise<Publication>} rejected with {@link Refused}
    */
   async publish(name, trackAlias, properties) {
     const stream = await this.#open({
@@ -250,7 +250,7 @@ export class Session {
   }
 
   /**
-   * The answer to a request.
+   * Returns the response to a request.
    *
    * @param {RequestStream} stream
    */
@@ -324,7 +324,7 @@ export class Session {
         this.#readStream(value).catch((error) => this.#onError(error));
       }
     } catch {
-      // The session is over, which `closed` tells.
+      // The session has ended, which `closed` reports.
     }
   }
 
@@ -382,10 +382,10 @@ export class Session {
   }
 
   /**
-   * The way of the objects of a subgroup's stream.
+   * Returns where the objects of a subgroup's stream go.
    *
    * @param {import("./object.js").SubgroupHeader} header
-   * @returns {Promise<Route | undefined>} nothing if nobody wants them
+   * @returns {Promise<Route | undefined>} undefined if they are not wanted
    */
   async #routeOfSubgroup({ trackAlias, group, subgroup }) {
     const subscription = await this.#subscriptionOf(trackAlias);
@@ -405,10 +405,10 @@ export class Session {
   }
 
   /**
-   * The way of what was fetched.
+   * Returns where the objects of a fetch go.
    *
    * @param {{ requestId: bigint }} header
-   * @returns {Route | undefined} nothing if nobody asked for it
+   * @returns {Route | undefined} undefined if there is no such request
    */
   #routeOfFetch({ requestId }) {
     const sink = this.fetches.get(requestId);
@@ -427,7 +427,8 @@ export class Session {
    * @param {ReadableStreamDefaultReader<Uint8Array>} reader
    * @param {Uint8Array} start
    * @param {SubgroupReader | FetchReader} items
-   * @param {(header: any) => Promise<Route | undefined> | Route | undefined} routeOf where they go, once the header is there
+   * @param {(header: any) => Promise<Route | undefined> | Route | undefined} routeOf returns where they go, once the
+   *   header is read
    */
   async #readObjects(reader, start, items, routeOf) {
     this.counters.streams += 1;
@@ -487,7 +488,7 @@ export class Session {
     }
   }
 
-  /** Answers what a relay may ask of a client that has nothing to be asked for. */
+  /** Refuses the peer's requests, since a client serves none. */
   async #refuseRequests() {
     /** @type {ReadableStreamDefaultReader<WebTransportBidirectionalStream>} */
     const streams = this.transport.incomingBidirectionalStreams.getReader();
@@ -502,7 +503,7 @@ export class Session {
           .catch(ignore);
       }
     } catch {
-      // The session is over, which `closed` tells.
+      // The session has ended, which `closed` reports.
     }
   }
 
@@ -517,7 +518,7 @@ export class Session {
   }
 
   /**
-   * The subscription of an alias, once it is known.
+   * Returns the subscription of an alias, once it is known.
    *
    * @param {bigint} alias
    * @returns {Promise<Subscription | undefined>}
@@ -563,7 +564,7 @@ export class Session {
 }
 
 /**
- * A token of no registered type.
+ * Returns a token without a registered type.
  *
  * @param {string} token
  * @returns {import("./parameter.js").Token[]}

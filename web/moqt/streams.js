@@ -1,14 +1,14 @@
 /**
- * Streams of a session: those of requests, and the objects that come in pieces.
+ * Streams of a session: request streams, and objects that arrive in pieces.
  */
 
 import { ResetCode } from "./error.js";
 import { MessageReader, encodeMessage } from "./message.js";
 
 /**
- * @typedef {object} ObjectHead an object of which the payload is still to come
+ * @typedef {object} ObjectHead an object whose payload has not arrived
  * @property {bigint} group
- * @property {bigint} [subgroup] absent for datagrams
+ * @property {bigint} [subgroup] absent in datagrams
  * @property {bigint} id
  * @property {import("./property.js").Property[]} properties
  *
@@ -31,7 +31,7 @@ export class RequestStream {
     await this.writer.write(encodeMessage(message));
   }
 
-  /** @returns {Promise<import("./message.js").Message | undefined>} nothing at the end of the stream */
+  /** @returns {Promise<import("./message.js").Message | undefined>} undefined at the end of the stream */
   async next() {
     for (;;) {
       const message = this.messages.poll();
@@ -51,7 +51,7 @@ export class RequestStream {
   }
 }
 
-/** Puts the pieces of an object together. */
+/** Assembles an object from its pieces. */
 export class Assembly {
   constructor() {
     /** @type {ObjectHead | undefined} */
@@ -76,7 +76,7 @@ export class Assembly {
     this.filled += piece.length;
   }
 
-  /** @returns {WholeObject | undefined} the object if all of it is there */
+  /** @returns {WholeObject | undefined} the object, if it is complete */
   take() {
     if (!this.head || this.filled < this.payload.length) return undefined;
     const whole = { ...this.head, payload: this.payload };
@@ -86,7 +86,7 @@ export class Assembly {
 }
 
 /**
- * An error that carries a code to the peer.
+ * Returns an error that carries a code to the peer.
  *
  * @param {number} code
  * @returns {WebTransportError}
@@ -95,11 +95,11 @@ export function streamError(code) {
   try {
     return new WebTransportError("", { source: "stream", streamErrorCode: code });
   } catch {
-    // Chromium 156 still has the form of an older draft.
+    // Chromium 156 has the constructor of an older draft.
     const Older = /** @type {new (init: { streamErrorCode: number }) => WebTransportError} */ (/** @type {unknown} */ (WebTransportError));
     return new Older({ streamErrorCode: code });
   }
 }
 
-/** For promises of which the failure is told elsewhere. */
+/** Handles rejections of promises that are reported elsewhere. */
 export function ignore() {}

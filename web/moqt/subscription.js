@@ -7,14 +7,15 @@
  * @typedef {import("./streams.js").WholeObject} WholeObject
  * @typedef {import("./streams.js").RequestStream} RequestStream
  *
- * @typedef {object} Sink what takes the objects of a track
- * @property {(head: ObjectHead) => boolean} [onHead] the first byte came; false if the stream is not wanted any more
- * @property {(object: WholeObject) => void} onObject all of an object came
- * @property {(group: bigint) => void} [onStreamEnd] a stream of the group ended, whole or not
- * @property {(code: number, reason: string) => void} [onDone] nothing more comes
+ * @typedef {object} Sink receives the objects of a track
+ * @property {(head: ObjectHead) => boolean} [onHead] called at the first byte; returns false if the stream is not
+ *   wanted
+ * @property {(object: WholeObject) => void} onObject called for a complete object
+ * @property {(group: bigint) => void} [onStreamEnd] called at the end of a stream of the group, complete or not
+ * @property {(code: number, reason: string) => void} [onDone] called at the end of the track
  */
 
-/** A subscription that the peer granted. */
+/** A subscription that the peer has accepted. */
 export class Subscription {
   /**
    * @param {bigint} requestId
@@ -30,7 +31,7 @@ export class Subscription {
     this.isOver = false;
   }
 
-  /** Wants no more of the track. */
+  /** Ends the subscription. */
   cancel() {
     this.isOver = true;
     this.stream?.cancel();

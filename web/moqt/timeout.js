@@ -1,14 +1,14 @@
 /**
- * Waits for something, but not without end.
+ * Waits for a promise, for a limited time.
  */
 
 /**
- * What a promise brings, if it does in time.
+ * Returns the result of a promise, if it is in time.
  *
  * @template T
  * @param {Promise<T>} promise
  * @param {number} ms
- * @param {string} reason of the failure if it is late
+ * @param {string} reason of the failure if it is not
  * @returns {Promise<T>}
  */
 export async function withTimeout(promise, ms, reason) {

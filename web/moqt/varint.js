@@ -8,7 +8,7 @@
 export const VARINT_MAX = (1n << 64n) - 1n;
 
 /**
- * How many bytes an integer takes whose first byte is this.
+ * Returns the length in bytes of an integer with this first byte.
  *
  * @param {number} first
  * @returns {number} 1 to 9
@@ -21,8 +21,8 @@ export function lengthOf(first) {
  * Reads an integer.
  *
  * @param {Uint8Array} bytes
- * @param {number} [at] where it begins
- * @returns {[value: bigint, length: number] | undefined} nothing if the bytes end within it
+ * @param {number} [at] the offset
+ * @returns {[value: bigint, length: number] | undefined} undefined if the bytes end within the integer
  */
 export function decode(bytes, at = 0) {
   if (at >= bytes.length) return undefined;
@@ -30,7 +30,7 @@ export function decode(bytes, at = 0) {
   const length = lengthOf(first);
   if (at + length > bytes.length) return undefined;
   if (length <= 4) {
-    // At most 28 bits: no need for anything larger than a small integer.
+    // At most 28 bits, so a small integer suffices.
     let value = first & (0xff >> length);
     for (let i = 1; i < length; i++) value = (value << 8) | bytes[at + i];
     return [BigInt(value), length];

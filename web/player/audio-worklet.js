@@ -1,12 +1,12 @@
 /**
- * Plays sound at the media time that it is told, from chunks that it is given, and says where it is.
+ * Plays audio chunks at the given media time, and reports its position.
  *
- * It runs on the audio thread, and is a module of its own because of that.
+ * A module of its own, since it runs on the audio thread.
  */
 
-/** Chunks that may wait; the oldest is dropped beyond. */
+/** Chunks that may wait. Beyond this, the oldest is dropped. */
 const CHUNKS_MAX = 512;
-/** How often it says where it is, in blocks of 128 samples. */
+/** How often it reports its position, in blocks of 128 samples. */
 const REPORT_BLOCKS = 8;
 
 /** @typedef {{ mediaUs: number, sampleRate: number, channels: Float32Array[] }} Chunk */
@@ -61,7 +61,7 @@ class SoundPlayer extends AudioWorkletProcessor {
   }
 
   /**
-   * Writes one sample of each channel, silence where there is none.
+   * Writes one sample of each channel, or silence.
    *
    * @param {Float32Array[]} out
    * @param {number} at

@@ -1,16 +1,16 @@
 /**
- * Sound: decodes it, plays it in the audio thread, and is the master clock while it plays.
+ * Audio: decodes it, plays it on the audio thread, and is the master clock while it plays.
  *
- * Browsers play no sound before the user did something on the page; until then there is none, and the picture goes by
- * the clock of the machine.
+ * Browsers play no audio before the user has interacted with the page. Until then there is none, and the picture
+ * follows the clock of the machine.
  */
 
-/** A difference to where the sound should be that is heard; beyond, it jumps. In microseconds. */
+/** The largest difference from the intended position, in microseconds. A larger one is audible and causes a jump. */
 const JUMP_US = 80_000;
-/** How old a report of the audio thread may be, in milliseconds. */
+/** The largest age of a report of the audio thread, in milliseconds. */
 const REPORT_MAX_MS = 500;
 
-/** Decoder and output of sound. */
+/** The decoder and the output of audio. */
 export class AudioOutput {
   constructor() {
     /** Why there is no sound, in plain words.
@@ -39,7 +39,7 @@ export class AudioOutput {
   }
 
   /**
-   * Takes another stream, or none.
+   * Changes to another stream, or to none.
    *
    * @param {import("./catalog.js").TrackPlan | undefined} plan
    */
@@ -59,9 +59,9 @@ export class AudioOutput {
     else this.problem = `This browser has no decoder for the stream's sound (${plan.codec}).`;
   }
 
-  /** Begins to make sound, at the volume that was set; only after the user did something on the page. */
+  /** Enables audio at the current volume. Works only after the user has interacted with the page. */
   async enable() {
-    // Whoever asks again while it is being set up waits for the same; where that failed, it is tried anew.
+    // Another call during the set-up waits for the same result. After a failure it tries again.
     this.settingUp ??= this.#setUp().finally(() => {
       this.settingUp = undefined;
     });
@@ -93,19 +93,19 @@ export class AudioOutput {
     this.node.connect(this.gain).connect(context.destination);
   }
 
-  /** @param {number} volume 0 to 1, which holds for what is set up later, too */
+  /** @param {number} volume 0 to 1, also for later set-ups */
   setVolume(volume) {
     this.volume = volume;
     if (this.gain) this.gain.gain.value = volume;
   }
 
-  /** @returns {boolean} whether there is sound to go by */
+  /** @returns {boolean} whether audio plays and can be the clock */
   get isRunning() {
     return this.plan !== undefined && this.context?.state === "running";
   }
 
   /**
-   * A piece of sound has arrived.
+   * Takes a chunk of audio.
    *
    * @param {import("./packaging.js").MediaFrame} frame
    */
@@ -122,7 +122,7 @@ export class AudioOutput {
   }
 
   /**
-   * The picture plays at this media time, or does not play.
+   * Follows the picture, which is at this media time or paused.
    *
    * @param {number | null} mediaUs
    * @param {number} rate
@@ -145,7 +145,7 @@ export class AudioOutput {
     this.rate = rate;
   }
 
-  /** @returns {number | null} the media time that is heard, if sound plays */
+  /** @returns {number | null} the media time that is audible, if audio plays */
   mediaUs() {
     const { report, context } = this;
     if (!this.isPlaying || !this.isRunning || !report || !context) return null;
@@ -154,7 +154,7 @@ export class AudioOutput {
     return report.mediaUs + age * 1000 * this.rate - (context.outputLatency || 0) * 1e6;
   }
 
-  /** Frees all, also what is still being set up; it makes no sound any more. */
+  /** Frees everything, including a set-up in progress, and ends audio. */
   close() {
     this.isClosed = true;
     this.#closeDecoder();

@@ -1,23 +1,23 @@
 /**
- * Boxes of MP4 (ISO/IEC 14496-12 §4.2).
+ * MP4 boxes (ISO/IEC 14496-12 §4.2).
  */
 
-/** Boxes that may lie side by side. */
+/** The most boxes on one level. */
 export const BOXES_MAX = 16_384;
 
 /**
  * @typedef {object} Box
  * @property {string} type
- * @property {number} start where it begins in what was read
- * @property {number} at where its contents begin
+ * @property {number} start the offset of the box in the bytes
+ * @property {number} at the offset of its contents
  * @property {Uint8Array} body its contents
  */
 
 /**
- * Boxes one after the other.
+ * Splits bytes into consecutive boxes.
  *
  * @param {Uint8Array} bytes
- * @returns {Box[]} a RangeError if one does not fit, or there are more than {@link BOXES_MAX}
+ * @returns {Box[]} throws a RangeError if a box does not fit, or there are more than {@link BOXES_MAX}
  */
 export function parse(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);

@@ -1,56 +1,56 @@
 /**
- * The catalog of a stream: which tracks there are and how to decode them (draft-ietf-moq-msf, versions 00 and 01, and what
- * went before it, draft-ietf-moq-catalogformat-01).
+ * The catalog of a stream: its tracks and how to decode them (draft-ietf-moq-msf 00 and 01, and the earlier
+ * draft-ietf-moq-catalogformat-01).
  */
 
 import { readInit } from "./mp4.js";
 
-/** The name of the track that carries it. */
+/** The name of the catalog's track. */
 export const CATALOG_TRACK = "catalog";
-/** The name of the track that carries it with publishers of the format before. */
+/** The name of the catalog's track in the earlier format. */
 export const EARLIER_CATALOG_TRACK = ".catalog";
 /** The name of the track with the init segment, as in the thesis. */
 export const INIT_TRACK = "init";
-/** Init segments that are fetched for one catalog. */
+/** Init segments that are requested for one catalog. */
 const INIT_TRACKS_MAX = 8;
-/** Tracks with video that are played at once: one that can be decoded by itself, and layers that go with it. */
+/** Video tracks that are played together: one that can be decoded alone, and its layers. */
 export const LAYERS_MAX = 8;
-/** Bytes of a catalog, and of an init segment. */
+/** The most bytes of a catalog, and of an init segment. */
 export const HELD_BYTES_MAX = 1 << 20;
 
 /**
- * @typedef {object} TrackPlan a track to be played
+ * @typedef {object} TrackPlan a track to play
  * @property {string} name
  * @property {"video" | "audio"} media
  * @property {"loc" | "cmaf"} packaging
  * @property {string} codec
  * @property {Uint8Array} [description]
- * @property {number} [timescale] of the timestamps, for LOC without one of its own
+ * @property {number} [timescale] for LOC timestamps without a timescale of their own
  * @property {number} [width]
  * @property {number} [height]
  * @property {number} [sampleRate]
  * @property {number} [channels]
- * @property {import("./mp4.js").Mp4Track[]} init of the init segment, for `cmaf`
+ * @property {import("./mp4.js").Mp4Track[]} init the tracks of the init segment, for `cmaf`
  *
  * @typedef {object} Plan
- * @property {string | undefined} strategy by which a stream of ours is delivered
+ * @property {string | undefined} strategy the delivery strategy, if the catalog names one
  * @property {TrackPlan[]} video the one with the keyframes first
  * @property {TrackPlan | undefined} audio
  */
 
 /**
- * Reads a catalog.
+ * Parses a catalog.
  *
  * @param {Uint8Array} json
- * @param {Map<string, Uint8Array>} segments what the tracks hold that {@link initTracks} names
- * @returns {Plan} an error of plain words if there is nothing to play
+ * @param {Map<string, Uint8Array>} segments the objects of the tracks that {@link initTracks} names
+ * @returns {Plan} throws an error with a plain text if there is nothing to play
  */
 export function readCatalog(json, segments = new Map()) {
   const catalog = parse(json);
   const video = catalog.tracks.filter((track) => mediaOf(track) === "video");
   if (video.length === 0) throw new Error("the catalog of the stream has no video that this player knows");
   const isLayer = (/** @type {any} */ track) => Array.isArray(track.depends) && track.depends.length > 0;
-  // Of alternatives of one quality each, the first is played; layers of one video depend on each other.
+  // Of alternatives of equal quality, the first is played. Layers of one video depend on each other.
   const base = video.find((track) => !isLayer(track)) ?? video[0];
   const layers = video.filter((track) => isLayer(track) && track.name !== base.name);
   const audio = catalog.tracks.find((track) => mediaOf(track) === "audio");
@@ -63,7 +63,7 @@ export function readCatalog(json, segments = new Map()) {
 }
 
 /**
- * Without its sound a stream can still be seen.
+ * Returns no track for an audio track that cannot be played, since the video still can.
  *
  * @param {() => TrackPlan} plan
  * @returns {TrackPlan | undefined}
@@ -78,10 +78,10 @@ function orNone(plan) {
 }
 
 /**
- * The tracks with init segments that a catalog names, where they do not stand in it.
+ * Returns the tracks with init segments that a catalog refers to and does not contain.
  *
  * @param {Uint8Array} json
- * @returns {string[]} the first ones, each once; an error of plain words if it is no catalog
+ * @returns {string[]} the first ones, each once; throws an error with a plain text if it is not a catalog
  */
 export function initTracks(json) {
   const names = parse(json).tracks.flatMap(({ initTrack }) => (typeof initTrack === "string" ? [initTrack] : []));
@@ -90,7 +90,8 @@ export function initTracks(json) {
 
 /**
  * @param {Uint8Array} json
- * @returns {{ tracks: any[], [field: string]: any }} tracks with the fields that the earlier format keeps for all, or one level deeper
+ * @returns {{ tracks: any[], [field: string]: any }} tracks, each with the fields that the earlier format shares or
+ *   nests
  */
 function parse(json) {
   if (json.length > HELD_BYTES_MAX) throw new Error(`the catalog of the stream has ${json.length} bytes, of at most ${HELD_BYTES_MAX}`);
@@ -109,10 +110,10 @@ function parse(json) {
 }
 
 /**
- * What a track brings.
+ * Returns the kind of media of a track.
  *
  * @param {any} track
- * @returns {"video" | "audio" | undefined} nothing if it is of no use here
+ * @returns {"video" | "audio" | undefined} undefined if it cannot be played
  */
 function mediaOf({ name, packaging, role, codec }) {
   if (typeof name !== "string" || (packaging !== "loc" && packaging !== "cmaf")) return undefined;
@@ -122,7 +123,7 @@ function mediaOf({ name, packaging, role, codec }) {
 }
 
 /**
- * @param {any} track one that {@link mediaOf} knows
+ * @param {any} track one that {@link mediaOf} recognizes
  * @param {any} catalog
  * @param {Map<string, Uint8Array>} segments
  * @returns {TrackPlan}
@@ -154,7 +155,7 @@ function planOf(track, catalog, segments) {
 }
 
 /**
- * All of a plan as text, by which two of them can be compared.
+ * Returns a plan as text, to compare plans.
  *
  * @param {Plan} plan
  * @returns {string}
@@ -164,10 +165,10 @@ export function planText(plan) {
 }
 
 /**
- * The plan of a stream as the thesis has it: an init segment, and tracks that the strategy names.
+ * Returns the plan of a stream as in the thesis: an init segment, and tracks that the strategy names.
  *
  * @param {Uint8Array} segment
- * @param {string[]} names of the tracks with video
+ * @param {string[]} names of the video tracks
  * @param {string | undefined} strategy
  * @returns {Plan}
  */
@@ -184,7 +185,7 @@ export function planOfInit(segment, names, strategy) {
 }
 
 /**
- * The tracks of an init segment, which may not be of any length.
+ * Reads the tracks of an init segment of limited size.
  *
  * @param {Uint8Array} segment
  */

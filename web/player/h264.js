@@ -1,24 +1,25 @@
 /**
- * H.264 as far as a player has to look into it: kinds of frames, and how long a decoder holds pictures back
- * (ITU-T H.264 §7.3, Annex E; ISO/IEC 14496-15 §5.3.3).
+ * The parts of H.264 that a player needs: kinds of frames, and how many pictures a decoder holds back (ITU-T H.264
+ * §7.3, Annex E; ISO/IEC 14496-15 §5.3.3).
  */
 
 /**
- * How many bytes the length in front of each NAL unit has.
+ * Returns the bytes of the length before each NAL unit.
  *
  * @param {Uint8Array | undefined} avcC an AVCDecoderConfigurationRecord
- * @returns {number} 4 if there is none
+ * @returns {number} 4 without one
  */
 export function lengthBytesOf(avcC) {
   return avcC && avcC.length > 4 ? (avcC[4] & 0b11) + 1 : 4;
 }
 
 /**
- * What a frame in NAL units behind their lengths is.
+ * Returns how a frame is coded, from its NAL units after their lengths.
  *
  * @param {Uint8Array} sample
- * @param {number} [lengthBytes] that each length has
- * @returns {{ kind: import("../playout/reorder.js").Kind, isDisposable: boolean } | undefined} nothing if it is no frame
+ * @param {number} [lengthBytes] bytes of each length
+ * @returns {{ kind: import("../playout/reorder.js").Kind, isDisposable: boolean } | undefined} undefined if it is not a
+ *   frame
  */
 export function frameKind(sample, lengthBytes = 4) {
   for (const unit of units(sample, lengthBytes)) {
@@ -34,11 +35,11 @@ export function frameKind(sample, lengthBytes = 4) {
 }
 
 /**
- * The configuration with the number of pictures that a decoder may hold back to put them in order.
+ * Returns a configuration that tells the decoder how many pictures to hold back for reordering.
  *
  * @param {Uint8Array} avcC an AVCDecoderConfigurationRecord
- * @param {number} frames 0 for a stream in the order of presentation
- * @returns {Uint8Array} the same if it cannot be read
+ * @param {number} frames 0 for a stream in presentation order
+ * @returns {Uint8Array} the same configuration if it cannot be parsed
  */
 export function withReorderFrames(avcC, frames) {
   try {
@@ -60,9 +61,9 @@ export function withReorderFrames(avcC, frames) {
 }
 
 /**
- * A sequence parameter set that says how many pictures may be held back.
+ * Returns a sequence parameter set that says how many pictures may be held back.
  *
- * @param {Uint8Array} sps with the header of its NAL unit
+ * @param {Uint8Array} sps with its NAL unit header
  * @param {number} frames
  * @returns {Uint8Array}
  */
@@ -101,7 +102,7 @@ export function patchSps(sps, frames) {
     writer.bits(1, 1);
     copyVui(reader, writer, copy, ue, frames, references);
   } else {
-    // A VUI with nothing but what is wanted.
+    // A VUI with only the bitstream restriction.
     writer.bits(1, 1);
     writer.bits(0, 8);
     writeRestriction(writer, [1, 0, 0, 16, 16], frames, references);
@@ -185,7 +186,7 @@ function copyVui(reader, writer, copy, ue, frames, references) {
 
 /**
  * @param {BitWriter} writer
- * @param {number[]} fields those in front of the number of frames
+ * @param {number[]} fields those before the number of frames
  * @param {number} frames
  * @param {number} buffering
  */
@@ -198,7 +199,7 @@ function writeRestriction(writer, fields, frames, buffering) {
 }
 
 /**
- * NAL units behind their lengths.
+ * Iterates over NAL units after their lengths.
  *
  * @param {Uint8Array} sample
  * @param {number} lengthBytes 1 to 4
@@ -240,7 +241,7 @@ function withEmulation(bytes) {
   return Uint8Array.from(out);
 }
 
-/** Reads bits; a RangeError at the end. */
+/** Reads bits. Throws a RangeError at the end. */
 class BitReader {
   /** @param {Uint8Array} bytes */
   constructor(bytes) {

@@ -1,26 +1,26 @@
 /**
- * Fragmented MP4 as far as a player has to read it (ISO/IEC 14496-12 §8): the init segment, and fragments.
+ * The parts of fragmented MP4 that a player needs (ISO/IEC 14496-12 §8): the init segment, and fragments.
  */
 
 import { find, parse } from "./boxes.js";
 
-/** Samples of one fragment. */
+/** The most samples of one fragment. */
 export const SAMPLES_PER_FRAGMENT_MAX = 4096;
-/** Tracks of one init segment. */
+/** The most tracks of one init segment. */
 export const TRACKS_MAX = 16;
 
 /**
- * @typedef {object} Defaults of samples, where a fragment does not say
+ * @typedef {object} Defaults values of samples whose fragment gives none
  * @property {number} duration in units of the track
  * @property {number} size bytes
  *
  * @typedef {object} Mp4Track
  * @property {number} id
  * @property {"video" | "audio"} media
- * @property {string} codec as RFC 6381 writes it
+ * @property {string} codec in the notation of RFC 6381
  * @property {number} timescale units per second
  * @property {Defaults} defaults
- * @property {Uint8Array} [description] what a decoder has to know
+ * @property {Uint8Array} [description] data for the decoder
  * @property {number} [width]
  * @property {number} [height]
  * @property {number} [sampleRate]
@@ -35,10 +35,10 @@ export const TRACKS_MAX = 16;
  */
 
 /**
- * Reads the tracks of an init segment that this player can take in.
+ * Reads the tracks of an init segment that this player supports.
  *
  * @param {Uint8Array} segment `ftyp` and `moov`
- * @returns {Mp4Track[]} a RangeError if it is broken, or has more than {@link TRACKS_MAX}
+ * @returns {Mp4Track[]} throws a RangeError if it is invalid, or has more than {@link TRACKS_MAX}
  */
 export function readInit(segment) {
   const moov = find(parse(segment), "moov");
@@ -52,10 +52,10 @@ export function readInit(segment) {
 }
 
 /**
- * What the boxes `trex` say of each track's samples.
+ * Reads the `trex` boxes with the defaults of each track's samples.
  *
  * @param {import("./boxes.js").Box[]} boxes
- * @returns {Map<number, Defaults>} by the number of the track
+ * @returns {Map<number, Defaults>} by track number
  */
 function readDefaults(boxes) {
   return new Map(
@@ -68,7 +68,7 @@ function readDefaults(boxes) {
 /**
  * @param {Uint8Array} trak
  * @param {Map<number, Defaults>} defaults
- * @returns {Mp4Track[]} none if it is of no use
+ * @returns {Mp4Track[]} empty if it is not supported
  */
 function readTrack(trak, defaults) {
   const boxes = parse(trak);
@@ -115,7 +115,7 @@ function sound(entry) {
 }
 
 /**
- * The DecoderSpecificInfo inside descriptors (ISO/IEC 14496-1 §7.2.6), which lie in each other two deep.
+ * Finds the DecoderSpecificInfo inside descriptors (ISO/IEC 14496-1 §7.2.6), which are nested two deep.
  *
  * @param {Uint8Array} bytes
  * @param {number} [depth]
@@ -141,11 +141,12 @@ function decoderSpecific(bytes, depth = 0) {
 }
 
 /**
- * Reads the samples of fragments: each a box `moof` and the `mdat` behind it. Other boxes may stand between them.
+ * Reads the samples of fragments: a `moof` box and the `mdat` box after it. Other boxes may be between them.
  *
  * @param {Uint8Array} bytes
  * @param {Mp4Track[]} tracks of the init segment
- * @returns {Sample[]} a RangeError if one is broken, or they say of more than {@link SAMPLES_PER_FRAGMENT_MAX} samples
+ * @returns {Sample[]} throws a RangeError if one is invalid, or they have more than {@link SAMPLES_PER_FRAGMENT_MAX}
+ *   samples
  */
 export function readFragment(bytes, tracks) {
   /** @type {Sample[]} */
@@ -166,17 +167,17 @@ export function readFragment(bytes, tracks) {
 }
 
 /**
- * @param {Uint8Array} bytes in which the boxes lie
+ * @param {Uint8Array} bytes that contain the boxes
  * @param {import("./boxes.js").Box} moof
  * @param {import("./boxes.js").Box} mdat
  * @param {Mp4Track[]} tracks
- * @param {number} countMax how many samples there may be
- * @param {Sample[]} samples to which those of known tracks are added
- * @returns {number} how many there were
+ * @param {number} countMax the most samples
+ * @param {Sample[]} samples to which those of known tracks are appended
+ * @returns {number} the number of samples
  */
 function readSamples(bytes, moof, mdat, tracks, countMax, samples) {
   let count = 0;
-  // Samples without an offset lie behind those before them.
+  // Samples without an offset follow those before them.
   let next = mdat.at;
   const end = mdat.at + mdat.body.length;
   for (const traf of parse(moof.body).filter((box) => box.type === "traf")) {
@@ -236,7 +237,7 @@ function readTrun(body, defaults, countMax) {
   const fields = view(body);
   const flags = fields.getUint32(0) & 0xffffff;
   const count = fields.getUint32(4);
-  // Where the fields of all samples are alike, a few bytes can say of any number of them.
+  // If all samples have the default fields, a few bytes can declare any number of them.
   if (count > countMax) throw new RangeError(`a fragment with more than ${SAMPLES_PER_FRAGMENT_MAX} samples`);
   let at = 8;
   const next = () => {

@@ -1,12 +1,12 @@
 /**
- * The time of day in microseconds since 1970, as origin and player share it on one machine.
+ * The time of day in microseconds since 1970, which origin and player share on one machine.
  *
- * `performance.now()` runs smoothly but is set to the time of day only once; so it is compared with that now and then.
+ * `performance.now()` runs smoothly but is set by the time of day only once, so the two are compared at intervals.
  */
 
-/** How often, in milliseconds. */
+/** The interval of comparisons, in milliseconds. */
 const COMPARE_MS = 1000;
-/** Differences up to this, in milliseconds, are the clock's resolution. */
+/** Differences up to this are the clock's resolution, in milliseconds. */
 const RESOLUTION_MS = 2;
 
 let comparedAt = -Infinity;

@@ -1,5 +1,5 @@
 /**
- * Objects into frames: the thesis's fragments (which are those of CMSF), and LOC (draft-ietf-moq-loc, versions up to 04).
+ * Turns objects into frames: fragments, as in the thesis and CMSF, and LOC (draft-ietf-moq-loc up to 04).
  */
 
 import { findBytes, findInt } from "../moqt/property.js";
@@ -7,38 +7,39 @@ import { frameKind, lengthBytesOf } from "./h264.js";
 import { readFragment } from "./mp4.js";
 import { FRAME_PROPERTY, readTag } from "./tag.js";
 
-/** When an object is shown, in the order in which versions of LOC are tried. */
+/** The property of the presentation time, in the order in which versions of LOC are tried. */
 const LOC_TIMESTAMPS = [0x10n, 0x0an, 0x06n];
 const LOC_TIMESCALE = 0x08n;
 const LOC_VIDEO_CONFIG = 0x0dn;
-/** How long a frame lasts before which none came, in microseconds. */
+/** The duration of a first frame, in microseconds. */
 const USUAL_DURATION_US = 33_333;
-/** No frame is taken to last longer, in microseconds. */
+/** The longest duration, in microseconds. */
 const DURATION_US_MAX = 200_000;
-/** No frame is taken to be decoded earlier or later than this before or after it is shown, in microseconds. */
+/** The largest distance between decode and presentation time, in microseconds. */
 const REORDER_US_MAX = 500_000;
-/** Presentation times by whose distances it is told how long a frame lasts. */
+/** The number of recent presentation times whose distances give a frame's duration. */
 const TIMES_MAX = 8;
-/** Groups of which something is remembered; the one that came first is forgotten beyond. */
+/** Groups that are kept. Beyond this, the one that was inserted first is removed. */
 export const GROUPS_MAX = 8;
-/** A time that sums of a few of them stay exact. */
+/** The limit of times, so that sums of a few stay exact. */
 const TIME_US_MAX = 2 ** 52;
 
 /**
- * @typedef {object} MediaFrame a frame or a piece of sound, as it goes into a decoder
+ * @typedef {object} MediaFrame a frame or an audio chunk, as a decoder takes it
  * @property {import("./tag.js").FrameTag} tag
- * @property {boolean} isTagged whether the origin said when it was available
+ * @property {boolean} isTagged whether the object carried a frame tag, with its availability
  * @property {Uint8Array} data
- * @property {Uint8Array} [description] a new configuration that comes with it
+ * @property {Uint8Array} [description] a new decoder configuration
  * @property {number} bytes of the object's payload
  */
 
 /**
- * When frames are decoded of which LOC says only when they are shown; the crate `live` does the same, and both pass
- * `vectors/live/loc-times.json`.
+ * Derives decode times of frames, of which LOC gives only presentation times. The crate `live` does the same, and both
+ * pass `vectors/live/loc-times.json`.
  *
- * Within a group frames come in the order of decoding. One that is shown later than all before it may be followed by others that
- * belong before it; so it is decoded when the latest one before it is shown, and those when they are shown themselves.
+ * Within a group, frames arrive in decoding order. A frame with a later presentation time than all before it may be
+ * followed by frames that precede it on the screen. So its decode time is the latest presentation time before it, and
+ * the decode time of those frames is their own presentation time.
  */
 export class LocClock {
   constructor() {
@@ -51,7 +52,7 @@ export class LocClock {
   }
 
   /**
-   * The times of the next frame, in microseconds.
+   * Returns the times of the next frame, in microseconds.
    *
    * @param {number} group
    * @param {number} presentationUs
@@ -65,14 +66,14 @@ export class LocClock {
     let decodeUs = presentationUs;
     if (!known) decodeUs -= shortest ?? 0;
     else if (presentationUs > known.highestUs) decodeUs = Math.max(known.highestUs, presentationUs - REORDER_US_MAX);
-    // What came before it in its group is decoded before it, even where it is shown later (a pyramid of B-frames).
+    // Earlier frames of the group have earlier decode times, even if they are shown later (a pyramid of B-frames).
     if (known) decodeUs = Math.max(decodeUs, Math.min(known.decodeUs, presentationUs + REORDER_US_MAX));
     this.groups.set(group, { highestUs: Math.max(known?.highestUs ?? presentationUs, presentationUs), decodeUs });
     forgetFirst(this.groups);
     return { decodeUs, presentationUs, durationUs: shortest ?? USUAL_DURATION_US };
   }
 
-  /** @returns {number | undefined} the shortest time between two of the frames that came lately */
+  /** @returns {number | undefined} the shortest time between two recent frames */
   #shortestUs() {
     const sorted = this.times.toSorted((one, other) => one - other);
     const apart = sorted.slice(1).flatMap((time, place) => (time > sorted[place] ? [time - sorted[place]] : []));
@@ -80,17 +81,17 @@ export class LocClock {
   }
 }
 
-/** Makes frames of the objects of one track. */
+/** Finds the frames in the objects of one track. */
 export class Unpacker {
   /** @param {import("./catalog.js").TrackPlan} plan */
   constructor(plan) {
     this.plan = plan;
-    /** For objects without a tag: frames so far, and references in each of the last groups. */
+    /** For objects without a tag: the frames so far, and the reference frames in each of the last groups. */
     this.number = 0;
     /** @type {Map<number, number>} */
     this.references = new Map();
     this.clock = new LocClock();
-    /** Of the lengths in front of NAL units. */
+    /** Bytes of the lengths before NAL units. */
     this.lengthBytes = lengthBytesOf(plan.description);
   }
 
@@ -98,8 +99,8 @@ export class Unpacker {
    * Reads an object.
    *
    * @param {import("../moqt/session.js").WholeObject} object
-   * @param {number} nowUs when it came
-   * @returns {MediaFrame[]} none if it cannot be read
+   * @param {number} nowUs when it arrived
+   * @returns {MediaFrame[]} empty if it cannot be parsed
    */
   read(object, nowUs) {
     const bytes = object.payload.length;
@@ -137,7 +138,7 @@ export class Unpacker {
   }
 
   /**
-   * What can be told of a frame that has no tag of ours.
+   * Describes a frame without a tag.
    *
    * @param {import("../moqt/session.js").WholeObject} object
    * @param {number} nowUs
@@ -161,7 +162,7 @@ export class Unpacker {
 }
 
 /**
- * What the origin says about an object's frame.
+ * Returns the frame tag of an object.
  *
  * @param {import("../moqt/property.js").Property[]} properties
  * @returns {import("./tag.js").FrameTag | undefined}
@@ -172,8 +173,8 @@ export function tagOf(properties) {
 }
 
 /**
- * Whether a payload is a fragment rather than a coded frame. A publisher that came back may pack in another way than the
- * catalog says that a relay still has.
+ * Whether a payload is a fragment instead of a coded frame. A publisher that reconnected may use another packaging than
+ * the relay's old catalog says.
  *
  * @param {Uint8Array} payload
  */
@@ -182,7 +183,8 @@ function isFragment(payload) {
 }
 
 /**
- * Forgets the group that came first of too many: not the one with the lowest number, which may be of a publisher that began anew.
+ * Removes the group that was inserted first if there are too many. The lowest number may belong to a publisher that
+ * restarted.
  *
  * @param {Map<number, unknown>} groups
  */

@@ -1,7 +1,8 @@
 /**
- * Publishes a camera and a microphone: encodes by WebCodecs, packs as LOC with a catalog, and delivers as the strategy
- * `weir` does: keyframes on a stream of their own, and what is left of a group given up at the next one. Whether a keyframe goes
- * first is up to the browser on the way to the relay (Chromium sends its streams in turns), and to the relay from there on.
+ * Publishes a camera and a microphone: encodes with WebCodecs, and packages as LOC with a catalog. It delivers like the
+ * strategy `weir`: keyframes on a stream of their own, and the rest of a group reset at the next keyframe. On the way
+ * to the relay, the browser decides whether a keyframe is sent first (Chromium serves its streams in turns); from there
+ * on the relay does.
  */
 
 import { utf8 } from "../moqt/cursor.js";
@@ -15,11 +16,11 @@ import { FRAME_PROPERTY, writeTag } from "./tag.js";
 
 /** Media time between two keyframes, in microseconds. */
 const GROUP_US = 1_000_000;
-/** Frames that may wait for the encoder; further ones are dropped. */
+/** Frames that may wait for the encoder. Further ones are dropped. */
 const ENCODING_MAX = 4;
-/** How long saying good-bye to the relay may take, in milliseconds. */
+/** The time for closing the session, in milliseconds. */
 const LEAVE_MS = 2000;
-/** How often the catalog is published anew, so that relays still have it for those who come late; in milliseconds. */
+/** How often the catalog is repeated for late subscribers, in milliseconds. */
 const CATALOG_MS = 10_000;
 const CATALOG_PRIORITY = 8;
 const AUDIO_PRIORITY = 16;
@@ -28,11 +29,11 @@ const PRIORITY = 128;
 const LOC_TIMESCALE = 0x08n;
 const LOC_VIDEO_CONFIG = 0x0dn;
 const LOC_TIMESTAMP = 0x10n;
-/** Codecs in the order in which they are tried. */
+/** Codecs in order of preference. */
 const VIDEO_CODECS = ["avc1.42e01f", "vp09.00.31.08", "vp8"];
 
 /**
- * @typedef {object} Sources readers of raw frames and sound
+ * @typedef {object} Sources readers of raw frames and audio
  * @property {ReadableStreamDefaultReader<VideoFrame>} video
  * @property {ReadableStreamDefaultReader<AudioData>} [audio]
  *
@@ -42,7 +43,7 @@ const VIDEO_CODECS = ["avc1.42e01f", "vp09.00.31.08", "vp8"];
  * @property {number} bitrate bits per second
  */
 
-/** A stream being published. */
+/** A publisher of one stream. */
 export class Publisher {
   /**
    * @param {import("./reception.js").Target} target
@@ -59,20 +60,20 @@ export class Publisher {
     this.isStopped = false;
     /** @type {() => void} */
     this.onStop = () => {};
-    /** It was asked to stop.
+    /** Whether {@link stop} was called.
      * @type {Promise<undefined>} */
     this.stopped = new Promise((resolve) => {
       this.onStop = () => resolve(undefined);
     });
-    /** Whether the relay took the tracks. */
+    /** Whether the relay has accepted the tracks. */
     this.isAccepted = false;
-    /** Why the browser could not go on.
+    /** Why the browser could not continue.
      * @type {string | undefined} */
     this.problem = undefined;
-    /** The number of the first group of each track: the time of day in milliseconds, so that a publisher that begins anew counts on
-     * from where it was, for relays and players that remember the one before. */
+    /** The Group ID of each track's first group: the time of day in milliseconds. So a publisher that restarts
+     * continues with higher groups, and relays and players that remember the earlier ones accept them. */
     this.firstGroup = 0n;
-    /** The group of pictures that is being written. */
+    /** The group of pictures that is being sent. */
     this.group = -1n;
     this.object = 0n;
     this.references = 0;
@@ -81,7 +82,7 @@ export class Publisher {
     /** @type {Uint8Array | undefined} */
     this.description = undefined;
     this.counters = { frames: 0, keyframes: 0, dropped: 0, bytes: 0, streamsReset: 0, audioChunks: 0 };
-    /** Of frames in the encoder: when they were captured, by timestamp.
+    /** The times of capture of the frames in the encoder, by timestamp.
      * @type {Map<number, number>} */
     this.captured = new Map();
     /** @type {ReturnType<typeof setInterval> | undefined} */
@@ -91,17 +92,17 @@ export class Publisher {
   }
 
   /**
-   * Connects and publishes until {@link stop}, or until the session is over. However it ends, neither the session nor the sources
-   * are left open.
+   * Connects and publishes until {@link stop} or the end of the session. In any case the session and the sources are
+   * closed.
    *
-   * @param {() => void} [onAccepted] the relay took the tracks
-   * @returns {Promise<string>} why it ended; empty if it was asked to, or if the source ended
+   * @param {() => void} [onAccepted] called when the relay has accepted the tracks
+   * @returns {Promise<string>} why it ended; empty after {@link stop}, or if the source ended
    */
   async run(onAccepted = () => {}) {
     try {
       return await this.#run(onAccepted);
     } catch (error) {
-      // What breaks off because it was asked to stop has not failed.
+      // An error that {@link stop} caused is not a failure.
       if (this.isStopped && !this.problem) return "";
       throw error;
     } finally {
@@ -123,7 +124,7 @@ export class Publisher {
     const connecting = Session.connect(relay, { certificateHashes, ...(token ? { token } : {}) });
     const session = await Promise.race([connecting, this.stopped]);
     if (!session) {
-      // For a relay that cannot be reached nobody waits.
+      // Nobody waits for a relay that cannot be reached.
       connecting.then((late) => late.close(), () => {});
       return "";
     }
@@ -147,7 +148,7 @@ export class Publisher {
   }
 
   /**
-   * Says of all tracks that nothing more comes. A relay that cannot be reached any more keeps nobody.
+   * Ends all tracks. Does not wait for a relay that cannot be reached.
    *
    * @param {import("../moqt/publication.js").Publication[]} publications
    */
@@ -163,7 +164,7 @@ export class Publisher {
   }
 
   /**
-   * Asks the relay to take the tracks, all of them.
+   * Offers all tracks to the relay.
    *
    * @param {Session} session
    */
@@ -183,7 +184,7 @@ export class Publisher {
   }
 
   /**
-   * Goes on in another quality: a new catalog says so, and a keyframe begins it.
+   * Changes to another quality, with a new catalog and a keyframe.
    *
    * @param {Quality} quality
    */
@@ -199,11 +200,11 @@ export class Publisher {
     this.onStop();
     this.sources.video.cancel().catch(() => {});
     this.sources.audio?.cancel().catch(() => {});
-    // For a relay that has not answered yet nobody waits.
+    // Nobody waits for a relay that has not answered.
     if (!this.isAccepted) this.session?.close();
   }
 
-  /** @returns {Promise<string>} the first codec that this browser can encode */
+  /** @returns {Promise<string>} the first codec that the browser can encode */
   async #videoCodec() {
     if (!("VideoEncoder" in globalThis)) throw new Error("This browser cannot encode video with WebCodecs.");
     for (const codec of VIDEO_CODECS) {
@@ -267,7 +268,7 @@ export class Publisher {
   async #publishVideo(publication, codec) {
     /** @type {import("../moqt/publication.js").Subgroup | undefined} */
     let others;
-    // The relay wants nothing now: what is left of the group is not sent, and with a keyframe it goes on.
+    // The relay has paused the track: the rest of the group is not sent, and a keyframe follows the pause.
     let isCut = !publication.isForwarding;
     publication.onForward = () => {
       isCut = true;
@@ -336,7 +337,7 @@ export class Publisher {
     if (encoder.state === "configured") await encoder.flush().catch(() => {});
     if (encoder.state !== "closed") encoder.close();
     others?.close();
-    // Sound alone is no stream.
+    // Audio alone is not a stream.
     this.sources.audio?.cancel().catch(() => {});
   }
 
@@ -446,7 +447,7 @@ export class Publisher {
 }
 
 /**
- * The same sound at another time.
+ * Returns the same audio at another time.
  *
  * @param {AudioData} data
  * @param {number} offsetUs

@@ -1,26 +1,26 @@
 /**
- * Keeps a stream coming: connects, connects again with a growing pause, follows the relay when it goes away, and tries a
- * second connection beside the first when nothing comes any more.
+ * Keeps a stream running: connects, reconnects with growing pauses, follows a relay's GOAWAY, and tries a second
+ * connection beside the first if nothing arrives.
  */
 
 import { Refused, RequestCode } from "../moqt/error.js";
 import { withTimeout } from "../moqt/timeout.js";
 import { Reception } from "./reception.js";
 
-/** Without an object for this long, a second connection is tried, in milliseconds. */
+/** The time without an object after which a second connection is tried, in milliseconds. */
 export const WATCHDOG_MS = 2000;
-/** Pauses between tries grow from the one to the other, in milliseconds. */
+/** The shortest and the longest pause between attempts, in milliseconds. */
 const PAUSE_MIN_MS = 250;
 const PAUSE_MAX_MS = 8000;
-/** A reception that lasted so long was a good one: the next pause is short again. */
+/** After a reception of this length the next pause is short again, in milliseconds. */
 const GOOD_MS = 10_000;
-/** How long the page's server may take to say where the relay is, in milliseconds. */
+/** The time for the page's server to name the relay, in milliseconds. */
 export const TARGET_MS = 10_000;
-/** How often it looks whether something came, in milliseconds. */
+/** How often the receiver checks whether objects have arrived, in milliseconds. */
 export const LOOK_MS = 250;
-/** How long a connection that takes another's place has to bring something while the other goes on, in milliseconds. */
+/** The time for a connection that replaces a working one to deliver an object, in milliseconds. */
 export const HANDOVER_MS = 10_000;
-/** How long the one whose place was taken goes on bringing what is on its way, in milliseconds. */
+/** How long a replaced connection still delivers what is under way, in milliseconds. */
 export const LINGER_MS = 1000;
 
 /**
@@ -29,25 +29,25 @@ export const LINGER_MS = 1000;
  *
  * @typedef {"connecting" | "waiting" | "playing" | "ended" | "lost" | "stopped"} State
  *
- * @typedef {"connected" | "catalog" | "handover"} Occasion why there is a plan: the connection is new, it has a new catalog, or
- *   it takes the place of one that still brings something
+ * @typedef {"connected" | "catalog" | "handover"} Occasion why there is a plan: a new connection, a new catalog, or a
+ *   connection that replaces a working one
  *
  * @typedef {object} Handlers
- * @property {() => Promise<Target>} target asked anew for each try
- * @property {(plan: import("./catalog.js").Plan, occasion: Occasion) => boolean} onPlan whether playing goes on by it as if
- *   nothing had happened
- * @property {() => void} onUseless a catalog came that cannot be played by
+ * @property {() => Promise<Target>} target called for each attempt
+ * @property {(plan: import("./catalog.js").Plan, occasion: Occasion) => boolean} onPlan returns whether playing
+ *   continues without a restart
+ * @property {() => void} onUseless called for a catalog that cannot be played
  * @property {Events["sinkOf"]} sinkOf
  * @property {(state: State, reason: string) => void} onState
  *
  * @typedef {object} Counters
  * @property {number} connects
- * @property {number} reconnects after a loss
- * @property {number} watchdogs second connections that were tried
+ * @property {number} reconnects attempts after a loss
+ * @property {number} watchdogs second connections, tried because nothing arrived
  * @property {number} goAways
  */
 
-/** A stream that is kept coming. */
+/** A receiver of one stream. */
 export class Receiver {
   /**
    * @param {"next" | "current"} join
@@ -56,24 +56,24 @@ export class Receiver {
   constructor(join, handlers) {
     this.join = join;
     this.handlers = handlers;
-    /** The one whose objects are played.
+    /** The reception whose objects are played.
      * @type {Reception | undefined} */
     this.main = undefined;
-    /** One that is to take its place as soon as it brings something.
+    /** A reception that replaces the main one with its first object.
      * @type {Reception | undefined} */
     this.spare = undefined;
     this.spareAt = -Infinity;
-    /** The one beside which a spare one is being made.
+    /** The main reception for which a spare one is being created.
      * @type {Reception | undefined} */
     this.sparing = undefined;
-    /** One whose place was taken and which still brings what is on its way.
+    /** A replaced reception that still delivers what is under way.
      * @type {Reception | undefined} */
     this.leaving = undefined;
-    /** Whether the relay of the main one goes away, so that a spare is wanted whatever the main one brings. */
+    /** Whether the main one's relay has sent GOAWAY, so that a spare one is needed whatever the main one delivers. */
     this.isGoingAway = false;
     this.isStopped = false;
     this.pauseMs = PAUSE_MIN_MS;
-    /** Where the relay said to go instead.
+    /** The URI of the relay's GOAWAY.
      * @type {string | undefined} */
     this.successor = undefined;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -84,14 +84,14 @@ export class Receiver {
     this.counters = { connects: 0, reconnects: 0, watchdogs: 0, goAways: 0 };
     /** Whether the publisher has left. */
     this.hasEnded = false;
-    /** Whether objects may be expected. */
+    /** Whether objects can be expected. */
     this.isPublished = false;
-    /** What each reception plays, or would play.
+    /** The plan of each reception.
      * @type {WeakMap<Reception, import("./catalog.js").Plan>} */
     this.plans = new WeakMap();
   }
 
-  /** @returns {import("../moqt/session.js").Session | undefined} the session that is played from */
+  /** @returns {import("../moqt/session.js").Session | undefined} the main session */
   get session() {
     return this.main?.session;
   }
@@ -112,7 +112,7 @@ export class Receiver {
     this.handlers.onState("stopped", "");
   }
 
-  /** Tries at once, for instance because the network is back. */
+  /** Tries at once, for example because the network is available again. */
   hurry() {
     this.pauseMs = PAUSE_MIN_MS;
     if (!this.main && !this.isStopped && this.retry !== undefined) {
@@ -131,7 +131,7 @@ export class Receiver {
     await this.#follow(reception);
   }
 
-  /** @returns {Promise<Reception | undefined>} one that has not begun */
+  /** @returns {Promise<Reception | undefined>} a reception that has not begun */
   async #make() {
     let target;
     try {
@@ -153,7 +153,7 @@ export class Receiver {
         if (this.main !== reception) return;
         this.isPublished = state === "subscribed";
         reception.objectAt = performance.now();
-        // Who was there and left is waited for in other words than who never came.
+        // A publisher that has left is reported in other words than one that never came.
         if (state !== "subscribed" && !(this.hasEnded && state === "waiting")) this.handlers.onState(state, "");
         this.hasEnded = state === "ended" || (this.hasEnded && state === "waiting");
       },
@@ -163,7 +163,7 @@ export class Receiver {
   }
 
   /**
-   * Lets a reception run to its end.
+   * Runs a reception to its end.
    *
    * @param {Reception} reception
    */
@@ -172,7 +172,7 @@ export class Receiver {
     const began = performance.now();
     const reason = await reception.run().catch((error) => plainWords(error, reception.target));
     if (this.isStopped) return;
-    // One that brought nothing may have been waited for just as long.
+    // A reception without any object may have waited just as long.
     if (reception === this.main && performance.now() - began > GOOD_MS) this.pauseMs = PAUSE_MIN_MS;
     if (reception === this.spare) {
       this.#giveUp(reception);
@@ -183,7 +183,7 @@ export class Receiver {
     }
   }
 
-  /** @param {Reception | undefined} reception the one whose objects are played from now on */
+  /** @param {Reception | undefined} reception the one to play */
   #setMain(reception) {
     this.main = reception;
     this.isGoingAway = false;
@@ -208,11 +208,11 @@ export class Receiver {
    */
   #sink(reception, track, place) {
     const make = () => this.handlers.sinkOf(track, place);
-    // A spare one has none before it takes the other's place.
+    // A spare reception has no sink before it replaces the main one.
     let inner = this.main === reception ? make() : undefined;
     const sink = () => {
-      // It brings something: it takes the place of the one that does not, or soon will not. Beside one that still does, sound
-      // does not count: its groups are short, and the picture would stand still until the next of its own.
+      // The spare one delivers, and replaces the main one, which does not or soon will not. If the main one still
+      // delivers, audio does not count: audio groups are short, and the picture would stop until its next group.
       if (this.spare === reception && (place === 0 || !this.isGoingAway)) this.#promote(reception);
       if (this.main === reception) inner ??= make();
       return this.main === reception || this.leaving === reception ? inner : undefined;
@@ -232,7 +232,7 @@ export class Receiver {
     this.spare = undefined;
     const plan = this.plans.get(reception);
     this.isPublished = plan !== undefined;
-    // One that has not brought anything yet, because the other closed before, is watched as well.
+    // A reception that has delivered nothing, because the main one closed earlier, is watched as well.
     if (plan) reception.objectAt ??= performance.now();
     const goesOn = plan !== undefined && this.handlers.onPlan(plan, isHandover ? "handover" : "connected");
     if (before && goesOn) this.#letGo(before);
@@ -240,7 +240,7 @@ export class Receiver {
   }
 
   /**
-   * Takes what is still on its way over a connection, and closes it.
+   * Closes a reception after the objects under way have arrived.
    *
    * @param {Reception} reception
    */
@@ -254,7 +254,7 @@ export class Receiver {
     }, LINGER_MS);
   }
 
-  /** Looks whether something came lately. */
+  /** Checks whether objects have arrived lately. */
   #look() {
     const { main, spare } = this;
     if (!main?.session || main.objectAt === undefined) return;
@@ -267,7 +267,7 @@ export class Receiver {
     }
     if (!this.isPublished) return;
     if (spare && main.objectAt > this.spareAt + LOOK_MS) {
-      // The first one goes on.
+      // The main reception continues.
       this.spare = undefined;
       spare.close();
     } else if (!spare && now - main.objectAt > WATCHDOG_MS && isPast(WATCHDOG_MS + this.pauseMs)) {
@@ -277,7 +277,7 @@ export class Receiver {
   }
 
   /**
-   * Where the relay sent us there is nothing; another try comes later.
+   * Gives up the relay of a GOAWAY, where the stream is missing. Another attempt follows later.
    *
    * @param {Reception} spare
    */
@@ -288,7 +288,7 @@ export class Receiver {
     spare.close();
   }
 
-  /** Whoever tries a spare one again waits from now on, and the next time longer. */
+  /** Makes the next pause before a spare reception longer. */
   #pauseLonger() {
     this.spareAt = performance.now();
     this.pauseMs = Math.min(this.pauseMs * 2, PAUSE_MAX_MS);
@@ -299,7 +299,7 @@ export class Receiver {
    * @param {string} uri
    */
   #onGoAway(reception, uri) {
-    // A spare one that is sent away at once is no place to go to.
+    // A spare reception whose relay sends GOAWAY at once is of no use.
     if (reception === this.spare) this.#giveUp(reception);
     else if (reception !== this.main) return;
     this.counters.goAways += 1;
@@ -310,12 +310,12 @@ export class Receiver {
 
   async #trySpare() {
     const { main } = this;
-    // The page's server has not answered yet.
+    // The page's server has not answered.
     if (this.sparing === main) return;
     this.sparing = main;
     this.spareAt = performance.now();
     const spare = await this.#make();
-    // It was to stand beside one that has gone since.
+    // The main reception has ended in the meantime.
     if (this.sparing !== main) return;
     this.sparing = undefined;
     if (this.isStopped || this.main !== main) return;
@@ -326,7 +326,7 @@ export class Receiver {
 }
 
 /**
- * Why a reception failed, for people.
+ * Returns why a reception failed, in words for people.
  *
  * @param {unknown} error
  * @param {Target} target

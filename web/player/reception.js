@@ -1,5 +1,5 @@
 /**
- * One try to receive a stream: a session, its catalog, and the tracks that are in it.
+ * One attempt to receive a stream: a session, its catalog, and its tracks.
  */
 
 import { Refused, RequestCode } from "../moqt/error.js";
@@ -9,11 +9,11 @@ import { Session } from "../moqt/session.js";
 import { STRATEGIES } from "../playout/strategy.js";
 import { CATALOG_TRACK, EARLIER_CATALOG_TRACK, INIT_TRACK, initTracks, planOfInit, planText, readCatalog } from "./catalog.js";
 
-/** How long the relay is asked to wait for a publisher, in milliseconds. */
+/** The rendezvous timeout: how long the relay may wait for a publisher, in milliseconds. */
 const RENDEZVOUS_MS = 5000n;
-/** How long an object that somebody holds may take, in milliseconds. */
+/** The time for the object of a metadata track, in milliseconds. */
 const HELD_TIMEOUT_MS = 5000;
-/** Sound goes first, because a gap in it is heard; then what is small; then video. */
+/** Audio is sent first, since a gap in it is audible; then the metadata; then video. */
 const AUDIO_PRIORITY = 64n;
 const HELD_PRIORITY = 32n;
 
@@ -21,31 +21,31 @@ const HELD_PRIORITY = 32n;
  * @typedef {import("./catalog.js").Plan} Plan
  * @typedef {import("./catalog.js").TrackPlan} TrackPlan
  *
- * @typedef {object} Target where a stream is
+ * @typedef {object} Target the location of a stream
  * @property {string} relay URL with `https:`
  * @property {Uint8Array[]} certificateHashes
- * @property {string} namespace with `/` between its parts
+ * @property {string} namespace with its fields separated by `/`
  * @property {string} [token]
- * @property {string} [strategy] by which it is delivered, where no catalog says so
+ * @property {string} [strategy] the delivery strategy, if there is no catalog
  *
- * @typedef {object} Events what becomes of a reception
- * @property {(plan: Plan) => void} onPlan it is known what is played, for the first time or anew
- * @property {(track: TrackPlan, place: number) => import("../moqt/session.js").Sink} sinkOf takes the objects of a track;
- *   `place` among those with video, or -1
- * @property {(state: "waiting" | "subscribed" | "ended") => void} onState nobody publishes yet; objects may come; the
- *   publisher stopped
- * @property {(uri: string) => void} onGoAway the relay goes away
- * @property {() => void} [onUseless] a catalog came that cannot be played by
+ * @typedef {object} Events the callbacks of a reception
+ * @property {(plan: Plan) => void} onPlan called with the first plan and with each later one
+ * @property {(track: TrackPlan, place: number) => import("../moqt/session.js").Sink} sinkOf returns the sink of a
+ *   track; `place` is its index among the video tracks, or -1
+ * @property {(state: "waiting" | "subscribed" | "ended") => void} onState there is no publisher; objects can arrive;
+ *   the publisher has ended the stream
+ * @property {(uri: string) => void} onGoAway called at a GOAWAY of the relay
+ * @property {() => void} [onUseless] called for a catalog that cannot be played
  */
 
-/** Nobody publishes the stream. */
+/** The stream has no publisher. */
 export class NotPublished extends Error {}
 
 /** A reception, from connecting to the end of its session. */
 export class Reception {
   /**
    * @param {Target} target
-   * @param {"next" | "current"} join with the next group, or with the present one
+   * @param {"next" | "current"} join the joining point: the next group, or the current one
    * @param {Events} events
    */
   constructor(target, join, events) {
@@ -61,20 +61,20 @@ export class Reception {
     /** When the last object came, by `performance.now()`.
      * @type {number | undefined} */
     this.objectAt = undefined;
-    /** Which tracks are being subscribed to, so that a newer plan stops an older one. */
+    /** Counts plans, so that a newer plan stops the subscriptions of an older one. */
     this.planNumber = 0;
-    /** The text of the catalog that is played by. */
+    /** The text of the current catalog. */
     this.catalog = "";
-    /** What is played, as text, until one of its tracks ends. */
+    /** The current plan as text, until one of its tracks ends. */
     this.played = "";
-    /** How many publishers have gone. Of one that held several tracks each of them ends. */
+    /** Counts publishers that left. If one had several metadata tracks, each of them ends. */
     this.departures = 0;
   }
 
   /**
-   * Connects, and receives until the session is over.
+   * Connects, and receives until the end of the session.
    *
-   * @returns {Promise<string>} why it is over; fails if it never began
+   * @returns {Promise<string>} why it ended; rejected if it never began
    */
   async run() {
     const { relay, certificateHashes, token } = this.target;
@@ -87,7 +87,7 @@ export class Reception {
     return over;
   }
 
-  /** Leaves. */
+  /** Ends the reception. */
   close() {
     this.isClosed = true;
     this.session?.close();
@@ -102,7 +102,7 @@ export class Reception {
       } catch (error) {
         if (session.isClosed) return;
         if (!(error instanceof NotPublished)) {
-          // It was the last word of this session: whoever leads it tries anew.
+          // The session is of no more use, and the receiver tries again.
           session.close();
           throw error;
         }
@@ -112,7 +112,7 @@ export class Reception {
   }
 
   /**
-   * Finds out what there is, and subscribes to it.
+   * Finds the tracks, and subscribes to them.
    *
    * @param {Session} session
    */
@@ -120,7 +120,7 @@ export class Reception {
     const found = await this.#held(session, CATALOG_TRACK, undefined, (json) => this.#onCatalog(session, json));
     if (found) return this.#applyCatalog(session, found);
     const segment = await this.#held(session, INIT_TRACK, undefined, () => {});
-    // Of a publisher that came between the two questions the catalog says how the stream is packed and delivered.
+    // If a publisher came between the two requests, its catalog says how the stream is packaged and delivered.
     const since = segment && (await this.#held(session, CATALOG_TRACK, undefined, (json) => this.#onCatalog(session, json)));
     if (since) return this.#applyCatalog(session, since);
     const strategy = this.target.strategy ?? "weir";
@@ -135,13 +135,13 @@ export class Reception {
   }
 
   /**
-   * The object of a track that holds one for those who come late.
+   * Returns the object of a metadata track.
    *
    * @param {Session} session
    * @param {string} name
    * @param {bigint | undefined} rendezvousTimeout
-   * @param {(payload: Uint8Array) => void} onUpdate each that comes later
-   * @returns {Promise<Uint8Array | undefined>} nothing if there is no such track
+   * @param {(payload: Uint8Array) => void} onUpdate called with each later object
+   * @returns {Promise<Uint8Array | undefined>} undefined if there is no such track
    */
   async #held(session, name, rendezvousTimeout, onUpdate) {
     /** @type {(payload: Uint8Array) => void} */
@@ -172,7 +172,7 @@ export class Reception {
         },
         sink,
       );
-      // Where nothing was published yet the subscription itself brings it.
+      // If nothing was published yet, the subscription itself delivers the object.
       if (subscription.ok?.parameters.largestObject) {
         await session.fetchJoining(subscription, 0n, { onObject: sink.onObject }).catch(() => {});
       }
@@ -192,11 +192,11 @@ export class Reception {
   }
 
   /**
-   * The catalog ended: the publisher has gone, and may come back.
+   * Handles the end of the catalog: the publisher has left, and may reconnect.
    *
    * @param {Session} session
    * @param {import("../moqt/subscription.js").Subscription | undefined} subscription
-   * @param {number} departures how many publishers had gone when it began
+   * @param {number} departures the publishers that had left when it began
    */
   #onHeldDone(session, subscription, departures) {
     if (session.isClosed || this.isClosed || !subscription || departures !== this.departures) return;
@@ -211,13 +211,13 @@ export class Reception {
    * @param {Uint8Array} json
    */
   #onCatalog(session, json) {
-    // Publishers say it again and again, for those who come late.
+    // Publishers repeat catalogs for late subscribers.
     const text = new TextDecoder().decode(json);
     if (text === this.catalog) return;
     this.catalog = text;
     this.#plan(session, json).then(
       (plan) => {
-        // Some put a new one out whenever they know their bit rate better.
+        // Some publish a new one whenever their estimate of the bit rate improves.
         if (this.catalog !== text || this.played === planText(plan)) return;
         this.#cancelAll();
         this.#apply(session, plan).catch(() => session.close());
@@ -239,7 +239,7 @@ export class Reception {
   }
 
   /**
-   * What a catalog describes, with the init segments that it names.
+   * Returns the plan of a catalog, with the init segments that it names.
    *
    * @param {Session} session
    * @param {Uint8Array} json
@@ -320,11 +320,11 @@ export class Reception {
       if (!isCurrent()) return subscription.cancel();
       this.subscriptions.push(subscription);
       if (this.join === "current" && place >= 0 && subscription.ok?.parameters.largestObject) {
-        // Nothing is past where it is refused.
+        // A refused fetch means that there are no earlier objects.
         await session.fetchJoining(subscription, 0n, { onObject: sink.onObject }).catch(() => {});
       }
     } catch (error) {
-      // Without its sound a stream can still be seen.
+      // Without its audio the stream can still be seen.
       if (place < 0 && error instanceof Refused) return;
       if (error instanceof Refused && isAbsent(error)) throw new NotPublished();
       throw error;

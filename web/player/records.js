@@ -1,18 +1,21 @@
 /**
- * What became of the frames: the last ones one by one, all of them in numbers.
+ * The fate of frames: the last ones individually, all of them in counters.
  */
 
 import { figures, percentile } from "../playout/figures.js";
 
-/** How long frames are kept one by one, in microseconds: half an hour. */
+/** How long frames are kept individually, in microseconds: half an hour. */
 export const KEPT_US = 1_800_000_000;
-/** Frames that are kept one by one: half an hour at 120 frames a second, and some 40 MB; the oldest are forgotten beyond. */
+/**
+ * Frames that are kept individually: half an hour at 120 frames a second, about 40 MB. Beyond this, the oldest are
+ * removed.
+ */
 export const RECORDS_MAX = 250_000;
-/** The part of either that is forgotten at once, so that it is not done with each frame. */
+/** The part of either limit that is removed at once, so that it is not done for each frame. */
 const FORGOTTEN_PART = 8;
-/** By how much availability (or arrival) and media time of one publisher may drift apart, in microseconds. */
+/** How far availability (or arrival) and media time of one publisher may drift apart, in microseconds. */
 const DRIFT_US_MAX = 1_000_000;
-/** How far groups of one publisher may lie apart that arrive one after the other. */
+/** The largest distance of consecutive groups of one publisher. */
 const GROUPS_APART_MAX = 2;
 
 /**
@@ -21,19 +24,19 @@ const GROUPS_APART_MAX = 2;
  * @typedef {{ received: number, shown: number, bytes: number }} KindCounters
  */
 
-/** Counts the frames of one publisher after the other, as the crate `live` does. */
+/** Numbers the frames of successive publishers, like the crate `live`. */
 export class Numbering {
   constructor() {
-    /** What the first frame of the next publisher counts as, if there were others before.
+    /** The number of the next publisher's first frame, if another publisher preceded.
      * @type {number | undefined} */
     this.next = undefined;
-    /** The number of the first frame that came of the publisher that is heard now, and what it counts as.
+    /** The current publisher's number of its first frame, and the number that replaces it.
      * @type {{ from: number, as: number } | undefined} */
     this.counts = undefined;
   }
 
   /**
-   * What the frame counts as that its publisher gives this number.
+   * Returns the number of a frame with this number from its publisher.
    *
    * @param {number} told
    * @returns {number}
@@ -45,25 +48,25 @@ export class Numbering {
     return number;
   }
 
-  /** Another publisher: its first frame counts as the one after the last. */
+  /** Begins another publisher, whose first frame continues the numbers. */
   begin() {
     this.counts = undefined;
   }
 }
 
-/** Keeps account of frames. */
+/** The records of frames. */
 export class Records {
   /** @param {number} startedUs */
   constructor(startedUs) {
     this.startedUs = startedUs;
     /** @type {FrameRecord[]} */
     this.frames = [];
-    /** Whether the oldest frames have been forgotten. */
+    /** Whether the oldest frames were removed. */
     this.hasForgotten = false;
     /** When the first picture was shown.
      * @type {number | undefined} */
     this.firstShownUs = undefined;
-    /** The frame that is on the screen.
+    /** The frame on the screen.
      * @type {FrameRecord | undefined} */
     this.onScreen = undefined;
     /** @type {Record<"I" | "P" | "B", KindCounters>} */
@@ -72,26 +75,26 @@ export class Records {
     /** @type {number | undefined} */
     this.lastLatencyUs = undefined;
     this.numbering = new Numbering();
-    /** The newest frame of the publisher that is heard.
+    /** The newest frame of the current publisher.
      * @type {{ tag: FrameTag, isTagged: boolean, group: number } | undefined} */
     this.newest = undefined;
     /** Whether the next frame may be of another publisher. */
     this.isUncertain = false;
   }
 
-  /** What comes from now on may be of another publisher: it is known by the next frame. */
+  /** Notes that the publisher may change. The next frame decides. */
   interrupt() {
     this.isUncertain = true;
   }
 
-  /** What comes from now on is of another publisher. */
+  /** Notes that the publisher changes with the next frame. */
   succeed() {
     this.newest = undefined;
     this.interrupt();
   }
 
   /**
-   * Whether a frame is of the publisher that is heard, by its times and its number, or its group if it has no number.
+   * Whether a frame belongs to the current publisher, by its times and its number, or its group without a number.
    *
    * @param {import("./packaging.js").MediaFrame} frame
    * @param {number} group
@@ -105,12 +108,12 @@ export class Records {
     if (Math.abs(available - media) > DRIFT_US_MAX || group < newest.group - GROUPS_APART_MAX) return false;
     if (!isTagged) return group <= newest.group + GROUPS_APART_MAX;
     const counted = (tag.number - newest.tag.number) * tag.durationUs;
-    // Frames of a camera do not all last equally long.
+    // Frames of a camera have different durations.
     return Math.abs(counted - media) <= DRIFT_US_MAX + Math.abs(media) / 2;
   }
 
   /**
-   * A frame has arrived.
+   * Records the arrival of a frame.
    *
    * @param {import("./packaging.js").MediaFrame} frame
    * @param {number} group
@@ -139,7 +142,7 @@ export class Records {
   }
 
   /**
-   * A frame is on the screen.
+   * Records that a frame is on the screen.
    *
    * @param {FrameRecord} record
    * @param {number} nowUs
@@ -154,10 +157,10 @@ export class Records {
   }
 
   /**
-   * How old what is on the screen is.
+   * Returns the age of the picture on the screen.
    *
    * @param {number} nowUs
-   * @returns {number | null} microseconds; null if nothing is, or its publisher does not say
+   * @returns {number | null} microseconds; null without a picture, or if its availability is unknown
    */
   ageUs(nowUs) {
     const available = this.onScreen?.available_us ?? null;
@@ -165,7 +168,7 @@ export class Records {
   }
 
   /**
-   * Figures of the frames that arrived lately.
+   * Returns the figures of recent frames.
    *
    * @param {number} nowUs
    * @param {number} windowUs
@@ -181,23 +184,24 @@ export class Records {
     return { ...this.#figures(frames, Math.max(since, this.startedUs), nowUs), latency_median: median };
   }
 
-  /** Whether the publisher says when it had a frame; if not, nothing can be said of latency and age. */
+  /** Whether availability is known. If not, latency and age are unknown. */
   get isTold() {
     const newest = this.frames.at(-1);
     return newest === undefined || newest.available_us !== null;
   }
 
-  /** Since when frames are kept: since the beginning, or since the oldest that has not been forgotten arrived. */
+  /** The time since which frames are kept: the beginning, or the arrival of the oldest kept frame. */
   get keptSinceUs() {
     return this.hasForgotten ? (this.frames[0]?.arrived_us ?? this.startedUs) : this.startedUs;
   }
 
   /**
-   * The run, as far as its frames are kept, in the form of `weir live play`. The first picture is that of all of the run.
+   * Returns the run, as far as its frames are kept, in the form of `weir live play`. The first picture is that of the
+   * whole run.
    *
    * @template {object} T
    * @param {number} nowUs
-   * @param {T} about what else is to stand there
+   * @param {T} about further fields
    */
   export(nowUs, about) {
     const since = this.keptSinceUs;
@@ -207,7 +211,7 @@ export class Records {
   }
 
   /**
-   * The number of the first keyframe: what came before it was left of a group that the player did not join.
+   * Returns the number of the first keyframe. Frames before it belong to a group that the player did not join.
    */
   #firstKeyframe() {
     let first = Infinity;
@@ -216,7 +220,7 @@ export class Records {
   }
 
   /**
-   * What a frame counts as.
+   * Returns the number of a frame.
    *
    * @param {import("./packaging.js").MediaFrame} frame
    * @param {number} group
@@ -232,13 +236,13 @@ export class Records {
     const { newest } = this;
     const isNewest = !newest || (isTagged ? tag.number > newest.tag.number : tag.presentationUs > newest.tag.presentationUs);
     if (isNewest) this.newest = { tag, isTagged, group };
-    // Others' publishers number nothing: what came is all that is known of.
+    // Other publishers do not number frames, so only arrived frames are known.
     if (!isTagged) this.numbering.begin();
     return this.numbering.number(tag.number);
   }
 
   /**
-   * Forgets what is too old, or too much.
+   * Removes records beyond the limits.
    *
    * @param {number} nowUs
    */
@@ -254,12 +258,13 @@ export class Records {
   }
 
   /**
-   * A player knows of the origin only what it received: the origin had the frames from the first to the last of these.
+   * Returns the figures. The player knows of the origin's frames only from those it received: it assumes all between
+   * the first and the last.
    *
    * @param {FrameRecord[]} frames
    * @param {number} startUs
    * @param {number} endUs
-   * @param {number} from the number of the first of them that counts, if not all do
+   * @param {number} from the number of the first frame that counts, if not all do
    */
   #figures(frames, startUs, endUs, from = Infinity) {
     let first = Infinity;

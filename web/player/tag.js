@@ -1,36 +1,36 @@
 /**
- * What the origin says about a frame, as a property of its object (`crates/live/src/packaging.rs`).
+ * The frame tag: the origin's description of a frame, a property of its object (`crates/live/src/packaging.rs`).
  */
 
 import { Cursor, Writer } from "../moqt/cursor.js";
 import { Short } from "../moqt/error.js";
 
-/** The property of an object that tells about its frame. */
+/** The property type of the frame tag. */
 export const FRAME_PROPERTY = 0x2f1dn;
 
 const KINDS = /** @type {const} */ (["I", "P", "B"]);
-/** A time that sums of a few of them stay exact. */
+/** The limit of times, so that sums of a few stay exact. */
 const TIME_MAX = 1n << 52n;
 
 /**
- * Times are microseconds.
+ * Times are in microseconds.
  *
  * @typedef {object} FrameTag
  * @property {import("../playout/reorder.js").Kind} kind
  * @property {boolean} isDisposable whether no other frame needs it
- * @property {number} references how many frames of the group before it others may need
+ * @property {number} references the number of earlier frames of the group that others may need
  * @property {number} availableUs when the origin had it
  * @property {number} decodeUs media time
  * @property {number} presentationUs media time
  * @property {number} durationUs
- * @property {number} number how many frames of the track the origin had before it
+ * @property {number} number the number of earlier frames of the track at the origin
  */
 
 /**
- * Reads a tag.
+ * Decodes a tag.
  *
  * @param {Uint8Array} bytes
- * @returns {FrameTag | undefined} nothing if it is broken
+ * @returns {FrameTag | undefined} undefined if it is invalid
  */
 export function readTag(bytes) {
   const cursor = new Cursor(bytes);
@@ -59,7 +59,7 @@ export function readTag(bytes) {
 }
 
 /**
- * Writes a tag.
+ * Encodes a tag.
  *
  * @param {FrameTag} tag
  * @returns {Uint8Array}
@@ -76,10 +76,10 @@ export function writeTag(tag) {
 }
 
 /**
- * A time with its sign in the lowest bit.
+ * Reads a time with its sign in the lowest bit.
  *
  * @param {Cursor} cursor
- * @returns {number | undefined} nothing if it is out of range
+ * @returns {number | undefined} undefined if it is out of range
  */
 function time(cursor) {
   const value = cursor.varint();

@@ -1,39 +1,39 @@
 /**
- * Decodes frames in time, and draws them when they are to be shown.
+ * Decodes frames in time, and draws them when they are due.
  *
- * Frames go into the decoder in the order of decoding, a little before their time, so that those that arrive out of order
- * still find their place. A decoder holds pictures back to put them in order; where only the base layer arrives it would
- * wait for B-frames that never come, so there it is told to hold back none. That is changed at keyframes only.
+ * Frames enter the decoder in decoding order, shortly before their time, so that frames that arrive out of order can
+ * still be sorted. A decoder holds pictures back for reordering. If only the base layer arrives, it would wait for
+ * B-frames that never come, so it is configured to hold back none. This changes at keyframes only.
  */
 
 import { withReorderFrames } from "./h264.js";
 
-/** How long before its decode time a frame may go into the decoder, in microseconds of media time. */
+/** How long before its decode time a frame may enter the decoder, in microseconds of media time. */
 const LEAD_US = 120_000;
-/** Frames in the decoder; beyond, it is too slow, and goes on at the next keyframe. */
+/** Frames in the decoder. Beyond this, the decoder is too slow, and decoding continues at the next keyframe. */
 const DECODING_MAX = 48;
-/** Pictures that were decoded and wait to be shown; the oldest is dropped beyond. */
+/** Decoded pictures that wait to be shown. Beyond this, the oldest is dropped. */
 const PICTURES_MAX = 64;
-/** Frames that wait to be decoded; the oldest is dropped beyond. */
+/** Frames that wait to be decoded. Beyond this, the oldest is dropped. */
 const WAITING_MAX = 3600;
 
 /**
  * @typedef {object} Queued a frame on its way through the decoder
  * @property {import("./packaging.js").MediaFrame} frame
  * @property {number} group
- * @property {() => void} onShown it is on the screen
+ * @property {() => void} onShown called when it is on the screen
  *
- * @typedef {object} Came what came of a group behind its keyframe
- * @property {number} others frames that are no B-frames
- * @property {number} bs B-frames, whether others need them or not
+ * @typedef {object} Came the frames of a group after its keyframe that have arrived
+ * @property {number} others frames that are not B-frames
+ * @property {number} bs B-frames, disposable or not
  *
  * @typedef {object} VideoCounters
- * @property {number} decoded pictures that came out of the decoder
+ * @property {number} decoded pictures from the decoder
  * @property {number} drawn pictures on the screen
- * @property {number} unreferenced frames that were not decoded because what they need did not come
- * @property {number} lateForDecoder frames that came after later ones had been decoded
+ * @property {number} unreferenced frames that were not decoded because frames they need are missing
+ * @property {number} lateForDecoder frames that arrived after later ones had been decoded
  * @property {number} overloads times that the decoder was too slow
- * @property {number} errors of the decoder
+ * @property {number} errors errors of the decoder
  * @property {number} baseOnly groups decoded without waiting for B-frames
  */
 
@@ -41,7 +41,7 @@ const WAITING_MAX = 3600;
 export class VideoOutput {
   /**
    * @param {HTMLCanvasElement} canvas
-   * @param {(reason: string) => void} onProblem what the viewer should be told
+   * @param {(reason: string) => void} onProblem called with a text for the viewer
    */
   constructor(canvas, onProblem) {
     this.canvas = canvas;
@@ -51,7 +51,7 @@ export class VideoOutput {
     this.decoder = undefined;
     /** @type {import("./catalog.js").TrackPlan | undefined} */
     this.plan = undefined;
-    /** What the stream says a decoder has to know.
+    /** The decoder configuration in the stream.
      * @type {Uint8Array | undefined} */
     this.description = undefined;
     /** In the order of decoding.
@@ -61,17 +61,17 @@ export class VideoOutput {
     this.decoding = new Map();
     /** @type {Map<number, { picture: VideoFrame, queued: Queued }>} by presentation time */
     this.pictures = new Map();
-    /** Presentation time of the frame that is to be on the screen.
+    /** Presentation time of the frame that is due on the screen.
      * @type {number} */
     this.dueUs = -Infinity;
     /** @type {number} */
     this.drawnUs = -Infinity;
     this.needsKey = true;
-    /** The group that is being decoded, how many of its frames that others need went in, and what came of it.
+    /** The group that is being decoded, how many of its reference frames were decoded, and what has arrived of it.
      * @type {{ group: number, references: number, decodeUs: number } & Came | undefined} */
     this.chain = undefined;
     this.isBaseOnly = false;
-    /** Why nothing can be decoded, in plain words.
+    /** Why nothing can be decoded, in words for people.
      * @type {string | undefined} */
     this.problem = undefined;
     /** @type {VideoCounters} */
@@ -79,7 +79,7 @@ export class VideoOutput {
   }
 
   /**
-   * Takes another stream.
+   * Changes to another stream.
    *
    * @param {import("./catalog.js").TrackPlan} plan
    */
@@ -95,7 +95,7 @@ export class VideoOutput {
 
   /**
    * @param {string} codec
-   * @returns {Promise<string | undefined>} what the browser lacks
+   * @returns {Promise<string | undefined>} the feature that the browser lacks
    */
   async #missing(codec) {
     if (!("VideoDecoder" in globalThis)) {
@@ -105,7 +105,7 @@ export class VideoOutput {
     return support?.supported ? undefined : `This browser has no decoder for the stream's video (${codec}).`;
   }
 
-  /** Forgets all frames; the next keyframe begins anew. The picture stays. */
+  /** Drops all frames. Decoding continues at the next keyframe, and the picture stays. */
   restart() {
     for (const { picture } of this.pictures.values()) picture.close();
     this.pictures.clear();
@@ -118,7 +118,7 @@ export class VideoOutput {
   }
 
   /**
-   * A frame has arrived.
+   * Takes a frame that has arrived.
    *
    * @param {Queued} queued
    */
@@ -131,9 +131,9 @@ export class VideoOutput {
   }
 
   /**
-   * Puts into the decoder what is to be decoded by now.
+   * Passes due frames to the decoder.
    *
-   * @param {number} mediaUs what is on the screen, or will be first
+   * @param {number} mediaUs the media time on the screen, or of the first picture
    */
   feed(mediaUs) {
     const limit = mediaUs + LEAD_US;
@@ -145,7 +145,7 @@ export class VideoOutput {
         this.counters.lateForDecoder += 1;
         this.waiting.splice(place, 1);
       } else if (tag.kind === "I") {
-        // What is left in front of a keyframe never gets what it needs.
+        // Frames left before a keyframe will never get the frames they need.
         this.counters.unreferenced += place;
         this.waiting.splice(0, place + 1);
         place = 0;
@@ -163,7 +163,7 @@ export class VideoOutput {
   }
 
   /**
-   * A frame's time has come: it is drawn, now or as soon as it is decoded.
+   * Draws a frame that is due, now or when it is decoded.
    *
    * @param {number} presentationUs
    */
@@ -202,7 +202,7 @@ export class VideoOutput {
     const { tag } = queued.frame;
     if (tag.kind === "B") chain.bs += 1;
     else chain.others += 1;
-    // A decoder that holds back none has no place for it; the next group has one again.
+    // A decoder without reordering has no place for it. The next group changes this.
     if (tag.kind === "B" && tag.isDisposable && this.isBaseOnly) return;
     if (!tag.isDisposable) chain.references = Math.max(chain.references, tag.references + 1);
     chain.decodeUs = tag.decodeUs;
@@ -229,7 +229,7 @@ export class VideoOutput {
     }
   }
 
-  /** Sets the decoder up for the group that begins. */
+  /** Configures the decoder for a new group. */
   #configure() {
     if (!("VideoDecoder" in globalThis) || !this.plan) return;
     if (!this.decoder || this.decoder.state === "closed") {
@@ -270,7 +270,7 @@ export class VideoOutput {
     this.#draw();
   }
 
-  /** Draws the latest picture that is due, and forgets those before it. */
+  /** Draws the latest due picture, and frees the ones before it. */
   #draw() {
     let latest = -Infinity;
     for (const us of this.pictures.keys()) {
@@ -311,17 +311,17 @@ export class VideoOutput {
 }
 
 /**
- * Whether a group is decoded as one of the base layer alone, in the order in which its frames come. That is known by the group
- * before it: one with other frames but no B-frame is of the base layer, and any B-frame brings the order back. So does one that
- * other B-frames need (a pyramid), of which a base layer still has some.
+ * Whether a group is decoded as base layer only, in the order of arrival. The previous group decides: with other frames
+ * and no B-frame it is base layer only, and any B-frame restores reordering. So does a B-frame that other B-frames need
+ * (a pyramid), since a base layer still contains some of these.
  *
- * @param {Came} before of the group before it
- * @param {boolean} wasBaseOnly how that one was decoded
+ * @param {Came} before the previous group
+ * @param {boolean} wasBaseOnly how the previous group was decoded
  * @returns {boolean}
  */
 export function isBaseOnlyAfter({ others, bs }, wasBaseOnly) {
   if (bs > 0) return false;
-  // A group of which next to nothing came says nothing.
+  // A group of which almost nothing arrived decides nothing.
   return others > 1 || wasBaseOnly;
 }
 

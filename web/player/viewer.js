@@ -1,5 +1,5 @@
 /**
- * A live stream on a canvas: what comes from the relay goes through the rules of playout to decoder and screen.
+ * A live stream on a canvas: passes what arrives from the relay through the rules of playout to decoder and screen.
  */
 
 import { Freshness } from "../playout/freshness.js";
@@ -15,26 +15,26 @@ import { Receiver } from "./receiver.js";
 import { Records } from "./records.js";
 import { VideoOutput } from "./video.js";
 
-/** The bounds of the jitter buffer where it adapts itself, in microseconds. */
+/** The bounds of an adaptive jitter buffer, in microseconds. */
 const ADAPTIVE = { minUs: 40_000, maxUs: 400_000 };
-/** What is buffered at the least where there is sound, in which every gap is heard. */
+/** The least buffer with audio, in which each gap is audible. */
 const SOUND_MIN_US = 80_000;
-/** Media that may wait beyond the target, in microseconds. More comes of a machine that stood still or is too slow: catching
- * up would take too long then, and it goes on at the newest keyframe. */
+/** Media that may wait beyond the target, in microseconds. More accumulates on a machine that was suspended or is too
+ * slow. Catching up would take too long then, so playing continues at the newest keyframe. */
 const BEHIND_MAX_US = 1_000_000;
-/** Objects that are remembered, so that none is played twice where two connections bring it. */
+/** Objects that are remembered, so that none is played twice if two connections deliver it. */
 const SEEN_MAX = 4096;
-/** Version of the form of what is exported, which is that of `weir live play --json`. */
+/** The version of the export's form, which is that of `weir live play --json`. */
 export const REPORT_SCHEMA = 3;
-/** How a stream is played that names no way of delivery that is known here. */
+/** The strategy of a stream that names none, or an unknown one. */
 const USUAL_STRATEGY = "weir";
-/** A difference between picture and sound that is not corrected, in microseconds. */
+/** The difference between picture and audio that is not corrected, in microseconds. */
 const IN_SYNC_US = 5_000;
 
 /**
  * @typedef {object} Settings
- * @property {"next" | "current"} join where to begin
- * @property {"strategy" | "adaptive" | number} buffer what the way of delivery says, what arrivals need, or milliseconds
+ * @property {"next" | "current"} join the joining point
+ * @property {"strategy" | "adaptive" | number} buffer as the strategy says, adapted to arrivals, or milliseconds
  *
  * @typedef {import("./reception.js").Target} Target
  * @typedef {import("./packaging.js").MediaFrame} MediaFrame
@@ -67,7 +67,7 @@ export class Viewer {
     this.nextNumber = 0;
     /** @type {Sequence<() => void> | undefined} */
     this.sequence = undefined;
-    /** Groups of which a stream is open, for the sequence.
+    /** Groups with an open stream, for the sequence.
      * @type {Set<number>} */
     this.openGroups = new Set();
     /** @type {Freshness | undefined} */
@@ -78,23 +78,23 @@ export class Viewer {
     this.soundSuccession = new Succession();
     /** Frames that were dropped, by reason. */
     this.dropped = { late: 0, overflow: 0, hidden: 0, undecodable: 0, behind: 0 };
-    /** Times that it went on at the live edge, because too much waited. */
+    /** How often playing jumped to the live edge because too much waited. */
     this.jumps = 0;
     this.streamsRefused = 0;
-    /** Objects in which no frame was found, and catalogs that were of no use. */
+    /** Objects without a frame, and catalogs that could not be played. */
     this.objectsUnknown = 0;
-    /** Catalogs that took the place of one before. */
+    /** Catalogs that replaced an earlier one. */
     this.catalogsFollowed = 0;
-    /** Publishers that took the place of one before without a new catalog. */
+    /** Publishers that replaced an earlier one without a new catalog. */
     this.publishersFollowed = 0;
-    /** Frames that came of a publisher whose place another had taken. */
+    /** Frames of a publisher that was replaced. */
     this.framesOfFormer = 0;
-    /** Counts plans; objects that come of an older one than this are of no use any more. */
+    /** Counts plans. Objects of older plans are dropped. */
     this.epoch = 0;
     this.oldestEpoch = 0;
-    /** Whether those objects are another publisher's. */
+    /** Whether those objects belong to another publisher. */
     this.isFormerLeft = false;
-    /** The plans of which the newest frame and the newest piece of sound came. */
+    /** The plans of the newest frame and the newest audio chunk. */
     this.newestEpoch = { video: 0, audio: 0 };
     this.restarts = 0;
     this.isHidden = false;
@@ -119,12 +119,12 @@ export class Viewer {
     });
   }
 
-  /** Begins. */
+  /** Starts. */
   start() {
     this.receiver.start();
   }
 
-  /** Ends. */
+  /** Stops. */
   stop() {
     clearTimeout(this.timer);
     this.receiver.stop();
@@ -133,8 +133,8 @@ export class Viewer {
   }
 
   /**
-   * The page cannot be seen, or can be seen again. A browser holds timers back in pages that cannot be seen, so nothing is
-   * decoded there; the next keyframe goes on at the live edge.
+   * Notes whether the page is visible. A browser delays timers of hidden pages, so nothing is decoded there.
+   * Afterwards, playing continues at the live edge with the next keyframe.
    *
    * @param {boolean} isHidden
    */
@@ -146,7 +146,7 @@ export class Viewer {
   }
 
   /**
-   * Buffers more or less from now on.
+   * Changes the buffer.
    *
    * @param {Settings["buffer"]} buffer
    */
@@ -155,13 +155,13 @@ export class Viewer {
     this.#adjust();
   }
 
-  /** Begins to make sound; only after the user did something on the page. Fails if the browser does not let it. */
+  /** Enables audio. Works only after the user has interacted with the page; fails if the browser refuses. */
   async enableSound() {
     await this.audio.enable();
     this.#adjust();
   }
 
-  /** Lets the player that plays go by the settings of now. */
+  /** Applies the current settings to the player. */
   #adjust() {
     this.player.settings = this.#playerSettings();
     this.player.target.buffering = this.player.settings.buffering;
@@ -174,16 +174,16 @@ export class Viewer {
     if (buffer === "strategy") return player;
     if (buffer !== "adaptive") return { ...player, buffering: { fixedUs: buffer * 1000 } };
     if (!this.audio.isRunning) return { ...player, buffering: ADAPTIVE };
-    // A pause that ends with the first picture is followed by a second one, which is heard.
+    // A pause that ends with the first picture is followed by a second one, which is audible.
     return { ...player, buffering: { ...ADAPTIVE, minUs: SOUND_MIN_US }, resumesAtOnce: false };
   }
 
   /**
-   * It is known what is played.
+   * Handles a new plan.
    *
    * @param {import("./catalog.js").Plan} plan
    * @param {import("./receiver.js").Occasion} occasion
-   * @returns {boolean} whether playing goes on as if nothing had happened
+   * @returns {boolean} whether playing continues without a restart
    */
   #onPlan(plan, occasion) {
     const { plan: before } = this;
@@ -191,7 +191,7 @@ export class Viewer {
     if (before && (occasion === "catalog" || !isSame)) this.catalogsFollowed += 1;
     this.epoch += 1;
     this.records.interrupt();
-    // What is played as one stream cannot be put together of two.
+    // A sequence cannot continue with the streams of another connection.
     if (occasion === "handover" && isSame && !this.sequence) return true;
     this.plan = plan;
     this.strategy = plan.strategy !== undefined && Object.hasOwn(STRATEGIES, plan.strategy) ? plan.strategy : USUAL_STRATEGY;
@@ -205,7 +205,7 @@ export class Viewer {
     return false;
   }
 
-  /** Forgets what waits; the next keyframe begins anew. */
+  /** Drops waiting frames. The next keyframe starts playing again. */
   #restart() {
     this.restarts += 1;
     this.player = new Player(this.#playerSettings());
@@ -229,7 +229,7 @@ export class Viewer {
     if (place < 0) {
       return {
         onObject: (object) => {
-          // Of two connections that bring sound, the newer one is heard. In a page that is not seen nothing is.
+          // If two connections deliver audio, the newer one is played. A hidden page plays none.
           if (this.isHidden || epoch < this.newestEpoch.audio) return;
           const frames = unpacker.read(object, nowUs());
           if (this.#isSoundOfFormer(frames, Number(object.group), epoch) || this.#isSeen(place, object)) return;
@@ -246,7 +246,7 @@ export class Viewer {
       onObject: (object) => {
         const now = nowUs();
         const group = Number(object.group);
-        // What others' objects do not say is counted, also of those that came before over another connection.
+        // Duplicates from another connection are read too, since the unpacker numbers frames without a tag.
         const frames = unpacker.read(object, now);
         if (!this.#isHeard(frames, group, epoch, now)) return;
         if (this.#isSeen(place, object)) {
@@ -271,7 +271,7 @@ export class Viewer {
   }
 
   /**
-   * Whether an object came before.
+   * Whether an object has arrived before.
    *
    * @param {number} place
    * @param {import("../moqt/session.js").WholeObject} object
@@ -286,7 +286,8 @@ export class Viewer {
   }
 
   /**
-   * Of a group that was fetched whole no stream ends; that a later one comes says that nothing more of it will.
+   * Ends a group that was fetched completely, so that none of its streams ends. A later group shows that it is
+   * complete.
    *
    * @param {number} group
    */
@@ -296,7 +297,7 @@ export class Viewer {
     if (!this.openGroups.has(sequence.current)) sequence.end(sequence.current);
   }
 
-  /** Lets through what came in sequence. */
+  /** Processes the objects that are next in sequence. */
   #pass() {
     for (const take of this.sequence?.poll() ?? []) take();
   }
@@ -347,7 +348,7 @@ export class Viewer {
     });
     if (fate !== "waiting") this.dropped[fate] += 1;
     if (fate === "waiting") this.inPlayer.set(number, record);
-    // What is too late to be shown may still be needed by others.
+    // A frame that is too late to be shown may still be needed by others.
     if (fate === "waiting" || (fate === "late" && !tag.isDisposable)) {
       this.video.push({ frame, group, onShown: () => this.records.onShown(record, nowUs()) });
     }
@@ -355,12 +356,12 @@ export class Viewer {
   }
 
   /**
-   * Whether the frames of an object are of the publisher that is heard. If another one took its place, playing begins anew; then it
-   * does not wait for the groups of the former, which nobody ends.
+   * Whether the frames of an object belong to the current publisher. If another publisher has replaced it, playing
+   * restarts, and does not wait for the former one's groups, which nobody ends.
    *
    * @param {MediaFrame[]} frames
    * @param {number} group
-   * @param {number} epoch of the plan by which they came
+   * @param {number} epoch of the plan that they belong to
    * @param {number} now
    */
   #isHeard(frames, group, epoch, now) {
@@ -389,11 +390,11 @@ export class Viewer {
   }
 
   /**
-   * Whether a piece of sound is of a publisher whose place another took. Sound is counted by itself.
+   * Whether an audio chunk belongs to a publisher that was replaced. Audio is judged separately.
    *
    * @param {MediaFrame[]} frames
    * @param {number} group
-   * @param {number} epoch of the plan by which they came
+   * @param {number} epoch of the plan that they belong to
    */
   #isSoundOfFormer([frame], group, epoch) {
     if (epoch > this.newestEpoch.audio) this.soundSuccession = new Succession();
@@ -401,7 +402,7 @@ export class Viewer {
   }
 
   /**
-   * Whether the connection that took another's place brings another publisher's frames; then those of the former are of no use.
+   * Whether a replacing connection delivers another publisher's frames. Then those of the former one are dropped.
    *
    * @param {MediaFrame} frame
    * @param {number} group
@@ -417,13 +418,13 @@ export class Viewer {
     return true;
   }
 
-  /** Whether more waits than can be caught up with soon. Players of the thesis never catch up. */
+  /** Whether more waits than playing can soon catch up with. Players of the thesis never catch up. */
   #isBehind() {
     const { settings, target } = this.player;
     return settings.catchesUp && this.player.bufferedUs() > target.targetUs() + BEHIND_MAX_US;
   }
 
-  /** Shows what is due, decodes what soon will be, and comes back in time. */
+  /** Shows what is due, decodes what soon will be, and sets the next timer. */
   #tick() {
     clearTimeout(this.timer);
     const now = nowUs();
@@ -438,7 +439,7 @@ export class Viewer {
     }
     const first = player.buffer[0];
     const media = player.clock.mediaUs(now);
-    // Of a buffer that ran empty the clock stands still, but what was in it is still to be decoded.
+    // While the buffer is empty the clock stands still, but the buffer's last frames must still be decoded.
     video.feed(Math.max(media ?? -Infinity, shownUs, player.isPlaying || !first ? -Infinity : first.presentationUs));
     if (this.audio.isRunning) this.audio.follow(media, player.clock.rate / 1000);
     const next = player.pollTimeout(now);
@@ -446,7 +447,7 @@ export class Viewer {
   }
 
   /**
-   * Where there is sound the picture goes by it.
+   * Adjusts the picture to the audio, if there is any.
    *
    * @param {number} now
    */
@@ -454,11 +455,11 @@ export class Viewer {
     const heard = this.audio.mediaUs();
     const seen = this.player.clock.mediaUs(now);
     if (heard === null || seen === null || Math.abs(heard - seen) < IN_SYNC_US) return;
-    // A jump is the sound's to make.
+    // Larger differences are corrected by a jump of the audio.
     if (Math.abs(heard - seen) < 80_000) this.player.clock.steer(now, Math.round(heard));
   }
 
-  /** What can be said of the run now. */
+  /** Returns the current figures. */
   figures() {
     const now = nowUs();
     const lately = this.records.lately(now, 60_000_000);
@@ -495,7 +496,7 @@ export class Viewer {
     return heard === null || seen === null ? null : (seen - heard) / 1e6;
   }
 
-  /** The run, as far as its frames are kept, in the form of `weir live play`. */
+  /** Returns the run, as far as its frames are kept, in the form of `weir live play`. */
   export() {
     const { plan } = this;
     return this.records.export(nowUs(), {

@@ -1,33 +1,33 @@
 /**
- * When a frame is to be shown: Algorithm 1 of the thesis, with snapping forward (its section 5.1) and a rate for
- * catching up. All times are integers of microseconds.
+ * The render clock: Algorithm 1 of the thesis, with the forward snapping of its section 5.1 and a rate to catch up. All
+ * times are integers of microseconds.
  */
 
-/** The media's own speed, in thousandths. */
+/** Normal speed, in thousandths. */
 const NORMAL_RATE = 1000;
 
-/** Times the rendering of frames. */
+/** Decides when frames are shown. */
 export class RenderClock {
   /**
-   * A clock that has not started.
+   * Returns a clock that has not started.
    *
-   * @param {number | null} snapUs a frame that comes more than this after the last one is shown at once; null: never
+   * @param {number | null} snapUs a frame more than this after the last one is shown at once; null: never
    */
   constructor(snapUs) {
     this.snapUs = snapUs;
-    /** Where playing resumed: local time, and media time.
+    /** Local time and media time at which playing resumed.
      * @type {[local: number, media: number] | null} */
     this.resumed = null;
-    /** Presentation time of the last frame that was shown.
+    /** The presentation time of the last shown frame.
      * @type {number | null} */
     this.lastUs = null;
-    /** Thousandths of the media's speed. */
+    /** The speed, in thousandths of normal. */
     this.rate = NORMAL_RATE;
   }
 
   /**
-   * How long to wait before the frame with this presentation time is shown; 0 if it is due. The first frame after a start
-   * or a pause is due at once.
+   * Returns how long to wait until the frame with this presentation time is shown; 0 if it is due. The first frame
+   * after a start or a pause is due at once.
    *
    * @param {number} nowUs
    * @param {number} presentationUs
@@ -46,7 +46,7 @@ export class RenderClock {
   }
 
   /**
-   * A frame was shown.
+   * Records a shown frame.
    *
    * @param {number} presentationUs
    */
@@ -54,13 +54,13 @@ export class RenderClock {
     this.lastUs = presentationUs;
   }
 
-  /** The buffer ran empty: the next frame sets the clock anew. */
+  /** Stops the clock since the buffer is empty. The next frame starts it again. */
   pause() {
     this.resumed = null;
   }
 
   /**
-   * Whatever comes next is due this much later.
+   * Delays the following frames.
    *
    * @param {number} byUs
    */
@@ -69,10 +69,10 @@ export class RenderClock {
   }
 
   /**
-   * Goes on at another speed.
+   * Continues at another speed.
    *
    * @param {number} nowUs
-   * @param {number} rate thousandths of the media's speed, at least 1
+   * @param {number} rate thousandths of normal speed, at least 1
    */
   setRate(nowUs, rate) {
     const media = this.mediaUs(nowUs);
@@ -81,7 +81,7 @@ export class RenderClock {
   }
 
   /**
-   * What media time it is, while playing.
+   * Returns the current media time while playing.
    *
    * @param {number} nowUs
    * @returns {number | null}
@@ -93,7 +93,7 @@ export class RenderClock {
   }
 
   /**
-   * Another clock, that of the sound, says what media time it is.
+   * Sets the media time by another clock, that of the audio.
    *
    * @param {number} nowUs
    * @param {number} mediaUs

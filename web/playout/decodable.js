@@ -1,20 +1,20 @@
 /**
- * Which frames can be decoded, by what has arrived of their groups.
+ * Decides which frames can be decoded, by what has arrived of their groups.
  */
 
-/** Groups that are remembered; the oldest is forgotten beyond. */
+/** Groups that are kept. Beyond this, the oldest is removed. */
 const GROUPS_MAX = 8;
 
-/** What has arrived of the frames that others need. */
+/** The arrived frames that others may need. */
 export class Decodable {
   constructor() {
-    /** For each group: places among the frames that others need.
+    /** For each group, the indexes of its arrived reference frames.
      * @type {Map<number, Set<number>>} */
     this.groups = new Map();
   }
 
   /**
-   * A frame has arrived that others need, and before which its group has so many such.
+   * Records the arrival of a reference frame, before which its group has `references` others.
    *
    * @param {number} group
    * @param {number} references
@@ -30,7 +30,7 @@ export class Decodable {
   }
 
   /**
-   * Whether everything has arrived that a frame with so many references may need.
+   * Whether all reference frames have arrived that a frame with this `references` may need.
    *
    * @param {number} group
    * @param {number} references

@@ -1,58 +1,58 @@
 /**
- * What a viewer saw, in numbers: the same figures as those of `weir live play`, under the same names.
+ * The figures of what a viewer saw: the same as those of `weir live play`, under the same names.
  */
 
-/** A frame shown later than this after it was available does not count as on time, in microseconds. */
+/** A frame shown longer than this after it was available does not count as on time, in microseconds. */
 export const DEADLINE_US = 500_000;
-/** A picture that stands still for longer than this is a freeze, in microseconds. */
+/** A longer stop of the picture is a freeze, in microseconds. */
 export const FREEZE_US = 500_000;
 
 const KINDS = /** @type {const} */ (["I", "P", "B"]);
 
 /**
- * What became of one frame; times in microseconds.
+ * The fate of one frame. Times are in microseconds.
  *
  * @typedef {object} FrameRecord
  * @property {number} group
  * @property {import("./reorder.js").Kind} kind
- * @property {number} bytes of the coded frame with its container
+ * @property {number} bytes the coded frame with its container
  * @property {number} presentation_us media time
- * @property {number | null} available_us when the origin had it; null if it does not say
+ * @property {number | null} available_us when the origin had it; null if unknown
  * @property {number} arrived_us when its last byte arrived
  * @property {number | null} shown_us when it was shown, if it was
  */
 
 /**
- * Figures of a run; times in seconds.
+ * Figures of a run. Times are in seconds.
  *
  * @typedef {object} Seen
- * @property {number} frames that the origin had
- * @property {number} shown share of them that was shown
- * @property {number} freezes how often the picture stood still
+ * @property {number} frames the origin's frames
+ * @property {number} shown share of the frames that was shown
+ * @property {number} freezes how often the picture froze
  * @property {number} freeze_total
  * @property {number} freeze_longest the longest time between two pictures
  * @property {number | null} time_to_first_frame
  * @property {number[]} bit_rates received bits per second of I-, P- and B-frames
  *
- * @typedef {object} Delays figures that count from availability, of the frames of which that is known
+ * @typedef {object} Delays figures that count from availability, of the frames whose availability is known
  * @property {number} on_time share of the origin's frames that was shown within the deadline
- * @property {number} latency_mean from availability to rendering
+ * @property {number} latency_mean mean from availability to rendering
  * @property {number} latency_p95
  * @property {number} latency_max
- * @property {number} age_mean of what was on the screen, over time
+ * @property {number} age_mean mean age of the picture on the screen, over time
  * @property {number} age_max
- * @property {number} queueing_mean by how much frames arrived later than the quickest one
+ * @property {number} queueing_mean mean arrival delay, compared with the fastest frame
  *
- * @typedef {Seen & Partial<Delays>} Figures without delays if of no frame that arrived it is known when the origin had it
+ * @typedef {Seen & Partial<Delays>} Figures without delays if no arrived frame has a known availability
  *
  * @typedef {{ from: number, available: number | null, until: number }} Stay a frame on the screen, until the next one or the end
  */
 
 /**
- * Adds up what became of the frames of a run.
+ * Computes the figures of a run.
  *
  * @param {FrameRecord[]} records
- * @param {number} frames how many the origin had
+ * @param {number} frames the number of the origin's frames
  * @param {number} startUs
  * @param {number} endUs
  * @returns {Figures}
@@ -84,11 +84,11 @@ export function figures(records, frames, startUs, endUs) {
 }
 
 /**
- * The value below which so many percent lie.
+ * Returns the percentile of sorted values.
  *
  * @param {number[]} sorted
  * @param {number} percent
- * @returns {number} 0 if there is none
+ * @returns {number} 0 without values
  */
 export function percentile(sorted, percent) {
   const rank = Math.max(1, Math.ceil((sorted.length * percent) / 100));
@@ -96,7 +96,7 @@ export function percentile(sorted, percent) {
 }
 
 /**
- * What was on the screen, one after the other.
+ * Returns the sequence of frames on the screen.
  *
  * @param {FrameRecord[]} records
  * @param {number} endUs

@@ -1,27 +1,27 @@
 /**
- * Which streams a player no longer wants: keyframes that begin to arrive when a newer one waits.
+ * Detects keyframes that are outdated when they begin to arrive.
  */
 
 const KEYFRAMES_REMEMBERED = 8;
 
 /**
- * Knows how old a keyframe is when its first byte arrives, and how far apart they are.
+ * Estimates how old a keyframe is when its first byte arrives, and how far apart keyframes are.
  *
- * On a link too slow for every keyframe they come one after the other, each older than the last. Only the player sees
- * which one is being sent, so it is the player who skips the next.
+ * On a link too slow for every keyframe they arrive one after the other, each older than the last. Only the player sees
+ * which one is being sent, so the player decides to skip the next.
  */
 export class Freshness {
   constructor() {
-    /** The quickest way of a keyframe's first byte, in microseconds.
+    /** The shortest delay of a keyframe's first byte, in microseconds.
      * @type {number | null} */
     this.quickestUs = null;
-    /** When the last few keyframes were available, by group.
+    /** When the last few keyframes became available, by group.
      * @type {Map<number, number>} */
     this.available = new Map();
   }
 
   /**
-   * Whether a frame of `group`, of which the first byte arrives now, is worth receiving.
+   * Whether a frame of `group`, whose first byte arrives now, is worth receiving.
    *
    * @param {number} nowUs
    * @param {number} group
@@ -36,12 +36,12 @@ export class Freshness {
     const age = transit - this.quickestUs;
     this.available.set(group, availableUs);
     while (this.available.size > KEYFRAMES_REMEMBERED) this.available.delete(Math.min(...this.available.keys()));
-    // After this time the next keyframe is there.
+    // When a keyframe is this old, the next one is available.
     const distance = this.#distanceUs();
     return distance === undefined || age < distance;
   }
 
-  /** The shortest time between two keyframes of groups in succession. */
+  /** Returns the shortest time between the keyframes of two consecutive groups. */
   #distanceUs() {
     /** @type {number | undefined} */
     let shortest;

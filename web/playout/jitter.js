@@ -1,15 +1,15 @@
 /**
- * How much is buffered before playing begins.
+ * The jitter buffer's target: how much is buffered before playing begins.
  */
 
-/** What "lately" means, in microseconds. */
+/** The length of the recent past that the target adapts to, in microseconds. */
 const WINDOW_US = 2_000_000;
-/** Arrivals remembered; the oldest is forgotten beyond. */
+/** Arrivals that are kept. Beyond this, the oldest is removed. */
 const TRANSITS_MAX = 1024;
 
 /**
- * @typedef {{ fixedUs: number } | { minUs: number, maxUs: number }} Buffering always as much, or as much as the arrival
- *   of frames varied lately, within bounds
+ * @typedef {{ fixedUs: number } | { minUs: number, maxUs: number }} Buffering constant, or as much as recent arrivals
+ *   varied, within bounds
  */
 
 /** The target of the jitter buffer. */
@@ -17,13 +17,13 @@ export class JitterTarget {
   /** @param {Buffering} buffering */
   constructor(buffering) {
     this.buffering = buffering;
-    /** Local time of arrival, and by how much it was later than the decode time.
+    /** Local arrival times, and arrival minus decode time.
      * @type {[at: number, transit: number][]} */
     this.transits = [];
   }
 
   /**
-   * A frame with this decode time has arrived.
+   * Records the arrival of a frame with this decode time.
    *
    * @param {number} nowUs
    * @param {number} decodeUs
@@ -38,7 +38,7 @@ export class JitterTarget {
     if (old > 0) this.transits.splice(0, old);
   }
 
-  /** @returns {number} how much media is to be buffered */
+  /** @returns {number} how much media to buffer */
   targetUs() {
     if ("fixedUs" in this.buffering) return this.buffering.fixedUs;
     const { minUs, maxUs } = this.buffering;

@@ -1,7 +1,7 @@
 /**
- * The player's pipeline: buffer, clock, and what becomes of each frame. It decodes nothing and draws nothing.
+ * The player: buffer, clock, and the fate of each frame. It does not decode or draw.
  *
- * The same rules as those of the player without a screen (`crates/live/src/playout`), checked by the same vectors.
+ * The rules are those of the player without a screen (`crates/live/src/playout`), checked by the same vectors.
  */
 
 import { RenderClock } from "./clock.js";
@@ -9,41 +9,42 @@ import { Decodable } from "./decodable.js";
 import { JitterTarget } from "./jitter.js";
 import { Reorder } from "./reorder.js";
 
-/** Thousandths of the media's speed while there is too much in the buffer. */
+/** The speed if the buffer is above its target, in thousandths of normal. */
 const FAST = 1050;
-/** Thousandths of the media's speed while there is too little in the buffer. */
+/** The speed if the buffer is below its target, in thousandths of normal. */
 const SLOW = 950;
-/** Share of the target that is buffered behind a frame that ended a pause at once. */
+/** Share of the target that is buffered after a frame that ended a pause at once. */
 const LEAD_PERCENT = 60;
-/** Frames that may wait; further ones are dropped. A minute at 60 frames per second. */
+/** Frames that may wait: a minute at 60 per second. Further frames are dropped. */
 const BUFFER_MAX = 3600;
 
 /**
  * @typedef {object} PlayerSettings
- * @property {import("./jitter.js").Buffering} buffering how much is buffered before playing begins, and begins again
- * @property {number | null} snapUs a gap of media time longer than this is not waited for; null: every gap is
- * @property {boolean} reorders whether frames of a second layer are put between those of the first by Algorithm 2
- * @property {boolean} catchesUp whether it plays up to 5 % faster or slower to come to its target
- * @property {boolean} resumesAtOnce whether the next picture in order ends a pause at once; what follows it is buffered
- *   for a part of the target
- * @property {boolean} inSequence whether the first track is taken as one stream: each group only after the one before it
- * @property {boolean} stopsStale whether keyframes are refused that begin to arrive when a newer one must be waiting
+ * @property {import("./jitter.js").Buffering} buffering how much is buffered before playing begins or resumes
+ * @property {number | null} snapUs the longest gap of media time that is waited for; null: every gap is
+ * @property {boolean} reorders whether frames of a second layer are merged into the first by Algorithm 2
+ * @property {boolean} catchesUp whether the speed changes by up to 5 % to reach the target
+ * @property {boolean} resumesAtOnce whether the next picture in order ends a pause at once; then only part of the
+ *   target is buffered before the following one
+ * @property {boolean} inSequence whether the first track is played as one stream: each group only after the previous
+ *   one
+ * @property {boolean} stopsStale whether keyframes are refused if a newer one must be waiting when they begin to arrive
  *
- * @typedef {object} Arrival a frame that has arrived, as far as playout has to know it
- * @property {number} number the caller's own
+ * @typedef {object} Arrival an arrived frame, as playout sees it
+ * @property {number} number any number that the caller chooses
  * @property {import("./reorder.js").Kind} kind
  * @property {boolean} isDisposable whether no other frame needs it
  * @property {number} group
- * @property {number} references how many frames of the group before it others may need
+ * @property {number} references the number of earlier frames of the group that others may need
  * @property {number} decodeUs media time
  * @property {number} presentationUs media time
  * @property {number} durationUs
  *
- * @typedef {"waiting" | "late" | "overflow"} Fate what becomes of a frame that is not shown at once
- * @typedef {{ frame: Arrival, isDecodable: boolean }} Shown a frame to be shown now, or to be passed over
+ * @typedef {"waiting" | "late" | "overflow"} Fate the fate of a frame that has just arrived
+ * @typedef {{ frame: Arrival, isDecodable: boolean }} Shown a frame to show or to skip
  */
 
-/** A player without a decoder and a screen. */
+/** A player without a decoder or a screen. */
 export class Player {
   /** @param {PlayerSettings} settings */
   constructor(settings) {
@@ -53,22 +54,22 @@ export class Player {
     this.reorder = settings.reorders ? new Reorder(this.target.targetUs()) : null;
     this.clock = new RenderClock(settings.snapUs);
     this.decodable = new Decodable();
-    /** In the order of presentation times.
+    /** Waiting frames in order of presentation times.
      * @type {Arrival[]} */
     this.buffer = [];
     this.isPlaying = false;
-    /** Since when there is something in the buffer of a player that does not play.
+    /** When the first frame entered the buffer of a player that is not playing.
      * @type {number | null} */
     this.fillingSinceUs = null;
-    /** By how much what follows the next frame is put off, to have something in the buffer again. */
+    /** How much the frames after the next one are delayed to fill the buffer again. */
     this.leadUs = 0;
-    /** When a frame may be shown that would leave nothing in the buffer, like the one before it that ended a pause at once.
+    /** The earliest time to show a frame that would empty the buffer again, after a frame that ended a pause at once.
      * @type {number | null} */
     this.heldUntilUs = null;
   }
 
   /**
-   * A frame has arrived.
+   * Takes a frame that has arrived.
    *
    * @param {number} nowUs
    * @param {Arrival} arrival
@@ -89,7 +90,7 @@ export class Player {
   }
 
   /**
-   * Nothing more comes: what waits for others to be put in order waits no longer.
+   * Ends the stream: frames that wait for reordering are released.
    *
    * @param {number} nowUs
    */
@@ -98,7 +99,7 @@ export class Player {
   }
 
   /**
-   * The next frame if its time has come.
+   * Returns the next frame if it is due.
    *
    * @param {number} nowUs
    * @returns {Shown | undefined}
@@ -125,7 +126,7 @@ export class Player {
   }
 
   /**
-   * When the next frame is due, if one waits.
+   * Returns when the next frame is due.
    *
    * @param {number} nowUs
    * @returns {number | undefined}
@@ -137,7 +138,7 @@ export class Player {
     return this.fillingSinceUs === null ? undefined : this.#beginsUs(this.fillingSinceUs);
   }
 
-  /** @returns {number} how much media waits, by decode times */
+  /** @returns {number} the buffered media, by decode times */
   bufferedUs() {
     // By presentation times, one frame ahead of its B-frames would count for all of them.
     let oldest = Infinity;
@@ -167,7 +168,7 @@ export class Player {
   }
 
   /**
-   * Begins to play once there is enough, or what there is has waited as long.
+   * Starts to play when the buffer is full, or its first frame has waited long enough.
    *
    * @param {number} nowUs
    */
@@ -187,7 +188,7 @@ export class Player {
   }
 
   /**
-   * When playing begins with what has been there since then, if not more comes before.
+   * Returns when playing begins if nothing more arrives.
    *
    * @param {number} sinceUs
    * @returns {number}
@@ -197,7 +198,7 @@ export class Player {
     return this.buffer.length > 1 ? sinceUs : Math.max(sinceUs, this.heldUntilUs ?? sinceUs);
   }
 
-  /** @returns {boolean} whether what there is ends a pause at once: no other picture belongs before it */
+  /** @returns {boolean} whether the buffered frames end a pause at once, because no other picture precedes them */
   #resumesAtOnce() {
     const frame = this.buffer[0];
     const { lastUs } = this.clock;

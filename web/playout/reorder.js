@@ -1,26 +1,26 @@
 /**
- * Frames of two layers into one order: Algorithm 2 of the thesis.
+ * Merges the frames of two layers: Algorithm 2 of the thesis.
  */
 
-/** @typedef {"I" | "P" | "B"} Kind how a frame was coded */
+/** @typedef {"I" | "P" | "B"} Kind how a frame is coded */
 
 /**
- * Puts frames into the order of decoding; drops B-frames that are late and holds those that are early.
+ * Puts frames in decoding order. Drops late B-frames, and holds early ones.
  *
  * @template {{ kind: Kind, decodeUs: number, durationUs: number }} T
  */
 export class Reorder {
   /**
-   * An empty buffer that hands frames out while it holds more than `targetUs` of media.
+   * Returns an empty buffer that releases frames while it holds more than `targetUs` of media.
    *
    * @param {number} targetUs
    */
   constructor(targetUs) {
     this.targetUs = targetUs;
-    /** In the order of decode times.
+    /** Frames by decode time.
      * @type {T[]} */
     this.buffer = [];
-    /** The frame handed out last.
+    /** The last released frame.
      * @type {T | null} */
     this.last = null;
   }
@@ -29,7 +29,7 @@ export class Reorder {
    * Takes a frame.
    *
    * @param {T} frame
-   * @returns {boolean} false if it is a B-frame that is late, which is dropped
+   * @returns {boolean} false for a late B-frame, which is dropped
    */
   push(frame) {
     if (frame.kind === "B" && this.last && frame.decodeUs < this.last.decodeUs) return false;
@@ -39,20 +39,20 @@ export class Reorder {
     return true;
   }
 
-  /** @returns {T | undefined} the next frame in order, if there is enough behind it */
+  /** @returns {T | undefined} the next frame in order, if enough media follows it */
   poll() {
     if (this.sizeUs() <= this.targetUs) return undefined;
     const next = this.buffer[0];
     // Times were rounded to microseconds.
     const follows = !this.last || Math.abs(next.decodeUs - this.last.decodeUs - this.last.durationUs) <= 1;
-    // A B-frame that is early may be ahead of frames of the base layer, unless one came later.
+    // An early B-frame may precede frames of the base layer that have not arrived. A later base frame rules this out.
     if (next.kind === "B" && !follows && this.buffer.every((frame) => frame.kind === "B")) return undefined;
     this.buffer.shift();
     this.last = next;
     return next;
   }
 
-  /** @returns {T[]} nothing more comes: all that waits, in order */
+  /** @returns {T[]} all waiting frames in order, at the end of the stream */
   finish() {
     const rest = this.buffer;
     this.buffer = [];

@@ -1,18 +1,18 @@
 /**
- * One track as if it were one stream: its groups one after the other.
+ * Delivers a track as one stream: its groups one after the other.
  */
 
-/** Groups that may wait; the oldest one that waits may pass beyond. */
+/** Groups that may wait. Beyond this, the oldest is released. */
 const GROUPS_MAX = 256;
 
 /**
- * Holds what arrives of a group until the one before it has ended, as a single stream would.
+ * Holds the items of a group until the previous group has ended, as a single stream would.
  *
  * @template T
  */
 export class Sequence {
   constructor() {
-    /** The group that may pass.
+    /** The group whose items are released.
      * @type {number | null} */
     this.current = null;
     /** @type {Set<number>} */
@@ -22,7 +22,7 @@ export class Sequence {
   }
 
   /**
-   * Something of a group has arrived.
+   * Takes an item of a group.
    *
    * @param {number} group
    * @param {T} item
@@ -36,7 +36,7 @@ export class Sequence {
   }
 
   /**
-   * Nothing more of a group will arrive.
+   * Notes the end of a group.
    *
    * @param {number} group
    */
@@ -45,7 +45,7 @@ export class Sequence {
     while (this.ended.size > GROUPS_MAX) this.ended.delete(Math.min(...this.ended));
   }
 
-  /** @returns {T[]} what may pass, in order */
+  /** @returns {T[]} the released items, in order */
   poll() {
     /** @type {T[]} */
     const passing = [];

@@ -1,8 +1,11 @@
 /**
- * How the player of each way of delivery plays, and which tracks it asks for (`crates/live/src/strategy`).
+ * For each delivery strategy, its tracks and the settings of its player (`crates/live/src/strategy`).
  */
 
-/** A gap that B-frames cannot make, of which there are at most three in a row, at 24 frames per second and more. */
+/**
+ * The shortest gap that B-frames cannot cause. At 24 frames per second and more, at most three B-frames follow each
+ * other.
+ */
 const SNAP_US = 250_000;
 
 /** @typedef {import("./player.js").PlayerSettings} PlayerSettings */

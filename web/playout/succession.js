@@ -1,52 +1,54 @@
 /**
- * Whether the publisher of a stream is still the one that it was; the crate `live` goes by the same rules.
+ * Recognises that another publisher took over a stream. The crate `live` has the same rules
+ * (`viewer/publisher_change.rs`).
  *
- * Who falls and comes back with the same settings has an equal catalog, and the relay hands its objects on for the same requests. One
- * publisher counts groups and frames upwards, and a group has a frame at least: from one group to a later one the frames grow by as
- * much as the groups, or more, and the later one is made later. Of publishers that tell no such thing, media time does not run back
+ * A publisher that restarts with the same settings has an equal catalog, and the relay delivers its objects for the
+ * same requests. Two rules tell publishers apart. First, a publisher counts groups and frames upwards, and each group
+ * has at least one frame. So from a group to a later one the frame number grows at least as much as the group number,
+ * and the later frame became available later. Second, for objects without such numbers, media time must not run back
  * from one keyframe to that of a later group.
  *
- * Two that send at the same time are not followed to and fro: who was left is not heard again before the one that took its place
- * has been silent for a while.
+ * If two publishers send at the same time, the player does not alternate between them: it returns to the former
+ * publisher only after the current one has been silent for {@link SILENCE_US}.
  */
 
-/** Less than this a clock may be set back, and times may be out of order, in microseconds. */
+/** How far a publisher's times may run back, in microseconds, because clocks are corrected and frames reordered. */
 const BACK_US = 500_000;
-/** So long nothing has to come of a publisher before one that was left is heard again, in microseconds. */
+/** How long the current publisher must be silent before the former one is played again, in microseconds. */
 export const SILENCE_US = 2_000_000;
 
 /**
- * @typedef {"same" | "another" | "before"} Sender of a frame: the publisher that is heard, another one, which took its place, or one
- *   whose place another took
+ * @typedef {"same" | "another" | "before"} Sender of a frame: the current publisher, another one that replaces it, or
+ *   one that was replaced
  *
- * @typedef {object} Seen where a frame stands in what one publisher sends
+ * @typedef {object} Seen the position of a frame in its publisher's stream
  * @property {number} group
  * @property {number} number
  * @property {number} availableUs
  * @property {number} decodeUs
  */
 
-/** What is known of the publisher that is heard. */
+/** Tracks the current publisher, and the one before. */
 export class Succession {
   constructor() {
-    /** A frame of its newest group.
+    /** A frame of the current publisher's newest group.
      * @type {Seen | undefined} */
     this.newest = undefined;
-    /** A frame of the newest group of the one before.
+    /** A frame of the former publisher's newest group.
      * @type {Seen | undefined} */
     this.before = undefined;
-    /** Groups below are of one before, where nothing but media time tells. */
+    /** Groups below this one belong to the former publisher, if only media time tells the two apart. */
     this.fromGroup = 0;
-    /** When the last frame came of the publisher that is heard. */
+    /** When the last frame of the current publisher arrived. */
     this.heardUs = -Infinity;
   }
 
   /**
-   * Who sent a frame, on whichever track with video.
+   * Returns who sent a frame, on any video track.
    *
    * @param {number} nowUs when it arrived
    * @param {Seen} seen
-   * @param {boolean} isTold whether the publisher said all this itself
+   * @param {boolean} isTold whether the publisher itself has described the frame
    * @param {boolean} isKey
    * @returns {Sender}
    */
@@ -69,7 +71,7 @@ export class Succession {
   }
 
   /**
-   * Whether a frame can be of the publisher that was left; notes how far that one is by now.
+   * Whether the former publisher can have sent a frame. If so, records that publisher's progress.
    *
    * @param {Seen} seen
    */
@@ -80,12 +82,12 @@ export class Succession {
   }
 
   /**
-   * Of a publisher that only tells media times.
+   * Returns the publisher of a frame that carries media times only.
    *
    * @param {Seen} seen
    * @param {Seen} newest
    * @param {boolean} isKey
-   * @param {boolean} isSilent whether nothing came lately, so that one that counts groups anew may have begun
+   * @param {boolean} isSilent whether nothing arrived lately, so that a publisher may have restarted its groups
    * @returns {Sender}
    */
   #timedAgainst(seen, newest, isKey, isSilent) {
@@ -97,7 +99,8 @@ export class Succession {
 }
 
 /**
- * Of publishers that tell all: whichever of two was made later is of the one that is heard now.
+ * Returns the publisher of a frame with number and availability. Of two, the current one is that whose frames are
+ * later.
  *
  * @param {Seen} seen
  * @param {Seen} newest
@@ -109,7 +112,7 @@ function toldAgainst(seen, newest) {
 }
 
 /**
- * Whether the publisher that sent `other` can have sent this too.
+ * Whether the publisher of `other` can have sent this frame.
  *
  * @param {Seen} seen
  * @param {Seen} other
@@ -120,7 +123,7 @@ function canBeOf(seen, other) {
 }
 
 /**
- * Whether one publisher can have sent both, of which `later` has the higher group.
+ * Whether one publisher can have sent both frames, of which `later` has the higher group.
  *
  * @param {Seen} seen
  * @param {Seen} later

@@ -1,4 +1,4 @@
-// How sound is set up, with a loudspeaker that is played here.
+// The set-up of audio, with a mock of the audio output.
 
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
@@ -46,7 +46,7 @@ Object.assign(globalThis, {
   },
 });
 
-/** What lets the module be loaded, once somebody asks for it. */
+/** Makes the module load only when the returned function is called. */
 function slowly() {
   /** @type {() => void} */
   let loaded = () => {};

@@ -9,7 +9,7 @@ import { SAMPLES_PER_FRAGMENT_MAX, TRACKS_MAX, readFragment, readInit } from "..
 import { GROUPS_MAX, LocClock, Unpacker } from "../player/packaging.js";
 import { readTag, writeTag } from "../player/tag.js";
 
-/** What ffmpeg made; the crate `live` tests with the same file. */
+/** A file from ffmpeg. The crate `live` tests with the same file. */
 const FILE = new Uint8Array(readFileSync(new URL("../../crates/live/tests/media/audio-video.mp4", import.meta.url)));
 
 function segment() {
@@ -54,7 +54,7 @@ test("a broken file is an error and never more", () => {
 });
 
 test("a parameter set is rewritten with the number of frames held back", () => {
-  // x264's with three B-frames in a row, which says 1.
+  // From x264 with three B-frames in a row, which declares 1.
   const avcC = unhex("0164000cffe1001a6764000cacd101419f9f011000000300100000030300f142912001000568ebecb22cfdf8f800");
   const none = withReorderFrames(avcC, 0);
   assert.notDeepEqual(none, avcC);
@@ -156,7 +156,7 @@ test("a catalog names a few init tracks at the most, and fields of a wrong kind 
 });
 
 /**
- * A box of MP4.
+ * Returns an MP4 box.
  *
  * @param {string} type
  * @param {...(number[] | Uint8Array)} parts bytes
@@ -175,11 +175,11 @@ function u32(value) {
 const TRACKS = [{ id: 1, media: "video", codec: "avc1", timescale: 1000, defaults: { duration: 40, size: 2 } }];
 
 /**
- * A fragment whose samples are all alike, in a run for each count.
+ * Returns a fragment of equal samples, with a run for each count.
  *
  * @param {number[]} counts
- * @param {number} bytes of the box mdat
- * @param {number} [decode] of the first sample
+ * @param {number} bytes of the `mdat` box
+ * @param {number} [decode] decode time of the first sample
  */
 function fragment(counts, bytes, decode = 0) {
   const runs = counts.map((count) => box("trun", u32(0), u32(count)));
@@ -194,7 +194,7 @@ test("a fragment has a limited number of samples, however few bytes say of them"
   for (const counts of [[max + 1], [max, 1], [0xffff_ffff]]) {
     assert.throws(() => readFragment(fragment(counts, 2 * max + 2), TRACKS), /more than 4096 samples/);
   }
-  // Of samples without a byte any number lies in its fragment.
+  // Any number of samples without bytes fits into a fragment.
   const empty = TRACKS.map((track) => ({ ...track, defaults: { duration: 0, size: 0 } }));
   assert.throws(() => readFragment(fragment([0xffff_ffff], 0), empty), RangeError);
   const both = Uint8Array.from([...fragment([max], 2 * max), ...fragment([1], 2)]);
@@ -255,7 +255,7 @@ test("of LOC the order of arrival tells when frames are decoded", () => {
 });
 
 /**
- * An object of others' LOC.
+ * Returns a LOC object of another publisher.
  *
  * @param {number} group
  * @param {number} id
@@ -276,7 +276,7 @@ test("kinds are told whatever bytes the lengths of NAL units have", () => {
     const kinds = (/** @type {Unpacker} */ unpacker, /** @type {any[]} */ objects) => objects.flatMap((object) => unpacker.read(object, 0)).map(({ tag }) => tag.kind).join("");
     const objects = samples.map((sample, id) => loc(1, id, ...sample));
     assert.equal(kinds(new Unpacker({ ...plan, description }), objects), "IPB");
-    // What comes with a keyframe holds from there on.
+    // The configuration of a keyframe applies from there on.
     objects[0].properties.unshift({ type: 0x0dn, bytes: description });
     assert.equal(kinds(new Unpacker(plan), objects), "IPB");
   }

@@ -1,4 +1,4 @@
-// What the pages say of what they know.
+// The texts and numbers of the pages.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { Refused, RequestCode } from "../moqt/error.js";
 import { droppedByKind } from "../ui/dropped.js";
 import { whyNoPublishing, whyNoSound, whyNotPublished } from "../ui/words.js";
 
-/** Frames that arrived in this order, by kind and place in the group; those with `*` were shown.
+/** Frames in order of arrival, by kind and index in the group. Those with `*` were shown.
  *
  * @param {...string} groups
  * @returns {import("../player/records.js").FrameRecord[]} */

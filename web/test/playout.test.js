@@ -183,7 +183,7 @@ function arrival(frame) {
 }
 
 /**
- * Who sent each of some frames, which are keyframes.
+ * Returns who sent each of these frames, which are keyframes.
  *
  * @param {boolean} isTold
  * @param {...[group: number, number: number, availableUs: number, decodeUs: number, nowUs?: number]} frames
@@ -211,7 +211,7 @@ test("who counts frames or groups anew is another, and what still comes of the f
     true,
     [1000, 0, 1_000_000, 0],
     [1010, 150, 7_000_000, 6_000_000],
-    // Ten seconds later, with its second group.
+    // Ten seconds later, with the publisher's second group.
     [11_001, 15, 11_600_000, 600_000],
     [1010, 160, 7_400_000, 6_400_000],
     [1000, 3, 1_100_000, 100_000],

@@ -1,4 +1,4 @@
-// What a publisher leaves behind, and how it counts, with a relay and an encoder that are played here.
+// The end of a publisher, and its numbers, with mocks of relay and encoder.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,7 +11,7 @@ import { Publisher } from "../player/publisher.js";
 const TARGET = { relay: "https://relay/", certificateHashes: [], namespace: "live" };
 const QUALITY = { width: 640, height: 360, bitrate: 600_000 };
 
-/** An encoder that makes three bytes of every frame, at once. */
+/** An encoder that returns three bytes for each frame, at once. */
 class PlayedEncoder {
   static async isConfigSupported() {
     return { supported: true };
@@ -43,7 +43,7 @@ class PlayedEncoder {
   }
 }
 
-/** An encoder that says that it can, and then cannot. */
+/** An encoder that claims support, and then fails. */
 class BrokenEncoder {
   static isConfigSupported = PlayedEncoder.isConfigSupported;
 
@@ -61,7 +61,7 @@ class BrokenEncoder {
   }
 }
 
-/** A picture or a piece of sound. */
+/** A picture or an audio chunk. */
 class Raw {
   /**
    * @param {Raw | undefined} _before
@@ -91,7 +91,7 @@ Object.assign(globalThis, {
   },
 });
 
-/** A source of what was captured at these times, in microseconds. */
+/** A source of frames captured at these times, in microseconds. */
 class Source {
   /** @param {number[]} times */
   constructor(times) {
@@ -110,19 +110,19 @@ class Source {
   }
 }
 
-/** A session with a relay that answers PUBLISH as it is told. */
+/** A session with a relay that answers PUBLISH as configured. */
 class Played {
-  /** @param {(name: string) => Promise<void>} answer fails if the relay refuses the track */
+  /** @param {(name: string) => Promise<void>} answer rejected if the relay refuses the track */
   constructor(answer = async () => {}) {
     this.answer = answer;
-    /** @type {Map<string, bigint[]>} the groups of each track that was taken */
+    /** @type {Map<string, bigint[]>} the groups of each accepted track */
     this.groups = new Map();
     /** @type {string[]} */
     this.done = [];
-    /** Tracks of which a stream was reset.
+    /** Tracks with a stream that was reset.
      * @type {string[]} */
     this.reset = [];
-    /** Whether it wants objects of what it takes. */
+    /** Whether it wants the objects of accepted tracks. */
     this.isForwarding = true;
     /** @type {Map<string, { isOver: boolean, isForwarding: boolean, onForward: () => void }>} */
     this.publications = new Map();
@@ -166,10 +166,10 @@ class Played {
 }
 
 /**
- * A publisher on such a session.
+ * Returns a publisher on such a session.
  *
  * @param {Played} played
- * @param {number[]} times when frames and pieces of sound are captured, in microseconds
+ * @param {number[]} times when frames and audio chunks are captured, in microseconds
  */
 function publisher(played, times) {
   Session.connect = async () => /** @type {any} */ (played);

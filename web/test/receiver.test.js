@@ -1,4 +1,4 @@
-// How a stream is kept coming, in a time and with relays that are played here.
+// How a receiver keeps a stream running, with a mock clock and mock relays.
 
 import assert from "node:assert/strict";
 import { afterEach, mock, test } from "node:test";
@@ -17,7 +17,7 @@ afterEach(() => {
   mock.restoreAll();
 });
 
-/** A session with a relay that has a catalog and its tracks. */
+/** A session with a relay that has a catalog and tracks. */
 class PlayedSession {
   /**
    * @param {string} relay
@@ -49,7 +49,7 @@ class PlayedSession {
   }
 
   /**
-   * @param {string} name of an object that comes
+   * @param {string} name of an object that arrives
    * @param {"video" | "sound"} [track]
    */
   bring(name, track = "video") {
@@ -64,9 +64,9 @@ class PlayedSession {
   }
 }
 
-/** A receiver, the clock it goes by, and the relays it knows. */
+/** A receiver, its clock, and its relays. */
 class Stage {
-  /** @param {object[]} tracks that there are */
+  /** @param {object[]} tracks that exist */
   constructor(...tracks) {
     this.now = 0;
     mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
@@ -77,7 +77,7 @@ class Stage {
     this.tries = [];
     /** @type {PlayedSession[]} */
     this.sessions = [];
-    /** Whether relays take no connection. */
+    /** Whether relays refuse connections. */
     this.isDown = false;
     Session.connect = async (relay) => {
       this.tries.push(this.now);
@@ -86,17 +86,17 @@ class Stage {
       this.sessions.push(session);
       return /** @type {any} */ (session);
     };
-    /** What the page's server answers.
+    /** The answer of the page's server.
      * @type {() => Promise<typeof TARGET>} */
     this.answer = async () => ({ ...TARGET });
-    /** When it was asked, in milliseconds.
+    /** When the page's server was asked, in milliseconds.
      * @type {number[]} */
     this.asked = [];
     /** @type {string[]} */
     this.states = [];
     /** @type {string[]} */
     this.occasions = [];
-    /** The names of the objects that were taken.
+    /** The names of the objects that were played.
      * @type {string[]} */
     this.taken = [];
     this.receiver = new Receiver("next", {
@@ -116,10 +116,10 @@ class Stage {
   }
 
   /**
-   * Lets time pass.
+   * Advances the clock.
    *
    * @param {number} ms
-   * @param {() => void} [each] what happens in each step
+   * @param {() => void} [each] called in each step
    */
   async pass(ms, each = () => {}) {
     for (let passed = 0; passed < ms; passed += STEP_MS) {
@@ -131,7 +131,7 @@ class Stage {
     }
   }
 
-  /** @returns {number[]} the times between tries */
+  /** @returns {number[]} the times between attempts */
   get pauses() {
     return this.tries.slice(1).map((at, place) => at - this.tries[place]);
   }
@@ -165,7 +165,7 @@ test("after a reception that lasted the pause is short again, after a short one 
     stage.sessions[place].close();
     await stage.pass(pauseMs + 100);
     assert.equal((stage.tries.at(-1) ?? 0) - closedAt, pauseMs);
-    // The next one is a good one.
+    // The next reception is long enough.
     await stage.pass(11_000, () => stage.sessions[place + 1].bring("object"));
   }
   stage.receiver.stop();
@@ -253,7 +253,7 @@ test("a connection that takes the place of a relay that goes away is not waited 
   assert.equal(second.isClosed, true);
   const third = stage.sessions[2];
   assert.equal(third.relay, "https://relay/", "where the relay sent it there was nothing");
-  // The relay sends that one away as well, and then closes the first.
+  // The relay sends GOAWAY on that one too, and then closes the first.
   third.onGoAway?.({ newSessionUri: "" });
   assert.equal(third.isClosed, true);
   await stage.pass(1500, goesOn);
@@ -280,7 +280,7 @@ test("beside a relay that goes away sound alone is no reason to leave it: the pi
   second.bring("picture of the second");
   second.bring("sound of the second", "sound");
   assert.deepEqual([stage.occasions, stage.taken.slice(-2)], [["connected", "handover"], ["picture of the second", "sound of the second"]]);
-  // Where the other brings nothing sound is better than that.
+  // If the other one delivers nothing, audio is better than that.
   await stage.pass(WATCHDOG_MS + 500);
   stage.sessions[2].bring("sound of the third", "sound");
   assert.deepEqual([second.isClosed, stage.taken.at(-1)], [true, "sound of the third"]);
@@ -312,7 +312,8 @@ test("between connections that bring nothing in the place of a relay that goes a
   await stage.pass(500, goesOn);
   first.onGoAway?.({ newSessionUri: "" });
   await stage.pass(40_000, goesOn);
-  // Each has its time; four times a second it is looked whether that is over, and whether the pause behind it is.
+  // Each attempt has its time. Four times a second the receiver checks whether that time and the pause after it are
+  // over.
   assert.deepEqual(stage.pauses.slice(1, 4), [1000, 1500, 2500].map((ms) => HANDOVER_MS + ms));
   assert.equal(stage.taken.at(-1), "first");
   stage.receiver.stop();

@@ -1,4 +1,4 @@
-// What a reception asks for, of a relay that is played here.
+// The requests of a reception, to a mock relay.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -23,17 +23,17 @@ function segment() {
   return FILE.subarray(0, moov.at + moov.body.length);
 }
 
-/** A session with a relay that has what `held` says when it is asked, the later the more. */
+/** A session with a relay whose content is what `held` returns, which depends on earlier requests. */
 class Played {
   /** @param {(name: string, asked: string[]) => Uint8Array | "taken" | undefined} held */
   constructor(held) {
     this.held = held;
     /** @type {string[]} */
     this.asked = [];
-    /** What is asked for of tracks that were taken, in words.
+    /** The parameters of accepted subscriptions, as text.
      * @type {string[]} */
     this.wanted = [];
-    /** Whether tracks that were taken have objects already. */
+    /** Whether accepted tracks already have objects. */
     this.isRunning = false;
     /** @type {Map<string, import("../moqt/subscription.js").Sink>} */
     this.sinks = new Map();
@@ -75,7 +75,7 @@ class Played {
 }
 
 /**
- * Lets a reception run on such a session until it has subscribed.
+ * Runs a reception on such a session until it has subscribed.
  *
  * @param {Played} played
  * @param {"next" | "current"} [join]
@@ -145,7 +145,7 @@ test("a catalog that changes nothing of what is played interrupts nothing, until
     Object.assign(catalog.tracks[0], more);
     played.sinks.get("catalog")?.onObject(/** @type {any} */ ({ payload: utf8(JSON.stringify(catalog)) }));
   };
-  // As moq-cli says its bit rate again and again, the better it knows it.
+  // moq-cli repeats its catalog whenever its estimate of the bit rate improves.
   say({ bitrate: 400_000 });
   await new Promise(setImmediate);
   assert.deepEqual(played.asked, ["catalog", "video"]);
@@ -174,7 +174,7 @@ test("who joins with the next group asks for that, who joins with the present on
     return played.wanted;
   };
   assert.deepEqual(await wanted("next", true), ["video NextGroupStart", "audio NextGroupStart"]);
-  // Sound begins with the next group either way.
+  // Audio begins with the next group in either case.
   assert.deepEqual(await wanted("current", true), ["video LargestObject", "audio NextGroupStart", "video FETCH 0 groups before"]);
   assert.deepEqual(await wanted("current", false), ["video LargestObject", "audio NextGroupStart"], "of a track without an object nothing is fetched");
 });

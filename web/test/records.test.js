@@ -28,7 +28,7 @@ test("what is left of a group that was not joined is not missed", () => {
 });
 
 test("frames of one publisher after the other are counted on whatever their numbers are", () => {
-  // The same cases as those of the crate `live`.
+  // The same cases as in the crate `live`.
   const numbering = new Numbering();
   assert.deepEqual([7, 9, 6].map((told) => numbering.number(told)), [7, 9, 6]);
   numbering.begin();
@@ -41,7 +41,7 @@ test("a publisher that begins anew takes nothing from the share that is shown", 
   const play = (/** @type {any} */ one) => records.onShown(records.add(one, 1, 0), 0);
   for (let number = 40_000; number < 40_010; number++) play(frame(number, number === 40_000 ? "I" : "P"));
   records.interrupt();
-  // Availability goes on, media time and numbers begin anew.
+  // Availability continues, media time and numbers start over.
   for (let number = 0; number < 10; number++) play(frame(number, number === 0 ? "I" : "P", { availableUs: (40_100 + number) * FRAME_US }));
   const { frames, figures } = records.export(1e6, {});
   assert.deepEqual([figures.frames, figures.shown], [20, 1]);
@@ -68,7 +68,7 @@ test("of another's publisher as many frames are known as came", () => {
 test("half an hour of frames is kept, and figures are of these; the first picture is that of the run", () => {
   const records = new Records(0);
   const second = 1e6;
-  // A keyframe a second of 1000 bits, for 50 minutes; the first minute had ten times as much.
+  // A keyframe of 1000 bits each second, for 50 minutes. Those of the first minute are ten times as large.
   for (let at = 0; at < 3000; at++) {
     const record = records.add({ ...frame(at, "I", { availableUs: at * second, presentationUs: at * second }), bytes: at < 60 ? 1250 : 125 }, at, at * second);
     records.onShown(record, at * second + (at === 0 ? 700_000 : 200_000));
@@ -89,7 +89,7 @@ test("no more frames are kept than the limit says, at any rate", () => {
   assert.equal(records.frames.length, RECORDS_MAX);
   assert.equal(records.keptSinceUs, 0);
   records.add(frame(RECORDS_MAX, "P"), 0, 7);
-  // Half an hour at 120 frames a second is left.
+  // Half an hour at 120 frames a second is kept.
   assert.ok(records.frames.length < RECORDS_MAX && records.frames.length > 1800 * 120);
 });
 

@@ -33,7 +33,7 @@ function hex(bytes) {
 }
 
 /**
- * A value as the vectors have it: integers in decimal, bytes in hex, keys with underscores.
+ * Returns a value in the form of the vectors: integers in decimal, bytes in hex, keys with underscores.
  *
  * @param {unknown} value
  * @returns {unknown}
@@ -48,7 +48,7 @@ function plain(value) {
 }
 
 /**
- * All at once, byte by byte, and every cut into two.
+ * Returns the bytes in one piece, byte by byte, and cut in two at each place.
  *
  * @param {Uint8Array} bytes
  * @returns {Uint8Array[][]}
@@ -62,7 +62,7 @@ function splits(bytes) {
 }
 
 /**
- * Compares what `read` gives with the vector, or its error.
+ * Compares the result of `read` with the vector, or its error.
  *
  * @param {any} vector
  * @param {string} key
@@ -123,7 +123,7 @@ function readMessage(pieces) {
   return messages[0];
 }
 
-/** Only who passes properties on has to keep their very bytes; a client reads and writes its own. */
+/** Only a relay must keep the exact bytes of properties. A client reads and writes its own. */
 const KEPT = "SUBSCRIBE_OK with properties in non-minimal integers, which are kept";
 
 test("messages", () => {
@@ -150,7 +150,7 @@ test("datagrams", () => {
 });
 
 /**
- * The items of a stream; pieces of a payload are put together.
+ * Returns the items of a stream, with the pieces of each payload joined.
  *
  * @param {SubgroupReader | FetchReader} reader
  * @param {Uint8Array[]} pieces

@@ -1,4 +1,4 @@
-// How frames go into the decoder, with a decoder that is played here.
+// How frames enter the decoder, with a mock decoder.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { withReorderFrames } from "../player/h264.js";
 import { VideoOutput, isBaseOnlyAfter } from "../player/video.js";
 
-/** Of x264 with B-frames in a row, which says 1. */
+/** From x264 with consecutive B-frames, which declares 1. */
 const DESCRIPTION = new Uint8Array(Buffer.from("0164000cffe1001a6764000cacd101419f9f011000000300100000030300f142912001000568ebecb22cfdf8f800", "hex"));
 const FRAME_US = 40_000;
 
@@ -25,7 +25,7 @@ test("any B-frame says that pictures are put in order, also one that others need
   }
 });
 
-/** A decoder that gives out what it is given. */
+/** A decoder that returns its input. */
 class PlayedDecoder {
   /** @type {PlayedDecoder | undefined} */
   static last = undefined;
@@ -35,7 +35,7 @@ class PlayedDecoder {
     this.output = output;
     this.state = "unconfigured";
     this.decodeQueueSize = 0;
-    /** @type {string[]} what it was told, and the times of what it was given */
+    /** @type {string[]} its configurations, and the times of its frames */
     this.log = [];
     PlayedDecoder.last = this;
   }
@@ -80,10 +80,10 @@ function screen() {
   const drawn = [];
   let decodeUs = 0;
   /**
-   * A group of frames in the order of decoding.
+   * Pushes a group of frames in decoding order.
    *
    * @param {number} group
-   * @param {string} frames kind and place: `b` for a B-frame that no other needs
+   * @param {string} frames kind and index: `b` for a disposable B-frame
    */
   const push = (group, frames) => {
     let references = 0;
@@ -115,7 +115,7 @@ test("where the base layer comes alone pictures are decoded as they come, until 
     "in order", "0", "4", "1", "2", "3", "7", "5", "6",
     "8", "12", "15",
     "as they come", "16", "20", "23",
-    // There is no place for those in between, before a keyframe.
+    // A decoder without reordering drops those in between, up to a keyframe.
     "24", "28", "31",
     "in order", "32", "36", "33", "34", "35", "39", "37", "38",
   ]);

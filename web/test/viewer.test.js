@@ -1,4 +1,4 @@
-// What a viewer makes of what it receives, without a screen and without a relay.
+// A viewer with mocks of screen and relay.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import { Viewer } from "../player/viewer.js";
 const FRAME_US = 40_000;
 /** @type {Viewer[]} */
 const viewers = [];
-/** What decoders were given.
+/** The input of the decoders.
  * @type {string[]} */
 const decoded = [];
 
@@ -66,9 +66,9 @@ Object.assign(globalThis, {
 });
 
 /**
- * A viewer that has connected.
+ * Returns a viewer that has connected.
  *
- * @param {string | undefined} strategy that the catalog names
+ * @param {string | undefined} strategy in the catalog
  */
 async function watching(strategy = "weir") {
   const canvas = /** @type {any} */ ({ getContext: () => ({ drawImage: () => {} }) });
@@ -96,14 +96,14 @@ function planOf(strategy) {
   };
 }
 
-/** The tracks of a connection, as a receiver asks for them.
+/** The tracks of a connection, as a receiver requests them.
  * @param {import("../player/receiver.js").Handlers} handlers */
 function tracks(handlers) {
   const { video, audio } = planOf(undefined);
   return { video: handlers.sinkOf(video[0], 0), audio: handlers.sinkOf(/** @type {any} */ (audio), -1) };
 }
 
-/** A publisher whose frames have been available as they came, in groups of ten. */
+/** A publisher whose frames are available when they arrive, in groups of ten. */
 class Publisher {
   /** @param {number} group of its first frames */
   constructor(group) {
@@ -112,8 +112,8 @@ class Publisher {
   }
 
   /**
-   * @param {number} number of a frame
-   * @returns {any} its object
+   * @param {number} number the number of a frame
+   * @returns {any} the object of the frame
    */
   object(number) {
     const place = number % 10;
@@ -148,7 +148,7 @@ test("a stream whose catalog names no strategy is not played by that of the one 
 
 test("in a page that is not seen nothing is decoded, neither picture nor sound", async () => {
   const { viewer, handlers } = await watching();
-  // As it is when the user let it make sound.
+  // As after the user has enabled audio.
   Object.defineProperty(viewer.audio, "isRunning", { get: () => true });
   const { video, audio } = tracks(handlers);
   const publisher = new Publisher(1);
@@ -177,7 +177,7 @@ test("another connection to the same publisher goes on where the one before is",
   const { restarts } = viewer;
   assert.equal(handlers.onPlan(planOf("weir"), "handover"), true);
   const after = tracks(handlers);
-  // The new one begins with the group that the other has brought a part of.
+  // The new connection begins with the group that the other one has delivered in part.
   for (let number = 10; number < 14; number++) after.video.onObject(publisher.object(number));
   before.video.onObject(publisher.object(13));
   before.video.onObject(publisher.object(14));
@@ -210,7 +210,7 @@ test("a publisher that begins anew on the same tracks is followed, by every way 
     const { video } = tracks(handlers);
     const former = new Publisher(1000);
     former.beganUs -= 10_000_000;
-    // It falls in the middle of a group, which nobody ends.
+    // The change falls into the middle of a group, which nobody ends.
     for (let number = 0; number < 65; number++) {
       video.onObject(former.object(number));
       if (number % 10 === 9) video.onStreamEnd?.(former.object(number).group);
@@ -219,7 +219,7 @@ test("a publisher that begins anew on the same tracks is followed, by every way 
     const next = new Publisher(5000);
     for (let number = 0; number < 12; number++) {
       video.onObject(next.object(number));
-      // What is left of the former may come later.
+      // Frames of the former publisher may arrive later.
       if (number < 2) video.onObject(former.object(65 + number));
       if (number === 9) video.onStreamEnd?.(5000n);
     }
@@ -270,7 +270,7 @@ test("of two publishers that send at once one is heard until it is silent", asyn
       if (number < 50) bring("second", second.object(number));
     }
     mock.restoreAll();
-    // To the second with its first frame, and back two seconds after its last.
+    // The player changes to the second publisher with its first frame, and back two seconds after its last.
     assert.deepEqual([heard, viewer.publishersFollowed, viewer.framesOfFormer], [["first", "second", "first"], 2, 49 + 50], strategy);
     const numbers = (/** @type {number} */ from, /** @type {number} */ count) => Array.from({ length: count }, (_, place) => from + place);
     const expected = [250, ...numbers(0, 50), ...numbers(350, 50)];

@@ -1,11 +1,11 @@
 /**
- * Where the stream is: what the server of the page says, unless the address of the page says otherwise.
+ * The location of the stream: as the page's server says, unless the page's URL says otherwise.
  *
- * Of the address: `relay`, `hash` (SHA-256 of the relay's certificate, in hexadecimal digits), `namespace`, `strategy`,
- * `token`, `join` (`next` or `current`), `buffer` (`adaptive`, `strategy` or milliseconds).
+ * Parameters of the URL: `relay`, `hash` (SHA-256 of the relay's certificate, in hexadecimal digits), `namespace`,
+ * `strategy`, `token`, `join` (`next` or `current`), `buffer` (`adaptive`, `strategy` or milliseconds).
  */
 
-/** Digits of a SHA-256 hash. */
+/** A SHA-256 hash in hexadecimal digits. */
 const HASH = /^[0-9a-f]{64}$/i;
 
 /** @returns {URLSearchParams} */
@@ -14,7 +14,7 @@ export function parameters() {
 }
 
 /**
- * Asks the page's server each time, because the relay may have a new certificate.
+ * Asks the page's server each time, since the relay's certificate may have changed.
  *
  * @returns {Promise<import("../player/reception.js").Target>}
  */

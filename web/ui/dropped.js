@@ -1,5 +1,5 @@
 /**
- * Which frames were not shown, by kind.
+ * Counts the frames that were not shown, by kind.
  */
 
 /**
@@ -8,13 +8,13 @@
  */
 
 /**
- * How many of the frames that arrived will not be shown any more, for whatever reason.
+ * Counts the arrived frames that will not be shown, for any reason.
  *
- * What arrived after the last one that was shown may still be, and of its group what belongs after what is on the screen: frames
- * that B-frames need come before them.
+ * Frames that arrived after the last shown one may still be shown. So may frames of its group that follow the picture
+ * on the screen, since the frames that B-frames need arrive before them.
  *
  * @param {Readonly<Record<"I" | "P" | "B", { received: number, shown: number }>>} counters
- * @param {readonly FrameRecord[]} frames the last ones, in the order of arrival
+ * @param {readonly FrameRecord[]} frames the last ones, in order of arrival
  * @returns {ByKind}
  */
 export function droppedByKind(counters, frames) {

@@ -1,5 +1,5 @@
 /**
- * Numbers for people.
+ * Formats numbers for people.
  */
 
 /**
@@ -28,7 +28,7 @@ export function percent(share) {
 }
 
 /**
- * An element of the page that is certainly there.
+ * Returns an element that must exist in the page.
  *
  * @template {HTMLElement} T
  * @param {string} id

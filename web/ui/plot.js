@@ -2,16 +2,16 @@
  * Plots of the last minute on a canvas, in the colours of the page.
  */
 
-/** How much is shown, in seconds. */
+/** The length of the time axis, in seconds. */
 export const SPAN_S = 60;
-/** Points of one line; the oldest is forgotten beyond. */
+/** Points of one line. Beyond this, the oldest is removed. */
 const POINTS_MAX = 600;
 
 /**
  * @typedef {object} Line
  * @property {string} label
- * @property {string} color name of a custom property of the page
- * @property {boolean} [isFilled] stacked on the line before
+ * @property {string} color the name of a custom property of the page
+ * @property {boolean} [isFilled] whether it is filled, and stacked on the line before
  */
 
 /** Lines over time. */
@@ -19,8 +19,8 @@ export class Plot {
   /**
    * @param {HTMLCanvasElement} canvas
    * @param {Line[]} lines
-   * @param {(value: number) => string} format of the values at the axis
-   * @param {number} leastTop the axis goes up to this at least
+   * @param {(value: number) => string} format formats the values at the axis
+   * @param {number} leastTop the least upper end of the axis
    */
   constructor(canvas, lines, format, leastTop) {
     this.canvas = canvas;
@@ -33,7 +33,7 @@ export class Plot {
 
   /**
    * @param {number} at in seconds
-   * @param {(number | null)[]} values one for each line
+   * @param {(number | null)[]} values one per line
    */
   add(at, values) {
     this.points.push({ at, values });
@@ -41,7 +41,7 @@ export class Plot {
     this.draw();
   }
 
-  /** Draws all anew, in the size that the canvas has now. */
+  /** Draws everything, in the current size of the canvas. */
   draw() {
     const { canvas, points } = this;
     const context = canvas.getContext("2d");
@@ -112,7 +112,7 @@ export class Plot {
   }
 
   /**
-   * Filled lines stand on each other.
+   * Stacks the filled lines.
    *
    * @param {(number | null)[]} values
    */
@@ -127,7 +127,7 @@ export class Plot {
 }
 
 /**
- * The next round number.
+ * Returns the next round number.
  *
  * @param {number} value
  */

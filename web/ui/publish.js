@@ -1,5 +1,5 @@
 /**
- * The page that publishes a camera and a microphone. With `?fake` in its address it publishes a drawing instead.
+ * The page that publishes a camera and a microphone. With `?fake` in its URL it publishes a drawing instead.
  */
 
 import { Publisher } from "../player/publisher.js";
@@ -39,7 +39,7 @@ if (missing) {
   if (parameters().has("start")) publish();
 }
 
-/** Publishes until it is over, for whatever reason. Camera and microphone are let go then. */
+/** Publishes until the stream ends for any reason, then releases camera and microphone. */
 async function publish() {
   begin.disabled = true;
   say("connecting", "");
@@ -71,7 +71,7 @@ async function publish() {
   }
 }
 
-/** @returns {Promise<MediaStream>} what is to be published */
+/** @returns {Promise<MediaStream>} the picture and the audio to publish */
 async function picture() {
   const { width, height } = quality();
   if (isFake) return drawing(width, height);
@@ -88,7 +88,7 @@ function quality() {
 }
 
 /**
- * A picture that changes all the time, until its track is stopped.
+ * Draws a picture that always changes, until its track is stopped.
  *
  * @param {number} width
  * @param {number} height
@@ -102,7 +102,7 @@ function drawing(width, height) {
   const [track] = stream.getVideoTracks();
   let round = 0;
   const draw = () => {
-    // Of a track that the page stopped itself no event tells.
+    // A track that the page itself has stopped raises no event.
     if (track.readyState === "ended") clearInterval(timer);
     if (!context || track.readyState === "ended") return;
     const at = performance.now() / 1000;
@@ -134,7 +134,7 @@ function say(name, reason) {
   notice.textContent = reason;
 }
 
-/** The figures that were shown last, and when.
+/** The last figures shown, and when.
  *
  * @type {{ publisher: Publisher | undefined, bytes: number, at: number }} */
 let before = { publisher, bytes: 0, at: performance.now() };

@@ -1,5 +1,5 @@
 /**
- * The page that shows a stream.
+ * The page that plays a stream.
  */
 
 import { Viewer } from "../player/viewer.js";
@@ -9,9 +9,9 @@ import { bitRate, element, percent, seconds } from "./format.js";
 import { Plot } from "./plot.js";
 import { whyNoTransport } from "./words.js";
 
-/** How often figures are shown anew, in milliseconds. */
+/** How often the figures are updated, in milliseconds. */
 const REFRESH_MS = 250;
-/** Of these, every so many also goes into the plots. */
+/** Every so many updates also add a point to the plots. */
 const PLOT_EVERY = 2;
 
 const canvas = element("canvas", HTMLCanvasElement);
@@ -33,7 +33,7 @@ if (![...buffer.options].some((option) => option.value === wantedBuffer) && /^[0
 buffer.value = wantedBuffer;
 if (buffer.selectedIndex < 0) buffer.value = "adaptive";
 
-/** What each state is called.
+/** The text of each state.
  *
  * @type {Record<import("../player/receiver.js").State, [name: string, notice: string]>} */
 const STATES = {
@@ -49,7 +49,7 @@ const KINDS = /** @type {const} */ (["I", "P", "B"]);
 
 /** @type {string | undefined} */
 let problem;
-/** Whether there is to be sound, from whichever viewer plays. */
+/** Whether the viewer wants audio. */
 let wantsSound = false;
 /** @type {Viewer} */
 let viewer = makeViewer();
@@ -242,13 +242,13 @@ function toggleSound() {
   makeSound();
 }
 
-/** Lets the viewer that plays make sound, or none, as is wanted; the button says what became of it. */
+/** Enables or disables the audio of the current viewer, as wanted. The button shows the result. */
 async function makeSound() {
   const [own, isWanted] = [viewer, wantsSound];
-  // At once, for sound that is wanted no more while it is still being set up.
+  // At once, in case audio is disabled while it is being set up.
   own.audio.setVolume(isWanted ? Number(volume.value) : 0);
   const reason = isWanted ? await own.enableSound().then(() => "", (error) => `No sound: ${error.message}`) : "";
-  // In the meantime another one may play, or something else be wanted: who made it so says the rest.
+  // In the meantime the viewer or the wish may have changed; that change updates the button.
   if (own !== viewer || isWanted !== wantsSound) return;
   wantsSound = isWanted && reason === "";
   sound.setAttribute("aria-pressed", String(wantsSound));
@@ -264,7 +264,7 @@ function toggleOverlay() {
 
 function toggleFull() {
   const screen = element("screen", HTMLElement);
-  // There the keys have to go on working.
+  // The keyboard must continue to work there.
   screen.focus({ preventScroll: true });
   if (document.fullscreenElement) document.exitFullscreen();
   else screen.requestFullscreen();
@@ -294,13 +294,13 @@ join.addEventListener("change", () => {
   if (missing) return;
   viewer.stop();
   viewer = makeViewer();
-  // It counts from the beginning.
+  // Its counters start from zero.
   bytesBefore = undefined;
   viewer.start();
   makeSound();
 });
-// A single letter does something only where the focus is in the player: elsewhere it may be another program's, such as one that
-// writes what is said (WCAG 2.2, 2.1.4).
+// A single letter works only if the focus is in the player: elsewhere it may belong to another program, such as speech
+// input (WCAG 2.2, 2.1.4).
 element("player", HTMLElement).addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLSelectElement) return;
   const action = { m: toggleSound, o: toggleOverlay, f: toggleFull, e: save }[event.key.toLowerCase()];
@@ -312,7 +312,7 @@ window.addEventListener("resize", () => Object.values(plots).forEach((plot) => p
 setInterval(refresh, REFRESH_MS);
 
 /**
- * For the testbed: after `time` seconds what happened is posted to `report`, an address of this machine.
+ * For the testbed: after `time` seconds the run is posted to `report`, an address of this machine.
  */
 async function report() {
   const address = wanted.get("report");
@@ -324,5 +324,5 @@ async function report() {
 
 report().catch((error) => console.error("the report cannot be sent", error));
 
-// For tests, and for those who look into the page.
+// For tests, and for developer tools.
 Object.assign(globalThis, { weir: { figures: () => viewer.figures(), export: () => viewer.export() } });

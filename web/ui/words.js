@@ -1,10 +1,10 @@
 /**
- * What is wrong, in words for people.
+ * Problems, in words for people.
  */
 
 import { Refused, RequestCode } from "../moqt/error.js";
 
-/** @returns {string} why this page cannot reach any relay; empty if it can */
+/** @returns {string} why the browser cannot connect to any relay; empty if it can */
 export function whyNoTransport() {
   if ("WebTransport" in globalThis) return "";
   return globalThis.isSecureContext
@@ -12,7 +12,7 @@ export function whyNoTransport() {
     : "Browsers allow WebTransport only over https or on localhost. Open this page at such an address.";
 }
 
-/** @returns {string} why this page cannot publish at all; empty if it can */
+/** @returns {string} why the browser cannot publish at all; empty if it can */
 export function whyNoPublishing() {
   const reason = whyNoTransport();
   if (reason) return reason;
@@ -23,17 +23,17 @@ export function whyNoPublishing() {
   return "";
 }
 
-/** @returns {string} why this page cannot publish sound; empty if it can */
+/** @returns {string} why the browser cannot publish audio; empty if it can */
 export function whyNoSound() {
   return "AudioEncoder" in globalThis ? "" : "This browser cannot encode audio with WebCodecs. Untick “Publish sound” to publish without sound.";
 }
 
 /**
- * Why a stream could not be published.
+ * Returns why a stream could not be published.
  *
  * @param {unknown} error
- * @param {{ relay: string, namespace: string, certificateHashes: Uint8Array[], token?: string } | undefined} target where to;
- *   nothing if it did not come so far
+ * @param {{ relay: string, namespace: string, certificateHashes: Uint8Array[], token?: string } | undefined} target the
+ *   relay; undefined if it is not known
  * @returns {string}
  */
 export function whyNotPublished(error, target) {
@@ -61,7 +61,7 @@ export function whyNotPublished(error, target) {
 /**
  * @param {Refused} error
  * @param {string} namespace
- * @param {boolean} hasToken whether a token was shown
+ * @param {boolean} hasToken whether a token was sent
  */
 function whyRefused(error, namespace, hasToken) {
   switch (error.code) {

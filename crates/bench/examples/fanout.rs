@@ -1,11 +1,11 @@
-//! The relay's fan-out, for callgrind to count its instructions (`make instructions`).
+//! The relay's fan-out under callgrind, which counts its instructions (`make instructions`).
 //!
-//! A publisher sends a speech as datagrams through our relay to 64 subscribers, over virtual links
-//! and in virtual time, so that every run does the same. What is counted is [`Counted::fan_out`]
-//! alone: from the arrival of a datagram's frame at the relay to the sealed packets for all
-//! subscribers. Handshakes, acknowledgements, the clients and the simulation itself are not.
+//! A publisher sends audio as datagrams through the relay to 64 subscribers, over virtual links and in virtual time, so
+//! every run executes the same code. Only [`Counted::fan_out`] is counted: from the arrival of a datagram's frame at
+//! the relay to the sealed packets for all subscribers. Handshakes, acknowledgements, the clients and the simulation
+//! are excluded.
 //!
-//! It prints how many datagrams the relay took and gave, and fails if a subscriber missed one.
+//! Prints how many datagrams the relay received and sent. Fails if a subscriber missed an object.
 
 #[expect(dead_code, reason = "the stories of whole runs need more of it")]
 #[path = "../tests/scenarios/world.rs"]
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The relay, with its work for a datagram in a function of its own.
+/// The relay, with the fan-out of a datagram in a function of its own.
 struct Counted {
     relay: Relay,
     fan_outs: u64,
@@ -58,8 +58,8 @@ impl Counted {
         }
     }
 
-    /// Callgrind counts while this runs, so it must not be inlined; and the call in it must not be
-    /// the last thing that it does, or it would become a jump.
+    /// Callgrind counts while this function runs. Inlining would remove it, and a tail call would become a jump, so
+    /// both are prevented.
     #[inline(never)]
     fn fan_out(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         self.relay.handle_event(now, endpoint, event);

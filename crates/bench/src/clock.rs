@@ -1,9 +1,9 @@
-//! The run's clock: instants of the host as nanoseconds that can travel in an object.
+//! The clock of a run: the host's instants as nanoseconds that objects can carry.
 
 use std::time::{Duration, Instant};
 
-/// Maps instants to nanoseconds. Publishers and subscribers of one run share it, so that one-way
-/// latency is exact when both are in one process (decision 34).
+/// Maps instants to nanoseconds. If publisher and subscriber run in one process they share this clock, and one-way
+/// latency is exact (decision 34).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunClock {
     origin: Instant,
@@ -11,18 +11,18 @@ pub struct RunClock {
 }
 
 impl RunClock {
-    /// A clock that reads `origin_ns` at `origin`. Processes that are to understand each other's
-    /// times agree on the meaning of zero; within one process any number will do.
+    /// Returns a clock that reads `origin_ns` at `origin`. Processes that compare times must agree on the meaning of
+    /// zero; within one process any number will do.
     pub fn new(origin: Instant, origin_ns: u64) -> Self {
         Self { origin, origin_ns }
     }
 
-    /// The instant from which the run's seconds are counted.
+    /// Returns the instant from which the run's seconds are counted.
     pub fn origin(&self) -> Instant {
         self.origin
     }
 
-    /// Nanoseconds at `now`; an instant before the origin by more than the clock's start reads zero.
+    /// Returns the nanoseconds at `now`. An instant too early to be represented reads as zero.
     pub fn ns(&self, now: Instant) -> u64 {
         match now.checked_duration_since(self.origin) {
             Some(after) => self.origin_ns.saturating_add(nanoseconds(after)),
@@ -33,23 +33,23 @@ impl RunClock {
     }
 }
 
-/// When client `number` begins, of `per_second` that do, or of all that begin at once if that is zero.
+/// Returns when client `number` starts if `per_second` clients start each second. Zero means that all start at once.
 pub(crate) fn ramp_time(started: Instant, per_second: u32, number: u64) -> Instant {
     let ns = number.saturating_mul(1_000_000_000);
     started + Duration::from_nanos(ns.checked_div(per_second.into()).unwrap_or(0))
 }
 
-/// A duration in nanoseconds; one beyond 584 years reads as the largest number.
+/// Returns a duration in nanoseconds, saturating at 584 years.
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A duration in nanoseconds, signed; one beyond 292 years reads as the largest number.
+/// Returns a duration in signed nanoseconds, saturating at 292 years.
 pub(crate) fn signed_nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The signed nanoseconds from `earlier` to `later`.
+/// Returns the signed nanoseconds from `earlier` to `later`.
 pub(crate) fn signed_between(earlier: Instant, later: Instant) -> i64 {
     match later.checked_duration_since(earlier) {
         Some(after) => signed_nanoseconds(after),
@@ -57,7 +57,7 @@ pub(crate) fn signed_between(earlier: Instant, later: Instant) -> i64 {
     }
 }
 
-/// A duration in milliseconds with its fraction, as the draft's metrics are printed.
+/// Returns a duration in milliseconds with its fraction, the unit of the draft's metrics.
 #[expect(
     clippy::cast_precision_loss,
     reason = "2^53 ns are 104 days; a printed figure"
@@ -66,7 +66,7 @@ pub(crate) fn milliseconds(ns: i64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// An instant for a test to count from.
+/// Returns an instant that a test can count from.
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "any instant serves as an origin")]
 pub(crate) fn any_instant() -> Instant {

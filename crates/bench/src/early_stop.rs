@@ -1,7 +1,7 @@
-//! Ends a run early when a clause of its service level cannot hold any more.
+//! Early stop: ends a run as soon as a clause of its service level is certain to fail.
 //!
-//! For searches, in which a load far above the limit would otherwise cost as much time as one close to it. A run that was
-//! ended early is partial, and never counts as passed.
+//! A search uses this to give up quickly on a load far above the limit. A run that was stopped early is partial, and
+//! never counts as passed.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use crate::profile::Pattern;
 use crate::subscriber::SubscriberRole;
 use weir_report::service_level::{JudgedClause, Midway, ServiceLevel};
 
-/// Watches the subscribers of a run for clauses that cannot hold any more.
+/// Watches the subscribers of a run for clauses that are certain to fail.
 #[derive(Clone, Debug)]
 pub struct EarlyStop {
     level: ServiceLevel,
-    /// The beginning of the data phase that is not judged.
+    /// The first part of the data phase, which is not judged.
     unjudged: Duration,
     begun: Option<Begun>,
 }
@@ -24,28 +24,28 @@ pub struct EarlyStop {
 #[derive(Clone, Debug)]
 struct Begun {
     tracks: Vec<Due>,
-    /// Latency counts from here on, by whole windows.
+    /// The instant from which latency is judged, in whole windows.
     judged_from: Instant,
-    /// Nothing but failures is judged before.
+    /// The instant before which only failed subscriptions can stop the run.
     evidence_from: Instant,
 }
 
-/// What the subscribers of one plan are due.
+/// The objects that the subscribers of one plan are due.
 #[derive(Clone, Debug)]
 struct Due {
     plan: usize,
     data_from: Instant,
-    /// After which an object that has not arrived is not waited for.
+    /// How long after its planned time an object still counts as under way.
     drain: Duration,
     column: Duration,
     /// The first column that is judged.
     first: usize,
-    /// Objects by columns of planned time, at all subscriptions.
+    /// Objects at all subscriptions, by column of planned time.
     objects: Vec<u64>,
 }
 
 impl EarlyStop {
-    /// Judges by `level`; the first `unjudged` of the data phase does not count.
+    /// Returns an early stop for `level`. The first `unjudged` of the data phase does not count.
     pub fn new(level: ServiceLevel, unjudged: Duration) -> Self {
         Self {
             level,
@@ -54,10 +54,10 @@ impl EarlyStop {
         }
     }
 
-    /// The schedules begin now.
+    /// Starts watching: the schedules begin at `now`.
     pub fn on_released(&mut self, now: Instant, subscribers: &SubscriberRole) {
         let plans = subscribers.plans().iter().enumerate();
-        // What is fetched is due when it comes.
+        // A fetched track has no planned times.
         let scheduled = plans.filter(|(_, plan)| plan.pattern() != Pattern::Fetch);
         let tracks: Vec<Due> = scheduled
             .map(|(number, plan)| Due::new(now, number, plan, self.unjudged, subscribers))
@@ -71,7 +71,7 @@ impl EarlyStop {
         });
     }
 
-    /// The clauses that cannot hold any more. If there is one, the run is not worth going on with.
+    /// Returns the clauses that are certain to fail. If there is one, the run can be stopped.
     pub fn look(&self, now: Instant, subscribers: &SubscriberRole) -> Vec<JudgedClause> {
         let Some(begun) = &self.begun else {
             return Vec::new();
@@ -124,7 +124,7 @@ impl Due {
         self.objects.iter().skip(self.first).sum()
     }
 
-    /// Objects of whole columns that are not waited for any more, and have not arrived.
+    /// Counts the objects of whole columns that have not arrived and whose drain is over.
     fn overdue(&self, now: Instant, subscribers: &SubscriberRole) -> u64 {
         let elapsed = now.saturating_duration_since(self.data_from + self.drain);
         let columns = nanoseconds(elapsed) / nanoseconds(self.column).max(1);
@@ -138,5 +138,6 @@ impl Due {
     }
 }
 
-/// How long a run is judged before it is given up for loss or latency: long enough to see whether the generator keeps up.
+/// The shortest time that a run is judged before loss or latency can stop it: long enough to see whether the generator
+/// keeps up.
 const EVIDENCE_MIN: Duration = Duration::from_secs(2);

@@ -1,9 +1,9 @@
-//! Fills in the numbers of a run in a profile's namespaces and names.
+//! Templates: fills in the numbers of a run in a profile's namespaces and names.
 //!
-//! A template is text with fields in braces: `{}` or `{0}` stand for the number of the publisher,
-//! `{client}`, `{meeting}`, `{track}` and `{run}` for what they say. A width may follow, as in
-//! `{client:04}`; `{{` and `}}` stand for braces. What comes out of a namespace is split at every
-//! `/` into the fields of the tuple (decisions 30 and 31).
+//! A template is text with fields in braces. `{}` and `{0}` stand for the publisher's number; `{client}`, `{meeting}`,
+//! `{track}` and `{run}` for the numbers of the same names. A width may follow, as in `{client:04}`; `{{` and `}}`
+//! stand for braces. A namespace that was filled in is split at each `/` into the fields of the tuple (decisions 30 and
+//! 31).
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
@@ -28,8 +28,8 @@ pub struct Variables {
     pub run: u64,
 }
 
-/// A namespace and a name with fields to fill in. Whatever fills them in, the result is a full track
-/// name within the limits of MOQT.
+/// The templates of a track's namespace and name. Whatever the numbers, the result is a full track name within the
+/// limits of MOQT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrackTemplate {
     namespace: Template,
@@ -61,16 +61,16 @@ pub enum TemplateError {
     /// A closing brace without its opening one.
     #[error("`}}` without `{{`; a brace in the text is written twice")]
     Unopened,
-    /// A name in braces that stands for nothing.
+    /// An unknown name in braces.
     #[error("expected {{}}, {{client}}, {{meeting}}, {{track}} or {{run}}")]
     UnknownField,
-    /// `{}` more than once: which number the second one means would be a guess.
+    /// `{}` more than once: the second one would be ambiguous.
     #[error("{{}} stands twice; write {{0}}, or a named field")]
     SecondPositional,
-    /// A width that is no number, or too large.
+    /// A width that is not a number, or is too large.
     #[error("expected a width of 1 to {TEMPLATE_WIDTH_MAX} digits after `:`")]
     Width,
-    /// Two slashes together, or one at either end.
+    /// Two slashes in a row, or a slash at either end.
     #[error("an empty field: a `/` at either end, or two together")]
     EmptyField,
     /// More fields than a namespace may have.
@@ -81,22 +81,22 @@ pub enum TemplateError {
     TooLong,
 }
 
-/// Two publishers would publish one track.
+/// Two publishers would publish the same track.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "{first} and {second} would both publish {label}; tell them apart by {{client}} or {{meeting}}"
 )]
 pub struct Clash {
-    /// What they would both publish.
+    /// The track that both would publish.
     pub label: TrackLabel,
-    /// One of them.
+    /// The publisher that was found first.
     pub first: String,
-    /// The other.
+    /// The publisher that was found second.
     pub second: String,
 }
 
-/// Finds two publishers of one full track name (decision 30). `publications` names the publisher
-/// beside what it publishes.
+/// Returns an error if two publishers have the same full track name (decision 30). `publications` pairs each
+/// publisher's name with its track.
 pub fn check_clashes(
     publications: impl IntoIterator<Item = (String, TrackLabel)>,
 ) -> Result<(), Clash> {
@@ -114,7 +114,7 @@ pub fn check_clashes(
 }
 
 impl TrackTemplate {
-    /// Joins a namespace and a name; `namespace_raw` keeps slashes as they are, in a single field.
+    /// Joins a namespace and a name. With `namespace_raw` the namespace is a single field that keeps its slashes.
     pub fn new(
         namespace: Template,
         namespace_raw: bool,
@@ -125,7 +125,7 @@ impl TrackTemplate {
             namespace_raw,
             name,
         };
-        // Numbers are never empty and hold no slash, so one filling shows the fields of all.
+        // Numbers are never empty and hold no slash, so one filling shows how many fields each filling has.
         let longest = template.fill(&Variables {
             instance: u64::MAX,
             client: u64::MAX,
@@ -160,24 +160,24 @@ impl TrackTemplate {
         }
     }
 
-    /// The namespace as it is written in a profile.
+    /// Returns the namespace as written in the profile.
     pub fn namespace(&self) -> &Template {
         &self.namespace
     }
 
-    /// Whether slashes in the namespace stay as they are.
+    /// Whether the namespace is a single field that keeps its slashes.
     pub fn namespace_raw(&self) -> bool {
         self.namespace_raw
     }
 
-    /// The name as it is written in a profile.
+    /// Returns the name as written in the profile.
     pub fn name(&self) -> &Template {
         &self.name
     }
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let mut segments = Vec::new();
         let mut literal = String::new();
@@ -229,7 +229,7 @@ impl Template {
         filled
     }
 
-    /// Whether the same text comes out whatever the numbers are.
+    /// Whether the text is the same for all numbers.
     pub fn is_constant(&self) -> bool {
         self.segments
             .iter()
@@ -238,7 +238,7 @@ impl Template {
 }
 
 impl TrackLabel {
-    /// The name as MOQT knows it. A label from a [`TrackTemplate`] is always within its limits.
+    /// Returns the name as a MOQT full track name. A label from a [`TrackTemplate`] is always within the limits.
     pub fn full_track_name(&self) -> Result<FullTrackName, NameError> {
         FullTrackName::new(
             Namespace::new(&self.namespace)?,
@@ -247,7 +247,7 @@ impl TrackLabel {
     }
 }
 
-/// The template as it is written in a profile.
+/// Prints the template as written in a profile.
 impl Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for segment in &self.segments {
@@ -269,7 +269,7 @@ impl Display for Template {
     }
 }
 
-/// Fields joined by `/`, then `--` and the name.
+/// Prints the fields joined by `/`, then `--` and the name.
 impl Display for TrackLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}--{}", self.namespace.join("/"), self.name)
@@ -361,11 +361,11 @@ impl Field {
     }
 }
 
-/// What a number is padded to on its left.
+/// The width that a number is padded to on its left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Width {
     digits: usize,
-    /// With zeros; else with blanks.
+    /// Whether zeros pad the number; otherwise blanks do.
     zeros: bool,
 }
 
@@ -472,7 +472,7 @@ mod tests {
             Err(TemplateError::TooManyFields)
         );
 
-        // The field may grow to twenty digits.
+        // Each numeric field may grow to twenty digits.
         let name = |bytes: usize| "n".repeat(bytes);
         let rest = FULL_TRACK_NAME_BYTES_MAX - 1 - 20;
         assert!(label("a/{}", &name(rest)).is_ok());

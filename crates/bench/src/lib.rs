@@ -1,14 +1,12 @@
-//! The relay benchmark of draft-evens-moq-bench-00: profile, schedule, drive, measure.
+//! The relay benchmark of draft-evens-moq-bench-00: profile, schedule, publishers, subscribers, metrics.
 //!
-//! The crate is pure: it opens no socket, reads no clock, starts no thread and draws no random
-//! number. What it is *not*: a runner. The binary hosts its roles on sockets and the `sim` crate
-//! hosts them on virtual links.
+//! The crate is pure: it opens no socket, reads no clock, starts no thread and draws no random number. It is *not* a
+//! runner. The `weir` program hosts its roles on sockets, and the `sim` crate hosts them on virtual links.
 //!
-//! The life of a run: a [`profile::Profile`] is read from the draft's INI form, its names are filled
-//! in by [`interpolate`], a [`schedule::Schedule`] says what each track sends and when, the messages
-//! of [`message`] travel with the synthetic content of [`payload`], and a
-//! [`metrics::TrackReceiver`] turns what arrives into the figures of the draft's section 5.5, which
-//! [`outcome`] makes into a report.
+//! A run takes these steps: a [`profile::Profile`] is read from the draft's INI form; [`interpolate`] fills in its
+//! names; a [`schedule::Schedule`] says what each track sends and when; objects carry the messages of [`message`] and
+//! the synthetic content of [`payload`]; a [`metrics::TrackReceiver`] computes the metrics of the draft's section 5.5
+//! from what arrives; and [`outcome`] makes a report of them.
 
 pub mod clock;
 pub mod early_stop;

@@ -1,4 +1,4 @@
-//! Every limit of the benchmark, in one place, each with its reason.
+//! Every limit of the benchmark, each with its reason.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ pub const TRACKS_MAX: usize = 64;
 /// Bytes of a section's name, which labels its track in reports.
 pub const SECTION_NAME_BYTES_MAX: usize = 128;
 
-/// Bytes of an object, the smallest one that holds a DATA header (decision 25).
+/// The fewest bytes of an object: a DATA header (decision 25).
 pub const OBJECT_BYTES_MIN: u32 = 25;
 
-/// Bytes of an object. A key frame of 8K video is a few MiB.
+/// The most bytes of an object. A key frame of 8K video is a few MiB.
 pub const OBJECT_BYTES_MAX: u32 = 16 << 20;
 
 /// Objects in one group: a day of 60 objects per second is 5,184,000.
@@ -35,8 +35,8 @@ pub const INTERVAL_MIN: Duration = Duration::from_micros(10);
 /// The longest interval, start delay and time to live.
 pub const DELAY_MAX: Duration = Duration::from_hours(1);
 
-/// The longest data phase. It keeps every nanosecond of a track within 64 bits, and every millisecond
-/// within the 32 bits of the draft's messages.
+/// The longest data phase. It keeps a track's time in nanoseconds within 64 bits, and in milliseconds within the 32
+/// bits of the draft's messages.
 pub const DURATION_MAX: Duration = Duration::from_hours(48);
 
 /// Fields of a track namespace. [moqt-18 §2.4.1]
@@ -45,55 +45,55 @@ pub const NAMESPACE_FIELDS_MAX: usize = 32;
 /// Bytes of a full track name, namespace and name together. [moqt-18 §2.4.1]
 pub const FULL_TRACK_NAME_BYTES_MAX: usize = 4096;
 
-/// Digits that a template may pad a number to: those of the largest 64-bit number.
+/// The largest width of a template's field: the digits of the largest 64-bit number.
 pub const TEMPLATE_WIDTH_MAX: usize = 20;
 
-/// Malformed messages after which a track is failed: the one that reaches the number fails it.
+/// Malformed messages that fail a track.
 pub const MALFORMED_MAX: u64 = 100;
 
-/// Objects behind the newest one that a receiver can still tell from duplicates.
+/// How many objects behind the newest one a receiver can still tell an object from a duplicate.
 pub const SEQUENCE_WINDOW: usize = 32_768;
 
-/// Groups behind the newest one whose completeness a receiver still follows.
+/// How many groups behind the newest one a receiver still counts a group's objects.
 pub const GROUP_WINDOW: usize = 512;
 
-/// The shortest wait for stragglers after COMPLETION (decision 13).
+/// The shortest wait for late objects after COMPLETION (decision 13).
 pub const DRAIN_MIN: Duration = Duration::from_secs(2);
 
-/// Bytes of one track's state at one subscriber (decision 36).
+/// Bytes of one track's metrics at one subscriber (decision 36).
 pub const TRACK_RECEIVER_BYTES_MAX: usize = 64 << 10;
 
-/// Clients that a profile lets join, or sessions that it lets begin anew, in one second.
+/// The most clients that join, or sessions that churn ends, in one second.
 pub const PER_SECOND_MAX: u32 = 100_000;
 
-/// Subscriptions measured by one process: 2.5 GiB of figures, at 20 KiB each (decision 36).
+/// Subscriptions measured by one process: 2.5 GiB of metrics, at 20 KiB each (decision 36).
 pub const SUBSCRIPTIONS_MAX: usize = 1 << 17;
 
-/// Rows of a heat map; where there are more subscribers, neighbours share one.
+/// Rows of a heat map. If there are more subscribers, several share a row.
 pub const HEAT_ROWS_MAX: usize = 40;
 
-/// Columns of a heat map; where there are more seconds, neighbours share one.
+/// Columns of a heat map. If there are more seconds, several share a column.
 pub const HEAT_COLUMNS_MAX: usize = 60;
 
-/// Tracks, and namespaces, of the null relay.
+/// Tracks of the null relay, and its namespaces.
 pub const NULL_RELAY_TRACKS_MAX: usize = 1 << 17;
 
-/// Bytes that wait before one blocked stream of the null relay; beyond, the stream is reset.
+/// Bytes that the null relay queues for one blocked stream. Beyond this, it resets the stream.
 pub const NULL_RELAY_BACKLOG_BYTES_MAX: usize = 4 << 20;
 
-/// Objects that wait before one blocked stream of a publisher. The next is not sent.
+/// Objects that a publisher queues for one blocked stream. Beyond this, objects are dropped.
 pub const STREAM_QUEUE_OBJECTS_MAX: usize = 1024;
 
-/// Bytes that wait before one blocked stream of a publisher; a single object may be larger.
+/// Bytes that a publisher queues for one blocked stream. A single object may be larger.
 pub const STREAM_QUEUE_BYTES_MAX: usize = 4 << 20;
 
-/// Streams that one publisher has open for one track. The oldest is reset for the next.
+/// Open streams of one track at one publisher. Beyond this, the oldest stream is reset.
 pub const STREAMS_PER_TRACK_MAX: usize = 64;
 
-/// FETCH requests that one publisher answers at once.
+/// FETCH requests that one publisher answers at the same time.
 pub const FETCHES_MAX: usize = 1024;
 
-/// Items that one track sends in one turn of the event loop, when it has to catch up.
+/// Items that one track sends in one turn of the event loop, if it is behind its schedule.
 pub const ITEMS_PER_TURN_MAX: usize = 64;
 
 /// Connections that a role starts in one turn of the event loop.

@@ -1,9 +1,9 @@
 //! Meetings: clients that publish and subscribe on one connection each. [evens-00 §4.3]
 //!
-//! A [`MeetingRole`] joins a [`PublisherRole`] and the subscribers of the same clients: client number *n*
-//! publishes what publisher *n* does and receives what subscriber *n* does. The connections are the
-//! publishers'; what a session has to say goes to whom it concerns. The order of a run is that of the other
-//! roles: all tracks are offered, then subscribers begin, then the schedules.
+//! A [`MeetingRole`] joins a [`PublisherRole`] and the subscribers of the same clients: client *n* publishes what
+//! publisher *n* does and receives what subscriber *n* does, over one connection. Each event of a session goes to the
+//! publisher or to the subscriber that it concerns. A run proceeds as with separate roles: first all tracks are
+//! offered, then subscribers start, then the schedules begin.
 
 use std::time::{Duration, Instant};
 
@@ -26,10 +26,10 @@ pub struct MeetingRole {
 }
 
 impl MeetingRole {
-    /// Clients that start to connect at `now`.
+    /// Returns clients that start to connect at `now`.
     ///
     /// # Panics
-    /// If the configurations are not of the same clients.
+    /// The two configurations have different numbers of clients.
     pub fn new(
         mut publishers: PublisherConfig,
         subscribers: SubscriberConfig,
@@ -48,12 +48,12 @@ impl MeetingRole {
         }
     }
 
-    /// The clients as publishers.
+    /// Returns the clients as publishers.
     pub fn publishers(&self) -> &PublisherRole {
         &self.publishers
     }
 
-    /// The clients as subscribers.
+    /// Returns the clients as subscribers.
     pub fn subscribers(&self) -> &SubscriberRole {
         &self.subscribers
     }
@@ -63,7 +63,7 @@ impl MeetingRole {
         self.subscribers.start(now);
     }
 
-    /// Begins all schedules now; see [`PublisherRole::release`].
+    /// Begins all schedules at `now`; see [`PublisherRole::release`].
     ///
     /// # Errors
     /// Those of [`PublisherRole::release`].
@@ -103,7 +103,7 @@ impl MeetingRole {
         subscribers.note_connection(&self.publishers.connections[number], number);
     }
 
-    /// Lets those subscribe whose turn it is.
+    /// Subscribes the clients whose start is due.
     fn join_some(&mut self, turn: &mut Turn<'_>) {
         let subscribers = &mut self.subscribers.subscribers;
         for _ in 0..CONNECTS_PER_TURN_MAX {
@@ -184,5 +184,5 @@ impl App for MeetingRole {
     }
 }
 
-/// How often time-outs of sessions are looked after.
+/// How often session timeouts are checked.
 const CHECK_PERIOD: Duration = Duration::from_millis(100);

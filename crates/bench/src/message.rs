@@ -17,14 +17,14 @@ pub const DATA_HEADER_BYTES: usize = 25;
 /// Bytes of a COMPLETION message.
 pub const COMPLETION_BYTES: usize = 21;
 
-/// One message, of DATA only the header.
+/// One message. Of DATA, only the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Announces what is going to be sent.
+    /// START, which announces the track.
     Start(Start),
     /// One object of the benchmark.
     Data(DataHeader),
-    /// Says what was sent.
+    /// COMPLETION, which says what was sent.
     Completion(Completion),
 }
 
@@ -65,31 +65,31 @@ pub struct Completion {
     pub total_duration_ms: u32,
 }
 
-/// Why an object is no message of the benchmark.
+/// Why an object is not a valid message of the benchmark.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum MessageError {
-    /// An object without a byte.
+    /// An empty object.
     #[error("an empty object")]
     Empty,
-    /// A type that the draft does not have.
+    /// A message type that the draft does not define.
     #[error("type 0x{0:02x} is none of the benchmark's")]
     UnknownType(u8),
-    /// Not as long as its type or its own length field says.
+    /// A message whose length is wrong for its type or its own length field.
     #[error("an object of {found} bytes where the message has {expected}")]
     Length {
-        /// Bytes the message has.
+        /// Bytes that the message should have.
         expected: u64,
-        /// Bytes the object has.
+        /// Bytes that the object has.
         found: u64,
     },
-    /// A field with a value that no benchmark has.
+    /// A field whose value is out of range.
     #[error("{0} is out of range")]
     Field(&'static str),
 }
 
 impl Message {
-    /// Decodes an object of `object_bytes` bytes from its beginning: `head` needs to hold the whole
-    /// object or its first 25 bytes, whichever is less.
+    /// Decodes an object of `object_bytes` bytes. `head` must hold the whole object or its first 25 bytes, whichever is
+    /// less.
     pub fn decode(head: &[u8], object_bytes: u64) -> Result<Self, MessageError> {
         match head.first() {
             None => Err(MessageError::Empty),
@@ -107,7 +107,7 @@ impl Message {
 }
 
 impl Start {
-    /// The bytes of the message.
+    /// Encodes the message.
     pub fn encode(&self) -> [u8; START_BYTES] {
         let mut bytes = [0; START_BYTES];
         bytes[0] = START_TYPE;
@@ -141,7 +141,7 @@ impl Start {
 }
 
 impl DataHeader {
-    /// The bytes of the header.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; DATA_HEADER_BYTES] {
         let mut bytes = [0; DATA_HEADER_BYTES];
         bytes[0] = DATA_TYPE;
@@ -179,7 +179,7 @@ impl DataHeader {
 }
 
 impl Completion {
-    /// The bytes of the message.
+    /// Encodes the message.
     pub fn encode(&self) -> [u8; COMPLETION_BYTES] {
         let mut bytes = [0; COMPLETION_BYTES];
         bytes[0] = COMPLETION_TYPE;
@@ -199,7 +199,7 @@ impl Completion {
     }
 }
 
-/// The bytes of an object that has exactly `N`.
+/// Returns the bytes of an object that must have exactly `N`.
 fn exactly<const N: usize>(head: &[u8], object_bytes: u64) -> Result<[u8; N], MessageError> {
     let length = MessageError::Length {
         expected: N as u64,

@@ -1,9 +1,9 @@
-//! What a track's publisher and each of its subscribers measure. [evens-00 §5.5]
+//! The metrics of a track at its publisher and at each subscriber. [evens-00 §5.5]
 //!
-//! A [`TrackReceiver`] is one subscriber's view of one track: it is told of every object, keeps a
-//! fixed number of bytes whatever arrives, and gives the figures of the draft's Tables 2 and 3 at
-//! any time. A [`TrackSender`] is the publisher's view. What both know beforehand is the
-//! [`TrackPlan`]. None of them reads a clock or touches a connection.
+//! A [`TrackReceiver`] is one subscriber's view of one track. It receives each object, keeps a fixed number of bytes
+//! whatever arrives, and returns the metrics of the draft's Tables 2 and 3 at any time. A [`TrackSender`] is the
+//! publisher's view. A [`TrackPlan`] holds what both know in advance. None of them reads a clock or touches a
+//! connection.
 
 mod groups;
 mod heat;

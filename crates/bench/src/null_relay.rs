@@ -1,8 +1,8 @@
-//! The null relay: it forwards, and does nothing else that MOQT does not force on it.
+//! The null relay: it forwards objects, and does only what MOQT requires of it beside that.
 //!
-//! It has no cache, no authority, no limits of fairness, no memory of what was sent, and it tells nobody what there is. A
-//! load generator is calibrated against it: what it cannot do here, it cannot do against any relay. What it is *not*:
-//! a relay to serve anybody with. Tests let it misbehave (`Faults`).
+//! It has no cache, no authorization, no fairness limits, no history of objects, and it announces no tracks. It serves
+//! to calibrate a load generator: a load that the generator cannot make here, it cannot make against any relay. It is
+//! *not* a relay for production. Tests let it misbehave (`Faults`).
 
 mod forwarding;
 #[cfg(test)]
@@ -28,52 +28,53 @@ use weir_transport::{StreamId, Transport as _};
 use self::forwarding::Forwarded;
 use crate::limits::NULL_RELAY_TRACKS_MAX;
 
-/// How the relay misbehaves; by default it does not.
+/// Faults that tests inject; by default none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// Every object of these MOQT groups is lost on the way to every subscriber.
+    /// MOQT groups, from and to, whose objects are lost for every subscriber.
     pub(crate) lose_groups: Option<(u64, u64)>,
-    /// Subscriptions are refused.
+    /// Refuses subscriptions.
     pub(crate) refuse: bool,
-    /// Streams of this MOQT group are reset at the object of that ID.
+    /// MOQT group and object at which streams are reset.
     pub(crate) reset_at: Option<(u64, u64)>,
-    /// Extension headers are dropped.
+    /// Drops extension headers.
     pub(crate) drop_properties: bool,
-    /// The first byte of every object is none that a message begins with.
+    /// Replaces the first byte of every object by one that no message type has.
     pub(crate) garble: bool,
-    /// The last byte of every object in a datagram is changed.
+    /// Changes the last byte of every object in a datagram.
     pub(crate) corrupt: bool,
-    /// Datagrams of these MOQT groups come under the number of another group.
+    /// MOQT groups whose datagrams are sent with another Group ID.
     pub(crate) move_groups: Option<(u64, u64)>,
-    /// Every object in a datagram is followed by one that says that it is of another run.
+    /// After each object in a datagram, sends a copy that claims to be of another run.
     pub(crate) echo_another_run: bool,
-    /// COMPLETION in a datagram says that so many objects were sent, each in a group of its own.
+    /// Replaces the count in COMPLETION of a datagram track: so many objects, each in a group of its own.
     pub(crate) forge_completion: Option<u64>,
 }
 
-/// What the relay has done so far.
+/// What the relay has forwarded so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forwarding {
     /// Streams that publishers opened.
     pub streams: u64,
-    /// Copies of streams that were given up, since a subscriber took neither the stream nor its bytes.
+    /// Copies of streams that were given up because the subscriber's connection accepted neither the stream nor its
+    /// bytes.
     pub copies_given_up: u64,
 }
 
-/// Sessions, tracks and who wants them.
+/// The null relay: sessions, tracks, and the subscriptions to them.
 #[derive(Debug, Default)]
 pub struct NullRelay {
     faults: Faults,
     peers: BTreeMap<Handle, Peer>,
-    /// Who publishes what is under a namespace.
+    /// The publisher of each namespace.
     namespaces: BTreeMap<Vec<Vec<u8>>, (Namespace, Handle)>,
     numbers: BTreeMap<FullTrackName, usize>,
     tracks: Vec<Track>,
-    /// Tracks by the requests on which their objects come.
+    /// Tracks by the requests that their objects arrive on.
     upstream: BTreeMap<(Handle, RequestId), usize>,
     /// Outgoing streams by the publisher's stream.
     streams: BTreeMap<(Handle, StreamId), Forwarded>,
-    /// What waits before streams that are blocked.
+    /// Data queued for blocked streams.
     backlogs: BTreeMap<(Handle, StreamId), SendQueue>,
     done: Forwarding,
     is_closed: bool,
@@ -89,12 +90,12 @@ struct Track {
 }
 
 impl NullRelay {
-    /// A relay without a session.
+    /// Returns a relay without sessions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A relay that misbehaves.
+    /// Returns a relay with faults.
     #[cfg(test)]
     pub(crate) fn with_faults(faults: Faults) -> Self {
         Self {
@@ -103,7 +104,7 @@ impl NullRelay {
         }
     }
 
-    /// What it has done so far.
+    /// Returns what was forwarded so far.
     pub fn forwarding(&self) -> Forwarding {
         self.done
     }
@@ -247,7 +248,7 @@ impl NullRelay {
         }
     }
 
-    /// The number of a track, which is its alias towards subscribers; none if there are too many.
+    /// Returns the number of a track, which is also its alias towards subscribers; `None` if there are too many tracks.
     fn number_of(&mut self, name: FullTrackName) -> Option<usize> {
         if let Some(number) = self.numbers.get(&name) {
             return Some(*number);
@@ -273,7 +274,7 @@ impl NullRelay {
         });
     }
 
-    /// Subscribes to every track that somebody wants, that nobody sends yet, and whose namespace was announced.
+    /// Subscribes to every track that has subscribers, no source, and an announced namespace.
     fn ask_for_wanted(&mut self, turn: &mut Turn<'_>) {
         let wanted: Vec<usize> = (0..self.tracks.len())
             .filter(|number| {
@@ -303,8 +304,8 @@ impl NullRelay {
         }
     }
 
-    /// Objects of a track come from now on: whoever waits for it is accepted. Nobody does if they came before, from another
-    /// publisher or by another request.
+    /// Accepts the subscribers that wait for a track when its objects start to flow. If the track already has another
+    /// source, there are none.
     fn on_flowing(&mut self, turn: &mut Turn<'_>, source: (Handle, RequestId)) {
         let Some(number) = self.upstream.get(&source).copied() else {
             return;
@@ -328,7 +329,7 @@ impl NullRelay {
         });
     }
 
-    /// Forgets a source; returns its track, unless another publisher, or another request, took its place.
+    /// Removes a source and returns its track, unless another source has replaced it.
     fn end_source(&mut self, source: (Handle, RequestId)) -> Option<&mut Track> {
         let track = &mut self.tracks[self.upstream.remove(&source)?];
         track.source.take_if(|one| *one == source)?;
@@ -349,7 +350,7 @@ impl NullRelay {
         }
     }
 
-    /// The publisher does not want to send the track.
+    /// Handles a publisher's refusal of a subscription.
     fn on_refused(
         &mut self,
         turn: &mut Turn<'_>,
@@ -364,7 +365,7 @@ impl NullRelay {
         }
     }
 
-    /// A request is over that its peer has ended: a subscription, or the source of a track without `PUBLISH_DONE`.
+    /// Handles a request that its peer has ended: a subscription, or a track's source without `PUBLISH_DONE`.
     fn on_closed(&mut self, turn: &mut Turn<'_>, request: (Handle, RequestId)) {
         for track in &mut self.tracks {
             track.subscribers.retain(|one| *one != request);
@@ -377,7 +378,7 @@ impl NullRelay {
         self.on_done(turn, request, &done);
     }
 
-    /// A peer is gone, and with it what it published.
+    /// Handles a lost session, and the end of what it published.
     fn on_lost(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         self.peers.remove(&handle);
         self.namespaces

@@ -8,46 +8,46 @@ use crate::{
     scenario::Roles,
 };
 
-/// What decides which clauses of a service level a run can judge.
+/// The properties of a run that decide which clauses it can judge.
 #[derive(Clone, Copy, Debug)]
 pub struct Observable<'a> {
-    /// What is sent.
+    /// The profile.
     pub profile: &'a Profile,
     /// The form of the messages.
     pub wire: Wire,
-    /// Who does what here in a fan-out.
+    /// The roles of this process in a fan-out.
     pub roles: Roles,
-    /// Whether there are meetings instead, in which everybody does both.
+    /// Whether the run consists of meetings, in which every client publishes and subscribes.
     pub is_meeting: bool,
-    /// Whether the CPU time of the relay is seen.
+    /// Whether the relay's CPU time is measured.
     pub has_relay_cpu: bool,
 }
 
-/// Why a service level cannot be judged.
+/// Why a run cannot judge a service level.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LevelError {
-    /// It is no service level.
+    /// The text is not a service level.
     #[error(transparent)]
     Text(#[from] ServiceLevelError),
-    /// Nothing is measured of what a clause asks for.
+    /// The run does not measure what a clause judges.
     #[error("{clause} cannot be judged: {problem}")]
     Clause {
         /// The clause.
         clause: String,
-        /// Why not.
+        /// Why it is not measured.
         problem: String,
     },
-    /// Nothing is measured of what the usual level asks for.
+    /// The run measures nothing that the default level judges.
     #[error("nothing of the usual service level can be judged")]
     Usual,
 }
 
 impl<'a> Observable<'a> {
-    /// The level that `asked` names, each of whose clauses can be judged; without a word of the user's, the usual one as
-    /// far as it can.
+    /// Returns the level `asked` for, each of whose clauses the run can judge. Without it, returns those clauses of the
+    /// default level that the run can judge.
     ///
     /// # Errors
-    /// It is no service level, or one that this run cannot judge.
+    /// The text is not a service level, or the run cannot judge it.
     pub fn level(self, asked: Option<&str>) -> Result<ServiceLevel, LevelError> {
         let Some(asked) = asked else {
             let usual = ServiceLevel::default();
@@ -64,13 +64,13 @@ impl<'a> Observable<'a> {
         Ok(level)
     }
 
-    /// The tracks that somebody here subscribes to.
+    /// Returns the tracks that this process subscribes to.
     fn subscribed(self) -> impl Iterator<Item = &'a TrackProfile> {
         let tracks = self.profile.tracks.iter();
         tracks.filter(move |track| self.is_meeting || self.roles.subscribes(track.mode))
     }
 
-    /// Why nothing is measured of a subject; none if it is.
+    /// Returns why a subject is not measured; `None` if it is.
     fn problem(self, subject: Subject) -> Option<String> {
         let is_blind = || self.subscribed().next().is_none();
         match subject {
@@ -86,7 +86,7 @@ impl<'a> Observable<'a> {
         }
     }
 
-    /// Why no object of any track is ever late; none if one may be.
+    /// Returns why no object of any track can be late; `None` if one can.
     fn lateness_problem(self) -> Option<String> {
         let mut fetched = self
             .subscribed()
@@ -101,7 +101,7 @@ impl<'a> Observable<'a> {
         })
     }
 
-    /// Why no track has a latency; none if one has.
+    /// Returns why no track has a latency; `None` if one has.
     fn latency_problem(self) -> Option<String> {
         let mut problem = None;
         for track in self.subscribed() {
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn tracks_that_nobody_here_subscribes_to_have_no_say() {
-        // One is published here for others; the other is fetched.
+        // The first track is published to others; the second is fetched.
         let sent = AUDIO.replace("= datagram", "= stream");
         let sent = sent.replace("track_mode", "mode = 1\ntrack_mode");
         let fetched = sent

@@ -1,4 +1,4 @@
-//! From what the roles measured to a report, the same for real and for simulated runs.
+//! Makes a report from what the roles measured. Real and simulated runs share it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,31 +22,31 @@ use weir_report::{
     service_level::{Measured, ServiceLevel},
 };
 
-/// What a host knows of a run beside what its roles measured.
+/// What a host knows of a run beyond the measurements of its roles.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// The run itself.
     pub run: Run,
-    /// What was seen of the relay.
+    /// The relay, as observed from outside.
     pub relay: Relay,
-    /// What was seen of the generator; the publishers' lateness is filled in here.
+    /// The generator's own figures, to which [`report()`] adds the publishers' lateness.
     pub generator: Generator,
-    /// What of the run is judged.
+    /// Which part of the run is judged.
     pub judged: Judged,
 }
 
-/// From when on a run is judged by loss and latency; everything else is judged over the whole of it. By default
-/// nothing is left out.
+/// The times from which loss and latency are judged; all else is judged over the whole run. By default the whole run
+/// counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
-    /// Loss: of objects that are planned from this time of the data phase on, to the next whole column of
+    /// Loss: objects planned at or after this time of the data phase, rounded up to a whole column of
     /// [`Heat`](crate::metrics::Heat).
     pub planned_from: Duration,
-    /// Latency: of objects that arrive from this time of the run on, to the next whole second.
+    /// Latency: objects that arrive at or after this time of the run, rounded up to a whole second.
     pub arrived_from: Duration,
 }
 
-/// Everything of a run that is over, or that was broken off: its report and what the report sums up.
+/// Returns the archive of a run that has ended or was interrupted: its report and the data behind the report.
 pub fn archive(
     profile: &Profile,
     plans: &[TrackPlan],
@@ -62,7 +62,7 @@ pub fn archive(
     )
 }
 
-/// The report of a run that is over, or that was broken off.
+/// Returns the report of a run that has ended or was interrupted.
 pub fn report(
     profile: &Profile,
     plans: &[TrackPlan],
@@ -132,8 +132,8 @@ pub fn report(
     Report::new(run, slo, tracks, relay, generator)
 }
 
-/// Objects that publishers dropped before they were sent are the generator's fault if its publishers were slow. If they
-/// were in time, the path to the relay did not take the objects, and the loss is the relay's.
+/// Decides who caused the objects that publishers dropped. If the publishers were late, it is the generator. Otherwise
+/// the path to the relay did not accept the objects, and the loss counts as the relay's.
 fn blame_for_drops(generator: &mut Generator, publications: &[PublicationResult]) {
     let dropped: u64 = publications
         .iter()
@@ -153,7 +153,7 @@ fn rows(subscriptions: &[SubscriptionResult], plan: usize) -> Vec<SubscriberRepo
     of_plan.map(|result| result.to_report(0)).collect()
 }
 
-/// Subscriptions of a plan by the number of objects that they were due, without those set apart.
+/// Returns the steady subscriptions of a plan, each with the number of objects it was due.
 fn due(subscriptions: &[SubscriptionResult], plan: usize) -> impl Iterator<Item = (usize, u64)> {
     let of_plan = subscriptions
         .iter()
@@ -167,14 +167,14 @@ fn due(subscriptions: &[SubscriptionResult], plan: usize) -> impl Iterator<Item 
     })
 }
 
-/// Objects that were lost, and that are judged.
+/// Judged objects that were lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
     lost: u64,
     judged: u64,
 }
 
-/// Objects of a plan that were lost, of those that are judged.
+/// Counts the judged objects of a plan that were lost.
 fn loss_of(
     subscribers: &SubscriberRole,
     plan: &TrackPlan,
@@ -206,7 +206,7 @@ fn loss_of(
     }
 }
 
-/// Loss and latency of a plan by subscriber and time; none without subscribers.
+/// Returns loss and latency of a plan by subscriber and time; `None` without subscribers.
 fn heat_map(
     subscribers: &SubscriberRole,
     plan: &TrackPlan,
@@ -216,7 +216,7 @@ fn heat_map(
     let heat = subscribers.heat(number);
     let due: Vec<(usize, u64)> = due(subscriptions, number).collect();
     let most = due.iter().map(|(_, sent)| *sent).max()?;
-    // What publishers of one plan send differs only where one of them was broken off.
+    // Publishers of one plan send the same, unless one of them was interrupted.
     let planned = heat.planned(plan.schedule(), most);
     let row = |row: crate::metrics::HeatRow| {
         let of_row = || due.iter().filter(|(one, _)| row.subscribers.contains(one));
@@ -258,7 +258,8 @@ fn published(
     published
 }
 
-/// Subscriptions that were no good, of all that count. Where nobody subscribes, tracks that were not published to their end.
+/// Counts the failed subscriptions, and all that are judged. Without subscribers, counts tracks that were not published
+/// to their end.
 fn failures(publishers: &PublisherRole, subscriptions: &[SubscriptionResult]) -> (u64, u64) {
     if subscriptions.is_empty() {
         let progress = publishers.progress();
@@ -324,6 +325,6 @@ fn definition(track: &TrackProfile) -> TrackDefinition {
     }
 }
 
-/// Publishers that are later than this at p99 send another pattern than the profile's: one object of an audio
-/// track each 20 ms would come with the next.
+/// If publishers are later than this at p99, the pattern is not the profile's: an audio object every 20 ms would leave
+/// together with the next.
 const LATENESS_P99_MAX_MS: f64 = 20.0;

@@ -1,8 +1,7 @@
-//! What stands in the `data` of a DATA message: a tag with exact times, and synthetic content.
+//! The `data` of a DATA message: a tag with exact times, and synthetic content.
 //!
-//! The draft leaves `data` open. Where it is long enough, it begins with a [`Tag`] (decision 23);
-//! the rest is noise made from a seed (decision 36), so that both ends know every byte and a relay
-//! cannot compress it.
+//! The draft does not define the content of `data`. If `data` is long enough, it begins with a [`Tag`] (decision 23).
+//! The rest is noise from a seed (decision 36), so that both ends know every byte and a relay cannot compress it.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use weir_moqt::property::Properties;
@@ -12,35 +11,35 @@ use crate::message::{DATA_HEADER_BYTES, DataHeader};
 /// Bytes of a [`Tag`].
 pub const TAG_BYTES: usize = 36;
 
-/// Bytes at the beginning of an object that say all that is measured: DATA header and tag.
+/// Bytes at the beginning of an object that hold all measured values: DATA header and tag.
 pub const HEAD_BYTES: usize = DATA_HEADER_BYTES + TAG_BYTES;
 
-/// Times and identity of one object, more exact than the draft's header.
+/// Exact times and identity of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Which run the object belongs to; objects of other runs are not counted.
+    /// The run that the object belongs to. Objects of other runs are not counted.
     pub run_id: u64,
     /// The object's number in its track, from zero.
     pub sequence: u64,
-    /// When the schedule wanted it sent, by the publisher's [`crate::clock::RunClock`].
+    /// The planned time, by the publisher's [`crate::clock::RunClock`].
     pub planned_ns: u64,
-    /// When it was sent, by the same clock.
+    /// The time of sending, by the same clock.
     pub sent_ns: u64,
 }
 
-/// The synthetic content of one track's objects: the same bytes for each of them.
+/// The synthetic content of a track, the same for each of its objects.
 #[derive(Clone, Debug)]
 pub struct Content {
     bytes: Bytes,
 }
 
 impl Tag {
-    /// Whether `data` of this length carries a tag.
+    /// Whether `data` of this length has room for a tag.
     pub fn fits(data_length: u32) -> bool {
         data_length as usize >= TAG_BYTES
     }
 
-    /// The bytes of the tag.
+    /// Encodes the tag.
     pub fn encode(&self) -> [u8; TAG_BYTES] {
         let mut bytes = [0; TAG_BYTES];
         bytes[..4].copy_from_slice(MAGIC);
@@ -51,7 +50,7 @@ impl Tag {
         bytes
     }
 
-    /// Reads the tag at the beginning of `data`; `None` if there is none.
+    /// Decodes the tag at the beginning of `data`; `None` if there is none.
     pub fn decode(data: &[u8]) -> Option<Self> {
         let tag = data.first_chunk::<TAG_BYTES>()?;
         let (magic, numbers) = tag.split_first_chunk::<4>()?;
@@ -72,8 +71,7 @@ impl Tag {
 }
 
 impl Content {
-    /// Noise of `bytes` bytes, the same for the same seed. Shorter content of the same seed is a
-    /// prefix of it.
+    /// Returns `bytes` bytes of noise. The same seed gives the same noise, and shorter content is a prefix of longer.
     pub fn new(seed: u64, bytes: u32) -> Self {
         let bytes = bytes as usize;
         let mut noise = BytesMut::with_capacity(bytes.next_multiple_of(8));
@@ -87,7 +85,7 @@ impl Content {
         }
     }
 
-    /// The content of qperf's objects of up to `bytes` bytes, which stands where other content would.
+    /// Returns the content of qperf's objects of up to `bytes` bytes.
     pub fn of_qperf(bytes: u32) -> Self {
         let places = DATA_HEADER_BYTES..DATA_HEADER_BYTES + bytes as usize;
         Self {
@@ -95,8 +93,8 @@ impl Content {
         }
     }
 
-    /// Appends one whole object: header, tag where it fits, content up to `header.data_length`,
-    /// which must not exceed the content.
+    /// Appends one whole object: header, tag if it fits, and content up to `header.data_length`, which must not exceed
+    /// the content.
     pub fn write_object(&self, header: &DataHeader, tag: &Tag, object: &mut BytesMut) {
         let data_length = header.data_length as usize;
         assert!(
@@ -113,8 +111,7 @@ impl Content {
         }
     }
 
-    /// Whether `bytes` is what stands `offset` bytes into the `data` of a tagged object, behind the
-    /// tag.
+    /// Whether `bytes` is the content at `offset` in the `data` of a tagged object, after the tag.
     pub fn matches(&self, offset: u64, bytes: &[u8]) -> bool {
         let Ok(offset) = usize::try_from(offset) else {
             return false;
@@ -125,8 +122,8 @@ impl Content {
     }
 }
 
-/// Extension headers of synthetic content: `count` properties of types that no draft defines, each with `size_bytes` bytes
-/// from the seed.
+/// Returns `count` extension headers of `size_bytes` bytes each, from the seed, with property types that no draft
+/// defines.
 pub fn extension_headers(count: u8, size_bytes: u16, seed: u64) -> Properties {
     let content = Content::new(seed, u32::from(size_bytes));
     let types = (EXTENSION_TYPE_FIRST..).step_by(2);
@@ -138,11 +135,11 @@ pub fn extension_headers(count: u8, size_bytes: u16, seed: u64) -> Properties {
         .build()
 }
 
-/// The first property type of a benchmark's extension header; odd types carry bytes, and relays have to pass on
-/// those that they do not know. [moqt-18 §2.5]
+/// The first property type of the benchmark's extension headers. Odd types carry bytes, and relays must forward unknown
+/// properties. [moqt-18 §2.5]
 const EXTENSION_TYPE_FIRST: u64 = 0x1F01;
 
-/// One step of the `SplitMix64` generator: a bijection of a counter, so it never gets stuck.
+/// Returns the next number of the `SplitMix64` generator: a bijection of a counter, so it never gets stuck.
 pub(crate) fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
@@ -151,7 +148,7 @@ pub(crate) fn split_mix(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// What a tag begins with, so that other content is not taken for one.
+/// The first bytes of a tag, which tell it from other content.
 const MAGIC: &[u8; 4] = b"weir";
 
 #[cfg(test)]

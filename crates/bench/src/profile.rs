@@ -1,9 +1,9 @@
 //! The benchmark profile: what each track sends, in the draft's INI form.
 //!
-//! A file has one `[section]` per track, and `[audience]` if it wants. The keys are those of the draft's Appendix A; the names of
-//! its Table 1 are aliases (decision 4). A `;` begins a comment, also after a value. Whatever is
-//! not understood is an error that names the line: a misspelt key must not silently change a
-//! benchmark. A [`Profile`] therefore holds only what a run can use as it stands.
+//! A file has a `[section]` for each track, and optionally `[audience]`. The keys are those of the draft's Appendix A;
+//! the names of its Table 1 are aliases (decision 4). A `;` begins a comment, also after a value. An unknown key or
+//! invalid value is an error that names the line, since a misspelt key must not silently change a benchmark. So each
+//! value of a [`Profile`] is valid.
 
 mod audience;
 mod error;
@@ -32,25 +32,24 @@ use crate::qperf::Wire;
 pub struct Profile {
     /// The tracks; their positions are their numbers.
     pub tracks: Vec<TrackProfile>,
-    /// What the audience does beside listening.
+    /// What subscribers do beside receiving.
     pub audience: Audience,
 }
 
-/// One track of a profile.
+/// The settings of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrackProfile {
     /// The section's name: a label for reports, unique in its profile.
     pub section: String,
-    /// Namespace and name, with fields to fill in.
+    /// The templates of namespace and name.
     pub template: TrackTemplate,
-    /// What a client does with the track (`mode`); the command line has the last word.
+    /// What a client does with the track (`mode`). The command line takes precedence.
     pub mode: Option<Mode>,
     /// How objects travel (`track_mode`, or `reliable`).
     pub track_mode: TrackMode,
     /// MOQT's publisher priority: a lower number is sent first (decision 28).
     pub priority: u8,
-    /// How long an object may wait in a send queue, and its delivery time-out on the wire
-    /// (decision 29).
+    /// How long an object may wait in a send queue. It is also the track's MOQT delivery timeout (decision 29).
     pub ttl: Duration,
     /// The time between two objects (`time_interval`), exact to the nanosecond.
     pub interval: Interval,
@@ -60,56 +59,55 @@ pub struct TrackProfile {
     pub first_object_size: ObjectSize,
     /// Bytes of every other object.
     pub object_size: ObjectSize,
-    /// How long START is repeated before the first object.
+    /// How long START is repeated before the first object is sent.
     pub start_delay: Duration,
-    /// How long objects are sent: `total_transmit_time` less the start delay (decision 7).
+    /// How long objects are sent: `total_transmit_time` minus the start delay (decision 7).
     pub duration: Duration,
-    /// Whether a subscriber that saw no START is served all the same (decision 15).
+    /// Whether a subscriber that saw no START is measured nevertheless (decision 15).
     pub late_join: bool,
-    /// Which stream an object travels on; of no meaning on a datagram track (decision 32).
+    /// How objects map to streams; without effect on a datagram track (decision 32).
     pub stream_mapping: StreamMapping,
-    /// What every object carries beside its payload. [evens-00 §3.1]
+    /// Extension headers of every object. [evens-00 §3.1]
     pub extension_headers: ExtensionHeaders,
     /// When objects are due.
     pub pattern: Pattern,
 }
 
-/// Which stream an object of a stream track travels on (decision 32).
+/// How the objects of a stream track map to streams (decision 32).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamMapping {
-    /// All objects of a group on one stream.
+    /// One stream for each group.
     #[default]
     SubgroupPerGroup,
-    /// A stream for each object.
+    /// One stream for each object.
     SubgroupPerObject,
-    /// Objects with even numbers on one stream of their group, those with odd ones on another.
+    /// Two streams for each group: one for objects with even numbers, one for those with odd numbers.
     TwoSubgroups,
 }
 
-/// The extension headers ("properties" since draft-17) of an object: none, or some of one size.
+/// The extension headers of an object, all of one size. MOQT calls them properties since draft-17.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtensionHeaders {
     /// How many, 0 to 16.
     pub count: u8,
-    /// Bytes of the value of each, 1 to 1024.
+    /// Bytes of each value, 1 to 1024.
     pub size: u16,
 }
 
 /// When the objects of a track are due. [evens-00 §3]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pattern {
-    /// One in each interval, at its beginning: audio and video.
+    /// One in each interval, at its beginning, as audio and video.
     #[default]
     Interval,
-    /// One in each interval, at a moment drawn from the seed: interactive data.
+    /// One in each interval, at a random time from the seed, as interactive data.
     Random,
-    /// Several at once, as rarely as the interval asks for on average: interactive data, or whole groups of
-    /// pictures.
+    /// Several at once, at the same mean rate as one per interval: interactive data, or whole groups of pictures.
     Bursts {
         /// Objects in one burst, at least 2.
         objects: ObjectsPerGroup,
     },
-    /// Fetched as a range, as fast as connections take it. [evens-00 §3.3]
+    /// Fetched as a range, as fast as connections accept it. [evens-00 §3.3]
     Fetch,
 }
 
@@ -135,7 +133,7 @@ pub enum TrackMode {
 }
 
 impl TrackMode {
-    /// The name in a profile.
+    /// Returns the name in a profile.
     pub fn name(self) -> &'static str {
         match self {
             Self::Datagram => "datagram",
@@ -148,7 +146,7 @@ impl TrackMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Interval(Duration);
 
-/// The size of a whole object, its benchmark header included: 25 bytes to 16 MiB (decisions 24, 25).
+/// The size of a whole object including its benchmark header: 25 bytes to 16 MiB (decisions 24 and 25).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectSize(u32);
 
@@ -157,25 +155,25 @@ pub struct ObjectSize(u32);
 pub struct ObjectsPerGroup(NonZeroU32);
 
 impl Profile {
-    /// Reads a profile. `file` is its name as errors show it.
+    /// Parses a profile. Errors show `file` as its name.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, ProfileError> {
         ini::parse(bytes).map_err(|fault| fault.in_file(file))
     }
 
-    /// The profile in canonical form: Appendix A's keys, no comments. Reading it gives the same
-    /// profile.
+    /// Returns the profile in canonical form, with the keys of Appendix A and without comments. Parsing it gives the
+    /// same profile.
     pub fn to_ini(&self) -> String {
         print::to_ini(self)
     }
 }
 
 impl TrackProfile {
-    /// How long the track sends, START and objects together (decision 7).
+    /// Returns how long the track sends START and objects together (decision 7).
     pub fn total_transmit_time(&self) -> Duration {
         self.start_delay + self.duration
     }
 
-    /// Why no object of the track has a latency; none if some have.
+    /// Returns why no object of the track has a latency; `None` if one can have.
     pub fn latency_problem(&self, wire: Wire) -> Option<String> {
         let section = &self.section;
         if self.pattern == Pattern::Fetch {
@@ -200,14 +198,14 @@ impl TrackProfile {
 }
 
 impl StreamMapping {
-    /// All of them.
+    /// Every mapping.
     pub const ALL: [Self; 3] = [
         Self::SubgroupPerGroup,
         Self::SubgroupPerObject,
         Self::TwoSubgroups,
     ];
 
-    /// The name in profiles and reports.
+    /// Returns the name in profiles and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::SubgroupPerGroup => "subgroup_per_group",
@@ -216,7 +214,7 @@ impl StreamMapping {
         }
     }
 
-    /// The subgroup of an object, by its number in its group.
+    /// Returns the subgroup of an object, by its number in its group.
     pub fn subgroup_of(self, object: u64) -> u64 {
         match self {
             Self::SubgroupPerGroup => 0,
@@ -225,7 +223,7 @@ impl StreamMapping {
         }
     }
 
-    /// Objects of a subgroup from number `from` of its group on, in a group of `objects` objects.
+    /// Counts the objects of a subgroup from number `from` of its group on, in a group of `objects` objects.
     pub fn objects_from(self, subgroup: u64, from: u64, objects: u64) -> u64 {
         match self {
             Self::SubgroupPerGroup => objects.saturating_sub(from),
@@ -244,45 +242,45 @@ impl ExtensionHeaders {
 }
 
 impl Interval {
-    /// An interval, if it is in range.
+    /// Returns an interval, or `None` if it is out of range.
     pub fn new(interval: Duration) -> Option<Self> {
         (INTERVAL_MIN..=DELAY_MAX)
             .contains(&interval)
             .then_some(Self(interval))
     }
 
-    /// The time between two objects.
+    /// Returns the time between two objects.
     pub fn duration(self) -> Duration {
         self.0
     }
 
-    /// Nanoseconds between two objects, never zero.
+    /// Returns the nanoseconds between two objects, never zero.
     pub fn ns(self) -> u64 {
         crate::clock::nanoseconds(self.0)
     }
 }
 
 impl ObjectSize {
-    /// A size in bytes, if it is in range.
+    /// Returns a size in bytes, or `None` if it is out of range.
     pub fn new(bytes: u32) -> Option<Self> {
         (OBJECT_BYTES_MIN..=OBJECT_BYTES_MAX)
             .contains(&bytes)
             .then_some(Self(bytes))
     }
 
-    /// Bytes of the whole object.
+    /// Returns the bytes of the whole object.
     pub fn bytes(self) -> u32 {
         self.0
     }
 
-    /// Bytes of the `data` that follows the benchmark header (decision 24).
+    /// Returns the bytes of `data` after the benchmark header (decision 24).
     pub fn data_length(self) -> u32 {
         self.0 - OBJECT_BYTES_MIN
     }
 }
 
 impl ObjectsPerGroup {
-    /// A number of objects, if it is in range.
+    /// Returns a number of objects, or `None` if it is out of range.
     pub fn new(objects: u32) -> Option<Self> {
         if objects > OBJECTS_PER_GROUP_MAX {
             return None;
@@ -290,7 +288,7 @@ impl ObjectsPerGroup {
         NonZeroU32::new(objects).map(Self)
     }
 
-    /// The number of objects, never zero.
+    /// Returns the number of objects, never zero.
     pub fn count(self) -> u32 {
         self.0.get()
     }

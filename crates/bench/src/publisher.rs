@@ -1,10 +1,8 @@
 //! Publishers: clients that send the tracks of a profile by their schedules.
 //!
-//! A [`PublisherRole`] hosts any number of publishers, each on a connection of its own. They offer
-//! their tracks to the relay and wait; when the owner of the role calls
-//! [`release`](PublisherRole::release), because every subscriber is served or because it does not
-//! want to wait (decision 8), all schedules begin at that instant. The role does not know
-//! subscribers, and opens no socket.
+//! A [`PublisherRole`] hosts any number of publishers, each on a connection of its own. They offer their tracks to the
+//! relay and wait. [`release`](PublisherRole::release) begins all schedules at the same instant; the caller decides
+//! whether every subscriber must be served first (decision 8). The role does not know subscribers, and opens no socket.
 
 mod client;
 mod fetch_response;
@@ -37,29 +35,29 @@ use weir_client::target::Target;
 use weir_client::turn::Turn;
 use weir_histogram::Histogram;
 
-/// What publishers are made from.
+/// The configuration of publishers.
 #[derive(Clone, Debug)]
 pub struct PublisherConfig {
     /// The relay.
     pub target: Target,
     /// The tracks of the profile.
     pub plans: Arc<[TrackPlan]>,
-    /// What each publisher publishes: one entry per connection.
+    /// The tracks of each publisher, one entry per connection.
     pub publishers: Vec<Vec<NamedTrack>>,
     /// How tracks are offered.
     pub flow: PublishFlow,
-    /// Connections started per second; all at once if zero.
+    /// Connections started per second, or zero for all at once.
     pub ramp_per_second: u32,
-    /// What is shown with every offer.
+    /// Tokens sent with every offer.
     pub tokens: Vec<Token>,
 }
 
-/// How tracks are offered to the relay, since relays differ (decision 33).
+/// How tracks are offered, since relays differ (decision 33).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishFlow {
     /// PUBLISH for each track. [moqt-18 §10.10]
     Publish,
-    /// `PUBLISH_NAMESPACE` for each namespace; the relay subscribes when somebody does.
+    /// `PUBLISH_NAMESPACE` for each namespace; the relay subscribes when it has a subscriber.
     /// [moqt-18 §10.15]
     PublishNamespace,
 }
@@ -67,7 +65,7 @@ pub enum PublishFlow {
 /// Why the schedules cannot begin.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReleaseError {
-    /// The path to the relay carries no datagram of that size (decision 26).
+    /// An object does not fit into a datagram of the path to the relay (decision 26).
     #[error(
         "{name}: objects of {object_bytes} bytes make datagrams of {datagram_bytes} bytes, but the \
          path to the relay carries {datagram_bytes_max}"
@@ -79,40 +77,40 @@ pub enum ReleaseError {
         object_bytes: u32,
         /// Bytes of its datagram.
         datagram_bytes: usize,
-        /// Bytes of the largest datagram.
+        /// Bytes of the largest datagram that the path carries.
         datagram_bytes_max: usize,
     },
 }
 
-/// What one publisher says of one track.
+/// What one publisher measured of one track.
 #[derive(Clone, Debug)]
 pub struct PublicationResult {
     /// The publisher's number in the role.
     pub publisher: usize,
-    /// Which of the plans it follows.
+    /// The index of the track's plan.
     pub plan: usize,
-    /// What it is called.
+    /// The track's name.
     pub name: FullTrackName,
     /// What was sent.
     pub sender: SenderResult,
-    /// The same, as receivers want to know it.
+    /// The totals that subscribers compare with.
     pub totals: SentTotals,
 }
 
-/// How far publishers have come.
+/// The progress of publishers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublisherProgress {
     /// Publishers in all.
     pub publishers: u64,
-    /// Those whose session is open.
+    /// Publishers with an established session.
     pub ready: u64,
-    /// Those that failed.
+    /// Publishers that failed.
     pub failed: u64,
     /// Tracks in all.
     pub tracks: u64,
-    /// Those that the relay takes objects of.
+    /// Tracks that the relay accepts objects of.
     pub served: u64,
-    /// Those that were sent to their end.
+    /// Tracks that were sent to their end.
     pub done: u64,
     /// DATA objects sent.
     pub objects_sent: u64,
@@ -125,23 +123,23 @@ pub struct PublisherProgress {
 pub struct PublisherRole {
     config: PublisherConfig,
     clients: Vec<PublisherClient>,
-    /// Their connections, shared with subscribers in a meeting.
+    /// The publishers' connections. In a meeting, subscribers share them.
     pub(crate) connections: Clients,
     started: Instant,
     connected: usize,
     released: Option<Instant>,
-    /// When which track of which publisher is due.
+    /// When each track of each publisher is due.
     agenda: BinaryHeap<Reverse<(Instant, usize, usize)>>,
     next_check: Instant,
     close_at: Option<Instant>,
-    /// Whether connections stay open after the end of all tracks, until they are closed from outside.
+    /// Whether connections stay open after the end of all tracks, until [`Self::close`].
     is_held_open: bool,
     closed: bool,
     buffer: BytesMut,
 }
 
 impl PublisherRole {
-    /// Publishers that start to connect at `now`.
+    /// Returns publishers that start to connect at `now`.
     pub fn new(config: PublisherConfig, now: Instant) -> Self {
         let clients: Vec<_> = config
             .publishers
@@ -164,7 +162,7 @@ impl PublisherRole {
         }
     }
 
-    /// Publishers whose connections serve others too, so that they are not closed at the end of all tracks.
+    /// Returns publishers whose connections are shared, so that they stay open after the end of all tracks.
     pub(crate) fn held_open(config: PublisherConfig, now: Instant) -> Self {
         Self {
             is_held_open: true,
@@ -172,7 +170,7 @@ impl PublisherRole {
         }
     }
 
-    /// How many publishers there are.
+    /// Returns the number of publishers.
     pub(crate) fn len(&self) -> usize {
         self.clients.len()
     }
@@ -182,20 +180,20 @@ impl PublisherRole {
         self.released.is_some() && self.clients.iter().all(PublisherClient::is_done)
     }
 
-    /// Whether the relay has answered every offer, for better or worse.
+    /// Whether the relay has answered every offer, with acceptance or refusal.
     pub fn has_announced(&self) -> bool {
         self.clients.iter().all(PublisherClient::has_announced)
     }
 
-    /// Whether the relay takes objects of every track, but for publishers that failed.
+    /// Whether the relay accepts objects of every track, publishers that failed aside.
     pub fn is_served(&self) -> bool {
         self.clients.iter().all(PublisherClient::is_served)
     }
 
-    /// Begins all schedules now; later calls do nothing (decision 8).
+    /// Begins all schedules at `now` (decision 8). Later calls do nothing.
     ///
     /// # Errors
-    /// The largest object of a datagram track is larger than a datagram; nothing was begun.
+    /// The largest object of a datagram track does not fit into a datagram. In this case nothing was begun.
     pub fn release(&mut self, now: Instant, endpoint: &mut Endpoint) -> Result<(), ReleaseError> {
         let turn = &mut Turn { now, endpoint };
         if self.released.is_some() {
@@ -214,12 +212,12 @@ impl PublisherRole {
         Ok(())
     }
 
-    /// When the schedules began.
+    /// Returns when the schedules began.
     pub fn released_at(&self) -> Option<Instant> {
         self.released
     }
 
-    /// Closes all connections now: the run is over.
+    /// Closes all connections, since the run is over.
     pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if !self.closed {
             for (number, stats) in self.connection_stats(now, endpoint) {
@@ -235,7 +233,7 @@ impl PublisherRole {
         self.closed = true;
     }
 
-    /// How far the publishers have come; costs a look at every track.
+    /// Returns the progress of the publishers. Visits every track.
     pub fn progress(&self) -> PublisherProgress {
         let mut progress = PublisherProgress::default();
         for (number, client) in self.clients.iter().enumerate() {
@@ -244,7 +242,7 @@ impl PublisherRole {
         progress
     }
 
-    /// What was sent of every track.
+    /// Returns what was sent of every track.
     pub fn results(&self) -> Vec<PublicationResult> {
         let clients = self.clients.iter().enumerate();
         clients
@@ -252,7 +250,7 @@ impl PublisherRole {
             .collect()
     }
 
-    /// How long after their planned time the objects of one plan were sent, over all publishers.
+    /// Returns the delays from planned time to time of sending for one plan, over all publishers.
     pub fn lateness(&self, plan: usize) -> Histogram {
         let mut total = Histogram::new();
         for client in &self.clients {
@@ -261,25 +259,25 @@ impl PublisherRole {
         total
     }
 
-    /// Why publishers failed, by their numbers.
+    /// Returns why publishers failed, by their numbers.
     pub fn failures(&self) -> impl Iterator<Item = (usize, &str)> {
         let clients = self.clients.iter().enumerate();
         clients.filter_map(|(number, client)| Some((number, client.failure()?)))
     }
 
-    /// Why publishers failed before all of their tracks had come to an end, by their numbers.
+    /// Returns why publishers failed before all of their tracks had ended, by their numbers.
     pub fn cut_off(&self) -> impl Iterator<Item = (usize, &str)> {
         let clients = self.clients.iter().enumerate();
         let cut_off = clients.filter(|(_, client)| client.is_cut_off());
         cut_off.filter_map(|(number, client)| Some((number, client.failure()?)))
     }
 
-    /// The draft that sessions agreed on, by the first publisher that has one.
+    /// Returns the draft of the first session, by publisher number, that has one.
     pub fn draft(&self) -> Option<Draft> {
         self.connections.iter().find_map(Client::draft)
     }
 
-    /// Figures of the publishers' connections that are still open, by their numbers.
+    /// Returns statistics of the open connections, by publisher number.
     pub fn connection_stats(
         &self,
         now: Instant,
@@ -293,17 +291,17 @@ impl PublisherRole {
         stats.collect()
     }
 
-    /// Whether the event belongs to one of these publishers.
+    /// Whether the event belongs to one of these publishers' connections.
     pub fn owns(&self, event: &Event) -> bool {
         self.connections.number_of(event).is_some()
     }
 
-    /// When client number `client` starts to connect.
+    /// Returns when client `client` starts to connect.
     fn connects_at(&self, client: usize) -> Instant {
         ramp_time(self.started, self.config.ramp_per_second, client as u64)
     }
 
-    /// When the next client starts to connect.
+    /// Returns when the next client starts to connect.
     fn next_connect(&self) -> Option<Instant> {
         let waiting = self.connected < self.clients.len();
         waiting.then(|| self.connects_at(self.connected))
@@ -321,13 +319,13 @@ impl PublisherRole {
         }
     }
 
-    /// Takes an event of a client's data streams.
+    /// Handles an event of a client's data streams.
     pub(crate) fn on_data_event(&mut self, turn: &mut Turn<'_>, number: usize, event: &DataEvent) {
         let (connection, plans) = (&mut self.connections[number], &self.config.plans);
         self.clients[number].on_data_event(turn, connection, plans, event);
     }
 
-    /// Takes an event of the session of a client.
+    /// Handles an event of a client's session.
     pub(crate) fn on_session_event(
         &mut self,
         turn: &mut Turn<'_>,
@@ -338,7 +336,7 @@ impl PublisherRole {
         self.clients[number].on_session_event(turn, connection, config, event);
     }
 
-    /// Takes note if the connection of a client is of no more use.
+    /// Fails the publisher if its connection has failed.
     pub(crate) fn note_failure(&mut self, number: usize) {
         if let Some(reason) = self.connections[number].failure() {
             self.clients[number].fail(reason.to_owned());
@@ -352,7 +350,7 @@ impl PublisherRole {
         self.note_failure(number);
     }
 
-    /// Sends what is due of one track, and puts it back on the agenda.
+    /// Sends the due items of one track, and schedules the next.
     fn send_due(&mut self, turn: &mut Turn<'_>, released: Instant, client: usize, track: usize) {
         let plans = &self.config.plans;
         let publisher = &mut self.clients[client];
@@ -367,7 +365,7 @@ impl PublisherRole {
         }
     }
 
-    /// What is not worth a timer of its own: sessions' time-outs, and the ends of tracks.
+    /// Handles what needs no timer of its own: session timeouts and the ends of tracks.
     fn check(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now;
         self.next_check = now + CHECK_PERIOD;
@@ -387,7 +385,7 @@ impl PublisherRole {
 }
 
 impl PublisherRole {
-    /// When [`Self::on_timeout`] has something to do.
+    /// Returns when [`Self::on_timeout`] is due.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         if self.closed {
             return None;
@@ -397,7 +395,7 @@ impl PublisherRole {
         Some(next.map_or(self.next_check, |next| next.min(self.next_check)))
     }
 
-    /// Connects, sends and ends what is due; the sessions themselves are the caller's to look after.
+    /// Connects, sends and ends what is due. The caller handles the sessions.
     pub(crate) fn on_timeout(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now;
         if self.closed {
@@ -405,7 +403,7 @@ impl PublisherRole {
         }
         self.connect_some(turn);
         if let Some(released) = self.released {
-            // Only what is due now: a track that has to catch up waits for the next turn.
+            // Only what is due at this instant: a track that is behind continues in the next turn.
             for _ in 0..self.agenda.len() {
                 let Some(Reverse((at, client, track))) = self.agenda.peek().copied() else {
                     break;
@@ -459,9 +457,9 @@ impl App for PublisherRole {
     }
 }
 
-/// How often sessions and ends are looked after.
+/// How often session timeouts and the ends of tracks are checked.
 const CHECK_PERIOD: Duration = Duration::from_millis(20);
-/// How long the connections stay open after the end of all tracks, so that the relay gets the rest.
+/// How long connections stay open after the end of all tracks, so that the relay receives the rest.
 const CLOSE_DELAY: Duration = Duration::from_secs(2);
-/// Room for the objects of many turns; a new buffer is made when it is used up.
+/// The size of the buffer that objects are written to. A new one is allocated when it is full.
 const BUFFER_BYTES: usize = 64 << 10;

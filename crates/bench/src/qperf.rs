@@ -1,21 +1,21 @@
-//! The payloads of qperf (renamed moq-bench), the older tool whose results are published.
+//! The payloads of qperf (later renamed moq-bench), the older tool with published results.
 //!
-//! It sends no START; the first byte of an object says whether data or the final figures follow, and eight bytes
-//! later stands the time of sending, in microseconds since 1970, in the order of its machine, little-endian here.
-//! Only the first object of the whole run is a large one. MOQT groups count from 1, and the final object follows
-//! the last one in its group.
+//! qperf sends no START. The first byte of an object says whether data or the final figures follow. Eight bytes later
+//! comes the time of sending in microseconds since 1970, in the byte order of the machine, here little-endian. Only the
+//! first object of the whole run is large. MOQT groups count from 1, and the final object follows the last one in its
+//! group.
 
 use bytes::{BufMut as _, BytesMut};
 
 use crate::message::Completion;
 
-/// How the messages of a run look.
+/// The form of a run's messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wire {
-    /// As draft-evens-moq-bench-00 has them.
+    /// As in draft-evens-moq-bench-00.
     #[default]
     Draft,
-    /// As qperf sends them.
+    /// As in qperf.
     Qperf,
 }
 
@@ -25,7 +25,7 @@ pub const HEADER_BYTES: usize = 16;
 /// Bytes of the final object.
 pub const COMPLETE_BYTES: usize = 96;
 
-/// What an object of qperf is.
+/// An object of qperf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QperfObject {
     /// Data that was sent at that time.
@@ -38,7 +38,7 @@ pub enum QperfObject {
 }
 
 impl QperfObject {
-    /// Reads an object from its head; `None` if it is neither.
+    /// Decodes an object from its first bytes; `None` if it is neither.
     pub fn decode(head: &[u8], bytes: u64) -> Option<Self> {
         let mode = *head.first()?;
         match mode {
@@ -50,7 +50,7 @@ impl QperfObject {
                 let (begin, end) = (number_at(head, 16)?, number_at(head, 24)?);
                 let ms = end.saturating_sub(begin) / 1000;
                 Some(Self::Complete(Completion {
-                    // Its own count has the final object in it.
+                    // The count in the object includes the final object.
                     objects_sent: number_at(head, 32)?.checked_sub(1)?,
                     groups_sent: 0,
                     total_duration_ms: u32::try_from(ms).unwrap_or(u32::MAX),
@@ -77,7 +77,7 @@ pub fn write_complete(sent_us: u64, completion: &Completion, bytes: u64, object:
     // Objects dropped.
     object.put_u64_le(0);
     object.put_u64_le(bytes.saturating_add(COMPLETE_BYTES as u64));
-    // Bit rates and the samples that they are made from.
+    // Bit rates, and the samples behind them.
     object.put_bytes(0, 40);
 }
 
@@ -92,9 +92,9 @@ fn number_at(head: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes))
 }
 
-/// The content of an object: each byte tells its place.
+/// Returns the content byte at index `place` of an object.
 pub fn content_at(place: usize) -> u8 {
-    // A remainder of 255 fits.
+    // A remainder of a division by 255 fits into a byte.
     u8::try_from(place % 255).unwrap_or(0)
 }
 
@@ -124,7 +124,7 @@ mod tests {
         object.clear();
         write_complete(40_000_000, &completion, 180_000, &mut object);
         assert_eq!(object.len(), COMPLETE_BYTES);
-        // Published objects and bytes, the final one included.
+        // Published objects and bytes, including the final object.
         assert_eq!(object[32..40], 1501u64.to_le_bytes());
         assert_eq!(object[48..56], 180_096u64.to_le_bytes());
         assert_eq!(

@@ -21,27 +21,27 @@ pub struct Scenario {
 /// One track to publish or to subscribe to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTrack {
-    /// Which of the plans it follows.
+    /// The index of the track's plan.
     pub plan: usize,
-    /// What it is called.
+    /// The track's name.
     pub name: FullTrackName,
 }
 
-/// What the clients of a run do with the tracks of its profile: the `mode` of each track, unless one is given for all
+/// What this process does with the tracks of a profile: the `mode` of each track, unless one mode is given for all
 /// (decision 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
-    /// Given for all tracks.
+    /// The mode of all tracks, if given.
     pub given: Option<Mode>,
 }
 
-/// Why a profile cannot be laid out.
+/// Why a profile cannot be turned into a scenario.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ScenarioError {
-    /// Two tracks would have the same name (decision 30).
+    /// Two tracks with the same name (decision 30).
     #[error(transparent)]
     Clash(#[from] Clash),
-    /// A name is longer than MOQT allows.
+    /// A name that is too long for MOQT.
     #[error("[{section}]: {error}")]
     Name {
         /// The profile's section.
@@ -49,37 +49,37 @@ pub enum ScenarioError {
         /// What is wrong with it.
         error: NameError,
     },
-    /// More subscriptions than their figures have memory for (decision 36).
+    /// More subscriptions than their metrics have memory for (decision 36).
     #[error(
         "{subscriptions} subscriptions are more than the {SUBSCRIPTIONS_MAX} that are measured at once"
     )]
     TooMany {
-        /// How many there would be.
+        /// The number of subscriptions.
         subscriptions: usize,
     },
-    /// Not everybody in a meeting publishes and subscribes.
+    /// A track of a meeting that clients do not both publish and subscribe to.
     #[error("[{section}]: mode is not 3, but everybody in a meeting publishes and subscribes")]
     NotBoth {
         /// The profile's section.
         section: String,
     },
-    /// A meeting of one has nobody to subscribe to.
+    /// A meeting of one client.
     #[error("a meeting has at least two clients")]
     Lonely,
 }
 
 impl Roles {
-    /// Whether somebody here publishes a track of that mode. Without any word, both is done.
+    /// Whether this process publishes a track of this mode. Without any mode, it does.
     pub fn publishes(self, mode: Option<Mode>) -> bool {
         self.given.or(mode) != Some(Mode::Subscriber)
     }
 
-    /// Whether somebody here subscribes to a track of that mode.
+    /// Whether this process subscribes to a track of this mode. Without any mode, it does.
     pub fn subscribes(self, mode: Option<Mode>) -> bool {
         self.given.or(mode) != Some(Mode::Publisher)
     }
 
-    /// What is done here of all tracks of `profile` together.
+    /// Returns what this process does with all tracks of `profile` together.
     pub fn part(self, profile: &Profile) -> Mode {
         let modes = || profile.tracks.iter().map(|track| track.mode);
         match (
@@ -94,14 +94,14 @@ impl Roles {
 }
 
 impl Scenario {
-    /// One publisher for all tracks of the profile, and `subscribers` that each subscribe to all of them:
+    /// Returns one publisher of all tracks of the profile, and `subscribers` that each subscribe to all of them:
     /// scenarios 1 and 2. [evens-00 §4.1, §4.2]
     pub fn fan_out(profile: &Profile, subscribers: usize, run: u64) -> Result<Self, ScenarioError> {
         Self::fan_out_of(profile, subscribers, run, Roles::default())
     }
 
-    /// The part of [`Self::fan_out`] that is done here: no publisher, or no subscriber, where nobody publishes, or
-    /// subscribes to, any track.
+    /// Returns the part of [`Self::fan_out`] that has `roles`. There is no publisher if no track is published here, and
+    /// no subscriber if none is subscribed to.
     pub fn fan_out_of(
         profile: &Profile,
         subscribers: usize,
@@ -135,8 +135,8 @@ impl Scenario {
         })
     }
 
-    /// `meetings` of `clients` each, where every client publishes all tracks of the profile and subscribes to those
-    /// of all others of its meeting: scenario 3. [evens-00 §4.3]
+    /// Returns `meetings` of `clients` each. Every client publishes all tracks of the profile, and subscribes to those
+    /// of all other clients in its meeting: scenario 3. [evens-00 §4.3]
     pub fn meetings(
         profile: &Profile,
         meetings: usize,
@@ -189,13 +189,13 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Subscriptions of all subscribers together.
+    /// Counts the subscriptions of all subscribers.
     pub fn subscriptions(&self) -> usize {
         self.subscribers.iter().map(|wanted| wanted.len()).sum()
     }
 }
 
-/// A track of the profile with its name filled in, as MOQT and as people know it.
+/// A track of the profile and its name, in the forms for MOQT and for people.
 struct Labelled {
     track: NamedTrack,
     label: TrackLabel,
@@ -223,7 +223,7 @@ fn name_all(profile: &Profile, variables: Variables) -> Result<Vec<Labelled>, Sc
         .collect()
 }
 
-/// Who publishes what, for errors.
+/// Returns the publisher of each track, for error messages.
 fn labels(
     profile: &Profile,
     tracks: &[Labelled],

@@ -1,12 +1,11 @@
-//! What one track sends, and when: START messages, objects, COMPLETION.
+//! The schedule of a track: START messages, objects, COMPLETION.
 //!
-//! The schedule is absolute. Item *k* has one planned time, whatever happened to the items before,
-//! so a publisher that falls behind stays late for as long as it is late, and no longer; it never
-//! shifts the plan (there is no coordinated omission). Times count from the publisher's release.
+//! The schedule is absolute: item *k* has one planned time, whatever happened to earlier items. A publisher that falls
+//! behind sends late items at once and catches up; it never shifts the plan, so there is no coordinated omission. Times
+//! count from the publisher's release.
 //!
-//! On the wire, every START has a group of its own, so that a late subscriber can join at the next
-//! one; the groups of the benchmark follow at a constant offset, and COMPLETION has the last group
-//! (decisions 10 to 12).
+//! In MOQT, every START has a group of its own, so that a late subscriber can join at the next one. The benchmark's
+//! groups follow at a constant offset, and COMPLETION is in the last group (decisions 10 to 12).
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +18,7 @@ use crate::payload::split_mix;
 use crate::profile::{ObjectSize, Pattern, TrackMode, TrackProfile};
 use crate::qperf::Wire;
 
-/// The plan of one track.
+/// The schedule of one track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     group_base: u64,
@@ -37,33 +36,33 @@ pub struct Schedule {
     wire: Wire,
 }
 
-/// When objects are due beside the steady interval.
+/// When objects are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rhythm {
     /// At the beginning of each interval.
     Steady,
-    /// Within each interval, where the seed says.
+    /// Within each interval, at a time from the seed.
     Random { seed: u64 },
-    /// So many at once.
+    /// Several at once.
     Bursts { objects: u64 },
-    /// All at once, when they are fetched.
+    /// All at once, when fetched.
     Fetched,
 }
 
-/// One object on the wire.
+/// One object to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// When it is to be sent, since the release.
+    /// The planned time, since the release.
     pub at: Duration,
-    /// Its MOQT Group ID.
+    /// The MOQT Group ID.
     pub group: u64,
-    /// Its MOQT Object ID.
+    /// The MOQT Object ID.
     pub object: u64,
-    /// What it is.
+    /// The kind of message.
     pub kind: ItemKind,
 }
 
-/// What an [`Item`] is.
+/// The kind of an [`Item`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemKind {
     /// A START message, alone in its group.
@@ -72,35 +71,35 @@ pub enum ItemKind {
     Data(DataItem),
     /// A COMPLETION message.
     Completion {
-        /// Whether no other copy follows.
+        /// Whether this is the last copy.
         last: bool,
     },
 }
 
-/// A DATA message of the plan.
+/// A DATA message of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataItem {
-    /// Its number in the track, from zero.
+    /// The number in the track, from zero.
     pub number: u64,
-    /// The benchmark's number of its group, from zero.
+    /// The benchmark's number of the group, from zero.
     pub group_number: u64,
-    /// Its number in its group, from zero.
+    /// The number in the group, from zero.
     pub object_number: u64,
-    /// Its size.
+    /// The size.
     pub size: ObjectSize,
-    /// Whether it ends its group.
+    /// Whether the object is the last of its group.
     pub last_in_group: bool,
 }
 
-/// How far a publisher has come in its schedule.
+/// A publisher's position in its schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     next: u64,
 }
 
 impl Schedule {
-    /// The plan of a track whose first MOQT Group ID is `group_base`: zero, or beyond what was
-    /// published on the track before.
+    /// Returns the schedule of a track whose first MOQT Group ID is `group_base`: zero, or higher than those already
+    /// published on the track.
     pub fn new(track: &TrackProfile, group_base: u64) -> Self {
         let start_delay_ns = nanoseconds(track.start_delay);
         let start_period_ns = (start_delay_ns / START_PARTS).max(START_PERIOD_MIN_NS);
@@ -132,8 +131,8 @@ impl Schedule {
         }
     }
 
-    /// The plan as the older tool would have it: no START, groups from 1, one large object in the whole run, and one
-    /// final object behind the last.
+    /// Returns the schedule in the form `wire`. qperf's has no START, groups that count from 1, one large object in the
+    /// whole run, and one final object after the last.
     #[must_use]
     pub fn on(mut self, wire: Wire) -> Self {
         if wire == Wire::Qperf {
@@ -142,7 +141,7 @@ impl Schedule {
         Self { wire, ..self }
     }
 
-    /// The plan with its chances drawn from `seed`, which publishers and subscribers share.
+    /// Returns the schedule with its random times drawn from `seed`, which publishers and subscribers share.
     #[must_use]
     pub fn seeded(mut self, seed: u64) -> Self {
         if let Rhythm::Random { .. } = self.rhythm {
@@ -151,32 +150,32 @@ impl Schedule {
         self
     }
 
-    /// START messages.
+    /// Returns the number of START messages.
     pub fn starts(&self) -> u64 {
         self.starts
     }
 
-    /// DATA messages.
+    /// Returns the number of DATA messages.
     pub fn objects(&self) -> u64 {
         self.objects
     }
 
-    /// Groups of DATA messages; the last may be shorter.
+    /// Returns the number of groups of DATA messages. The last group may be shorter.
     pub fn groups(&self) -> u64 {
         self.objects.div_ceil(self.objects_per_group)
     }
 
-    /// COMPLETION messages.
+    /// Returns the number of COMPLETION messages.
     pub fn completions(&self) -> u64 {
         self.completions
     }
 
-    /// Objects of all kinds.
+    /// Returns the number of objects of all kinds.
     pub fn items(&self) -> u64 {
         self.starts + self.objects + self.completions
     }
 
-    /// Item `index`, in the order of their times; `None` after the last.
+    /// Returns item `index` in order of time; `None` after the last.
     pub fn item(&self, index: u64) -> Option<Item> {
         if index >= self.items() {
             return None;
@@ -212,8 +211,8 @@ impl Schedule {
         })
     }
 
-    /// How many items stand before a MOQT Group ID and Object ID: the index of the first that does not, found by halving,
-    /// since a plan may have billions.
+    /// Counts the items before a MOQT Group ID and Object ID. Uses a binary search, since a schedule may have billions
+    /// of items.
     pub fn items_before(&self, group: u64, object: u64) -> u64 {
         let is_before = |item: Item| (item.group, item.object) < (group, object);
         let (mut low, mut high) = (0, self.items());
@@ -228,12 +227,12 @@ impl Schedule {
         low
     }
 
-    /// When DATA message `number` is to be sent, since the release.
+    /// Returns the planned time of DATA message `number`, since the release.
     pub fn object_at(&self, number: u64) -> Duration {
         Duration::from_nanos(self.start_delay_ns + self.planned_ns(number))
     }
 
-    /// Nanoseconds from the beginning of the data phase to DATA message `number`.
+    /// Returns the nanoseconds from the beginning of the data phase to DATA message `number`.
     pub fn planned_ns(&self, number: u64) -> u64 {
         match self.rhythm {
             Rhythm::Steady => number.saturating_mul(self.interval_ns),
@@ -252,7 +251,7 @@ impl Schedule {
         }
     }
 
-    /// The longest time between two objects of the plan.
+    /// Returns the longest time between two objects.
     pub fn longest_gap(&self) -> Duration {
         Duration::from_nanos(self.interval_ns.saturating_mul(match self.rhythm {
             Rhythm::Steady | Rhythm::Fetched => 1,
@@ -261,28 +260,28 @@ impl Schedule {
         }))
     }
 
-    /// When the data phase ends and COMPLETION is due, since the release.
+    /// Returns when the data phase ends and COMPLETION is due, since the release.
     pub fn data_phase_end(&self) -> Duration {
         Duration::from_nanos(self.start_delay_ns + self.duration_ns)
     }
 
-    /// How long the data phase is, in nanoseconds.
+    /// Returns the length of the data phase in nanoseconds.
     pub fn data_phase_ns(&self) -> u64 {
         self.duration_ns
     }
 
-    /// When the last item is due, since the release.
+    /// Returns when the last item is due, since the release.
     pub fn end(&self) -> Duration {
         let more = u32::try_from(self.completions - 1).unwrap_or(0);
         self.data_phase_end() + COMPLETION_SPACING * more
     }
 
-    /// The MOQT Group ID of the benchmark's group zero (decision 11).
+    /// Returns the MOQT Group ID of the benchmark's group zero (decision 11).
     pub fn data_group_offset(&self) -> u64 {
         self.group_base + self.starts
     }
 
-    /// The MOQT Group ID of COMPLETION.
+    /// Returns the MOQT Group ID of COMPLETION.
     pub fn completion_group(&self) -> u64 {
         let groups = self.groups();
         self.data_group_offset()
@@ -292,7 +291,7 @@ impl Schedule {
             }
     }
 
-    /// The MOQT Object ID of the first COMPLETION.
+    /// Returns the MOQT Object ID of the first COMPLETION.
     fn completion_object(&self) -> u64 {
         match self.wire {
             Wire::Draft => 0,
@@ -300,8 +299,8 @@ impl Schedule {
         }
     }
 
-    /// The number in the track of an object given by its group and its number there; `None` if the
-    /// plan has no such object.
+    /// Returns the number in the track of an object, given its group and its number there; `None` if the schedule has
+    /// no such object.
     pub fn number_of(&self, group_number: u64, object_number: u64) -> Option<u64> {
         if object_number >= self.objects_per_group {
             return None;
@@ -312,7 +311,7 @@ impl Schedule {
             .filter(|number| *number < self.objects)
     }
 
-    /// Group and number there of object `number`.
+    /// Returns the group of object `number`, and its number there.
     pub fn position_of(&self, number: u64) -> (u64, u64) {
         (
             number / self.objects_per_group,
@@ -320,7 +319,7 @@ impl Schedule {
         )
     }
 
-    /// Objects in the group of that number; the last group may be shorter.
+    /// Returns the number of objects in a group. The last group may be shorter.
     pub fn objects_in_group(&self, group_number: u64) -> u64 {
         let before = group_number.saturating_mul(self.objects_per_group);
         self.objects
@@ -328,12 +327,12 @@ impl Schedule {
             .min(self.objects_per_group)
     }
 
-    /// Objects of a group that is not the last.
+    /// Returns the number of objects in each group but the last.
     pub fn objects_per_group(&self) -> u64 {
         self.objects_per_group
     }
 
-    /// The size of the largest object.
+    /// Returns the size of the largest object.
     pub fn largest_object(&self) -> ObjectSize {
         if self.objects_per_group == 1 && self.wire == Wire::Draft {
             self.first_object_size
@@ -342,7 +341,7 @@ impl Schedule {
         }
     }
 
-    /// The size of object `number` of the track.
+    /// Returns the size of object `number` of the track.
     pub fn size_of(&self, number: u64) -> ObjectSize {
         let is_first = match self.wire {
             Wire::Draft => number.is_multiple_of(self.objects_per_group),
@@ -355,7 +354,7 @@ impl Schedule {
         }
     }
 
-    /// Bytes of the first `objects` objects together.
+    /// Returns the sum of bytes of the first `objects` objects.
     pub fn bytes_of(&self, objects: u64) -> u64 {
         let large = match self.wire {
             Wire::Draft => objects.div_ceil(self.objects_per_group),
@@ -366,12 +365,12 @@ impl Schedule {
         first.saturating_add(rest)
     }
 
-    /// Bits per second of the first `objects` objects over their planned time (decision 27).
+    /// Returns the bits per second of the first `objects` objects over their planned time (decision 27).
     pub fn expected_bits_per_second(&self, objects: u64) -> f64 {
         self.bits_per_second(self.bytes_of(objects), objects)
     }
 
-    /// `bytes` over the planned time of `objects` objects, in bits per second.
+    /// Returns `bytes` over the planned time of `objects` objects, in bits per second.
     #[expect(clippy::cast_precision_loss, reason = "a printed figure")]
     pub fn bits_per_second(&self, bytes: u64, objects: u64) -> f64 {
         if objects == 0 {
@@ -380,7 +379,7 @@ impl Schedule {
         bytes as f64 * 8e9 / objects.saturating_mul(self.interval_ns) as f64
     }
 
-    /// The START message of the track.
+    /// Returns the START message of the track.
     pub fn start_message(&self) -> Start {
         let interval_ms = (self.interval_ns + NS_PER_MS / 2) / NS_PER_MS;
         Start {
@@ -405,7 +404,7 @@ impl Schedule {
 }
 
 impl Cursor {
-    /// When the next item is due, since the release; `None` if all were taken.
+    /// Returns when the next item is due, since the release; `None` after the last.
     pub fn next_at(&self, schedule: &Schedule) -> Option<Duration> {
         schedule.item(self.next).map(|item| item.at)
     }
@@ -415,7 +414,7 @@ impl Cursor {
         (schedule.starts + schedule.objects..schedule.items()).contains(&self.next)
     }
 
-    /// Takes all items that are left.
+    /// Skips all remaining items.
     pub fn end(&mut self) {
         self.next = u64::MAX;
     }
@@ -425,8 +424,8 @@ impl Cursor {
         self.next == u64::MAX
     }
 
-    /// Takes the next item if it is due `elapsed` after the release. A publisher that is behind
-    /// takes one after the other, and bounds how many it takes at once.
+    /// Returns the next item if it is due `elapsed` after the release. A publisher that is behind takes several, one
+    /// after the other, and limits their number itself.
     pub fn take_due(&mut self, schedule: &Schedule, elapsed: Duration) -> Option<Item> {
         let item = schedule.item(self.next).filter(|item| item.at <= elapsed)?;
         self.next += 1;
@@ -434,14 +433,14 @@ impl Cursor {
     }
 }
 
-/// START is sent ten times in the start delay ... [evens-00 §5.2]
+/// START is sent ten times in the start delay … [evens-00 §5.2]
 const START_PARTS: u64 = 10;
-/// ... but not more often than every 100 ms. [evens-00 §5.2]
+/// … but at most every 100 ms. [evens-00 §5.2]
 const START_PERIOD_MIN_NS: u64 = 100 * NS_PER_MS;
-/// A datagram may be lost, so COMPLETION is repeated (decision 12).
+/// Copies of COMPLETION on a datagram track, since one may be lost (decision 12).
 const DATAGRAM_COMPLETIONS: u64 = 5;
-/// Time between the copies, so that one full queue does not cost all of them.
+/// The time between the copies, so that one full queue does not drop them all.
 const COMPLETION_SPACING: Duration = Duration::from_millis(20);
-/// Keeps the draws of neighbouring objects apart.
+/// A stride that separates the random draws of consecutive objects.
 const CHANCE_STRIDE: u64 = 0x9E37_79B9_7F4A_7C15;
 const NS_PER_MS: u64 = 1_000_000;

@@ -1,5 +1,4 @@
-//! Whole runs of the roles over two real QUIC endpoints in virtual time, with a relay of the simplest
-//! kind between them.
+//! Whole runs of the roles between two real QUIC endpoints in virtual time, with a null relay in the middle.
 
 mod altered;
 mod load;
@@ -77,7 +76,7 @@ fn audio_is_measured_by_every_subscriber() {
             );
             let delivery = result.track.delivery;
             assert_eq!((delivery.misplaced, delivery.corrupt), (0, 0));
-            // One millisecond to the relay, and one to the subscriber.
+            // The path takes 1 ms to the relay, and 1 ms to the subscriber.
             let latency = result.track.latency.unwrap();
             assert!((latency.max_ms - 2.0).abs() < 1e-6, "{latency:?}");
             assert!(result.handshake.is_some() && result.setup.is_some());
@@ -122,7 +121,7 @@ fn audio_and_video_together() {
 
 #[test]
 fn what_the_relay_loses_is_missed() {
-    // The fifth START has group 4, so this is object 10 to 14 of the audio.
+    // The fifth START has group 4, so these groups hold audio objects 10 to 14.
     let faults = Faults {
         lose_groups: Some((15, 19)),
         ..Faults::default()
@@ -171,7 +170,7 @@ fn a_lost_completion_leaves_the_track_incomplete() {
 
 #[test]
 fn a_reset_stream_is_told_from_other_loss() {
-    // The second group of the video, behind five START groups.
+    // The second group of the video, after five START groups.
     let faults = Faults {
         reset_at: Some((6, 4)),
         ..Faults::default()
@@ -212,7 +211,7 @@ fn what_expires_behind_a_path_that_is_cut_is_counted() {
     world.cut = false;
     world.run();
     let publication = world.load.publishers().results().remove(0);
-    // The connection took them all, and COMPLETION has said so.
+    // The connection accepted them all, and COMPLETION counts them.
     assert_eq!(publication.totals.objects, 400);
     let expired = publication.sender.dropped.expired;
     assert!(expired > 50, "{:?}", publication.sender);
@@ -339,7 +338,7 @@ fn without_waiting_the_first_subscribers_join_late() {
     );
     world.run();
     let results = world.load.results();
-    // The ramp takes 800 ms; START is sent for 500 ms.
+    // Subscribers join over 800 ms; START is sent for 500 ms.
     assert_eq!(results[0].track.status, Status::Good);
     assert_eq!(results[79].track.status, Status::Failed);
     assert!(results[79].track.delivery.lost_join > 0);

@@ -1,9 +1,9 @@
 //! Subscribers: clients that receive the tracks of a profile and measure them.
 //!
-//! A [`SubscriberRole`] hosts any number of subscribers, each on a connection of its own. They
-//! connect at a given rate, subscribe to their tracks, and feed what arrives to their
-//! [`TrackReceiver`](crate::metrics::TrackReceiver)s, which lie side by side in one vector. Objects are not kept: of each, the head
-//! is looked at and the rest is compared with what the publisher must have sent.
+//! A [`SubscriberRole`] hosts any number of subscribers, each on a connection of its own. They connect at a given rate,
+//! subscribe to their tracks, and pass what arrives to their [`TrackReceiver`](crate::metrics::TrackReceiver)s, which
+//! lie side by side in one vector. Objects are not stored: the head of each is decoded, and the rest is compared with
+//! the expected content.
 
 mod churn;
 mod client;
@@ -40,80 +40,80 @@ use weir_client::turn::Turn;
 use weir_histogram::Histogram;
 use weir_histogram::Series;
 
-/// What subscribers are made from.
+/// The configuration of subscribers.
 #[derive(Clone, Debug)]
 pub struct SubscriberConfig {
     /// The relay.
     pub target: Target,
     /// The tracks of the profile.
     pub plans: Arc<[TrackPlan]>,
-    /// What each subscriber subscribes to: one entry per connection.
+    /// The tracks that each subscriber subscribes to, one entry per connection.
     pub subscribers: Vec<Arc<[NamedTrack]>>,
-    /// How tracks are asked for.
+    /// How tracks are requested.
     pub flow: SubscribeFlow,
-    /// What is asked for with every subscription.
+    /// The parameters of every subscription.
     pub request: SubscribeRequest,
-    /// Connections started per second; all at once if zero.
+    /// Connections started per second, or zero for all at once.
     pub ramp_per_second: u32,
-    /// Who of them reads slowly, and who comes and goes. Clients of meetings do neither.
+    /// Which subscribers read slowly, and which churn. Clients of meetings do neither.
     pub audience: Audience,
-    /// How long a subscriber waits for the first message after all have started to connect.
+    /// How long a subscriber waits for the first message, counted from when the last one started to connect.
     pub start_timeout: Duration,
-    /// Whether every byte of content is compared with what was sent.
+    /// Whether all content is compared with what was sent.
     pub verify_content: bool,
 }
 
-/// How subscribers come to their tracks, since relays differ (decision 33).
+/// How subscribers request their tracks, since relays differ (decision 33).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SubscribeFlow {
     /// SUBSCRIBE for each track by its name. [moqt-18 §10.7]
     #[default]
     Subscribe,
-    /// `SUBSCRIBE_NAMESPACE`, and SUBSCRIBE for what the relay tells of. [moqt-18 §10.18]
+    /// `SUBSCRIBE_NAMESPACE`, then SUBSCRIBE for the tracks that the relay announces. [moqt-18 §10.18]
     SubscribeNamespace,
-    /// `SUBSCRIBE_TRACKS`, and the relay sends PUBLISH for each track. [moqt-18 §10.19]
+    /// `SUBSCRIBE_TRACKS`, to which the relay responds with PUBLISH for each track. [moqt-18 §10.19]
     SubscribeTracks,
 }
 
-/// What is asked for with a subscription; nothing is left to the relay's defaults unless `None`.
+/// The parameters of a subscription. A field that is `None` leaves the choice to the relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscribeRequest {
     /// The subscriber's priority: lower is sent first.
     pub priority: Option<u8>,
-    /// The order of groups.
+    /// The group order.
     pub group_order: Option<GroupOrder>,
-    /// Where to begin.
+    /// The filter, which says where to begin.
     pub filter: Option<Filter>,
     /// How long the relay may wait for a publisher.
     pub rendezvous_timeout: Option<Duration>,
-    /// Whether the profile's time to live is asked for as the delivery time-out (decision 29).
+    /// Whether the profile's time to live is sent as the delivery timeout (decision 29).
     pub delivery_timeout: bool,
-    /// What is shown with every request.
+    /// Tokens sent with every request.
     pub tokens: Vec<Token>,
 }
 
-/// How far subscribers have come; every field only grows.
+/// The progress of subscribers. Every field only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubscriberProgress {
     /// Subscribers in all.
     pub subscribers: u64,
-    /// Those that have started to connect.
+    /// Subscribers that have started to connect.
     pub started: u64,
-    /// Those whose QUIC handshake succeeded.
+    /// Subscribers whose QUIC handshake succeeded.
     pub connected: u64,
-    /// Those whose session was opened.
+    /// Subscribers whose session was established.
     pub ready: u64,
-    /// Those whose connection or session failed.
+    /// Subscribers whose connection or session failed.
     pub failed: u64,
-    /// Sessions that were opened beyond the first of each subscriber.
+    /// Sessions established after the first of each subscriber.
     pub rejoined: u64,
     /// Subscriptions in all.
     pub subscriptions: u64,
-    /// Those that the relay accepted.
+    /// Subscriptions that the relay accepted.
     pub accepted: u64,
-    /// Those that have ended, for better or worse.
+    /// Subscriptions that have ended, whether complete or not.
     pub ended: u64,
-    /// Different DATA objects received, over all subscriptions.
+    /// Distinct DATA objects received, over all subscriptions.
     pub objects: u64,
     /// Bytes of those objects.
     pub bytes: u64,
@@ -128,7 +128,7 @@ pub struct SubscriberRole {
 }
 
 impl SubscriberRole {
-    /// Subscribers that wait for [`start`](Self::start).
+    /// Returns subscribers that wait for [`start`](Self::start).
     pub fn new(config: SubscriberConfig) -> Self {
         let subscribers = Subscribers::new(config);
         let config = &subscribers.measured.config;
@@ -139,35 +139,35 @@ impl SubscriberRole {
         }
     }
 
-    /// Starts to connect, at the rate of the configuration.
+    /// Starts to connect, at the configured rate.
     pub fn start(&mut self, now: Instant) {
         self.subscribers.start(now);
     }
 
-    /// The schedules begin: tracks whose pattern is to be fetched are.
+    /// Notes that the schedules begin. Sends FETCH for tracks whose pattern is `fetch`.
     pub fn release(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let turn = &mut Turn { now, endpoint };
         let connections = &mut self.connections;
         self.subscribers.release(turn, connections);
     }
 
-    /// Whether every subscription was accepted, or has ended.
+    /// Whether every subscription was accepted or has ended.
     pub fn is_subscribed(&self) -> bool {
         let clients = &self.subscribers.clients;
         clients.iter().all(SubscriberClient::is_subscribed)
     }
 
-    /// How far the subscribers have come; costs nothing.
+    /// Returns the progress of the subscribers in constant time.
     pub fn progress(&self) -> SubscriberProgress {
         self.subscribers.measured.progress
     }
 
-    /// Latency over time of one plan, over all its subscriptions.
+    /// Returns latency over time of one plan, over all its subscriptions.
     pub fn latency(&self, plan: usize) -> &Series {
         &self.subscribers.measured.latency[plan]
     }
 
-    /// Latency between two times since the beginning of the run, over all plans and subscriptions.
+    /// Returns latency between two times of the run, over all plans and subscriptions.
     pub fn latency_between(&self, from: Duration, to: Duration) -> Histogram {
         let mut total = Histogram::new();
         for series in &self.subscribers.measured.latency {
@@ -176,7 +176,7 @@ impl SubscriberRole {
         total
     }
 
-    /// Latency of what arrived at `from` or later, by whole windows, over all plans and subscriptions.
+    /// Returns latency of what arrived at or after `from`, in whole windows, over all plans and subscriptions.
     pub(crate) fn latency_from(&self, from: Instant) -> Histogram {
         let mut total = Histogram::new();
         for series in &self.subscribers.measured.latency {
@@ -191,7 +191,7 @@ impl SubscriberRole {
         &self.subscribers.measured.config.plans
     }
 
-    /// Subscriptions to the tracks of one plan, without those of subscribers that are set apart.
+    /// Counts the subscriptions to tracks of one plan, without those of slow and churning subscribers.
     pub(crate) fn steady_subscriptions(&self, plan: usize) -> u64 {
         let wanted = self
             .subscribers
@@ -200,7 +200,7 @@ impl SubscriberRole {
         wanted.filter(|wanted| wanted.plan == plan).count() as u64
     }
 
-    /// Subscriptions that are over before their time, and all of them; without those of subscribers that are set apart.
+    /// Counts the subscriptions that failed or ended early, and all, without those of slow and churning subscribers.
     pub(crate) fn failed_subscriptions(&self) -> (u64, u64) {
         let subscribers = &self.subscribers;
         let (mut failed, mut all) = (0, 0);
@@ -214,12 +214,12 @@ impl SubscriberRole {
         (failed, all)
     }
 
-    /// What arrived of one plan, by subscriber and planned time.
+    /// Returns the arrivals of one plan, by subscriber and planned time.
     pub fn heat(&self, plan: usize) -> &Heat {
         &self.subscribers.measured.heat[plan]
     }
 
-    /// Absolute receive variance of one plan, over all its subscriptions.
+    /// Returns the absolute receive variance of one plan, over all its subscriptions.
     pub fn receive_variance(&self, plan: usize) -> Histogram {
         let mut total = Histogram::new();
         let subscribers = &self.subscribers;
@@ -232,8 +232,8 @@ impl SubscriberRole {
         total
     }
 
-    /// What was measured of every subscription. `sent` tells the publisher's own count of a track
-    /// where it is known.
+    /// Returns what was measured of every subscription. `sent` returns the publisher's own count of a track if it is
+    /// known.
     pub fn results(
         &self,
         sent: impl Fn(&FullTrackName) -> Option<SentTotals>,
@@ -247,8 +247,7 @@ impl SubscriberRole {
             .collect()
     }
 
-    /// The draft that sessions agreed on, and what the relay calls itself, by the first session that
-    /// was opened.
+    /// Returns the draft and the relay's name of the first session that was established.
     pub fn relay(&self) -> Option<(Draft, Option<&str>)> {
         let (draft, name) = self.subscribers.measured.relay.as_ref()?;
         Some((*draft, name.as_deref()))
@@ -263,7 +262,7 @@ impl SubscriberRole {
         }
     }
 
-    /// Whether the event belongs to one of these subscribers.
+    /// Whether the event belongs to one of these subscribers' connections.
     #[inline]
     pub fn owns(&self, event: &Event) -> bool {
         self.connections.number_of(event).is_some()
@@ -352,7 +351,7 @@ impl SubscriberRole {
     #[inline]
     fn take(&mut self, turn: &mut Turn<'_>, number: usize, event: Event) {
         let left = self.connections[number].handle_event(turn, event);
-        // The hot path: a datagram that the session knows raises no event.
+        // The hot path: a datagram that the session recognizes raises no event.
         if let Some(DataEvent::Datagram(request, datagram)) = left {
             return self
                 .subscribers
@@ -361,7 +360,7 @@ impl SubscriberRole {
         self.drain(turn, number);
     }
 
-    /// Ends the session of a client, and begins its next.
+    /// Ends the session of a client and begins its next one.
     fn come_back(&mut self, turn: &mut Turn<'_>, number: usize) {
         self.connections[number].close(turn, BACK_SOON);
         self.connect(turn, number);
@@ -369,7 +368,7 @@ impl SubscriberRole {
 }
 
 impl SubscribeRequest {
-    /// The parameters of a SUBSCRIBE for a track of that plan.
+    /// Returns the parameters of a SUBSCRIBE for a track of this plan.
     fn parameters(&self, plan: &TrackPlan) -> Parameters {
         Parameters {
             subscriber_priority: self.priority,
@@ -383,7 +382,7 @@ impl SubscribeRequest {
     }
 }
 
-/// What a subscriber says when it leaves for a moment.
+/// The close reason of a churning subscriber's session.
 const BACK_SOON: &str = "a churning subscriber begins anew";
-/// What a subscriber says when it leaves.
+/// The close reason at the end of a run.
 const GOODBYE: &str = "the benchmark is over";

@@ -1,11 +1,11 @@
-//! A transport for tests that takes bytes and remembers what was asked of it.
+//! A transport for tests that accepts bytes and records calls.
 
 use bytes::{Buf as _, Bytes};
 use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 #[derive(Debug)]
 pub(crate) struct TestTransport {
-    /// Bytes that it still takes.
+    /// Bytes that it still accepts.
     pub(crate) room: usize,
     /// Streams that may still be opened; any number if `None`.
     pub(crate) streams_left: Option<u64>,

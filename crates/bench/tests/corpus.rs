@@ -1,4 +1,4 @@
-//! Replays the committed corpus of the fuzz targets through the functions the targets call.
+//! Replays the committed fuzz corpus through the functions that the fuzz targets call.
 
 #[path = "../../../fuzz/src/bench_message.rs"]
 #[expect(unreachable_pub, reason = "the fuzz target calls it from outside")]

@@ -1,5 +1,6 @@
-//! A whole load generator takes no more memory after ten times as many objects: publisher, subscribers, sessions and QUIC
-//! below them, in virtual time, with every allocation counted. A process of its own, so that nothing else is.
+//! A whole load generator needs no more memory after ten times as many objects: publisher, subscribers, sessions and
+//! QUIC, in virtual time, with every allocation counted. This test is a process of its own, so that nothing else is
+//! counted.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,8 +20,8 @@ use crate::world::{Clients, Crowd, Setting, World, seed};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Both kinds of tracks. The streams are as long as the run: of each that ended, up to 256, the engine keeps what it needed
-/// to receive it for another one.
+/// Both kinds of tracks. The streams last as long as the run, since the engine keeps the receive buffers of up to 256
+/// ended streams for reuse.
 const PROFILE: &str = "[audio]
 namespace = perf/audio
 name = 1
@@ -65,7 +66,7 @@ fn a_generator_is_as_large_after_ten_million_objects_as_after_one_million() {
 
 fn expect_flat(early: u64, late: u64) {
     let seed = seed(12);
-    // A quarter more than is needed, since some are lost.
+    // A quarter more time than needed, since some objects are lost.
     let milliseconds = late * 1250 / (OBJECTS_PER_SECOND * SUBSCRIBERS);
     let profile = PROFILE.replace("DURATION", &milliseconds.to_string());
     let crowd = Crowd::Subscribers(usize::try_from(SUBSCRIBERS).unwrap());
@@ -82,7 +83,7 @@ fn expect_flat(early: u64, late: u64) {
     );
 }
 
-/// The most bytes that were in use at once in a while, once so many objects had arrived.
+/// Returns the largest number of bytes in use within [`LOOK`], after `objects` objects have arrived.
 fn allocated_after(world: &mut World, objects: u64) -> usize {
     let Clients::Apart { sink, .. } = world.clients() else {
         panic!("a fan-out has its clients apart");
@@ -102,7 +103,7 @@ fn allocated_after(world: &mut World, objects: u64) -> usize {
 
 /// Longer than any run.
 const DAY: Duration = Duration::from_hours(24);
-/// How long the use of memory is watched: what is in flight comes and goes.
+/// How long the use of memory is observed, since it varies with what is in flight.
 const LOOK: Duration = Duration::from_millis(500);
-/// What may come together by chance.
+/// Growth that varying load can explain.
 const GROWTH_BYTES_MAX: usize = 256 << 10;

@@ -1,5 +1,5 @@
-//! What a subscriber measures takes no more memory after ten times as many objects. A process of its own, so that its
-//! memory is that of the metrics alone.
+//! A subscriber's metrics need no more memory after ten times as many objects. This test is a process of its own, so
+//! that only the metrics are counted.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use weir_bench::{
 use weir_histogram::Series;
 use weir_net::clock;
 
-/// Two hours and three quarters of an object each millisecond.
+/// A track of an object every millisecond for 2 h 45 min.
 const TRACK: &str = "[audio]
 namespace = perf/audio
 name = 1
@@ -91,7 +91,7 @@ fn expect_flat(early: u64, late: u64) {
     let grown = resident().saturating_sub(resident_early);
     assert_eq!(receiver.objects(), late);
     assert_eq!(heat.rows().count(), 1);
-    // Histograms of time double their windows instead of their number; the first half of them may still be to come.
+    // A series doubles the length of its windows instead of their number, and may not have reached half of them.
     assert!(
         grown < 6 << 20,
         "{grown} bytes more after {late} objects than after {early}"
@@ -108,7 +108,7 @@ fn delivered<'a>(plan: &TrackPlan, group: u64, head: &'a [u8]) -> Delivered<'a> 
     }
 }
 
-/// Bytes of this process that are in memory.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,11 +1,11 @@
-//! How long to wait before connecting again.
+//! The pauses between attempts to connect.
 
 use std::time::Duration;
 
 /// The pauses between attempts to connect: each about twice as long as the one before, up to a maximum.
 ///
-/// Each pause is shortened by up to half of it, by chance from a seed. So clients that lost one server at the same time do not
-/// come back at the same time.
+/// Each pause is shortened by up to half, at random from a seed. So clients that lost one server at the same time do
+/// not reconnect at the same time.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -15,7 +15,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses from about `first` to about `max`.
+    /// Returns pauses from about `first` to about `max`.
     pub fn new(first: Duration, max: Duration, seed: u64) -> Self {
         Self {
             first,
@@ -25,7 +25,7 @@ impl Backoff {
         }
     }
 
-    /// The pause after an attempt that failed, or after a session that was lost.
+    /// Returns the pause after a failed attempt or a lost session.
     pub fn pause(&mut self) -> Duration {
         let longest = self.next;
         self.next = longest.saturating_mul(2).min(self.max);
@@ -35,7 +35,7 @@ impl Backoff {
         half + half.mul_f64(f64::from((self.state >> 32) as u32) / f64::from(u32::MAX))
     }
 
-    /// A session was open: the next pause is a short one again.
+    /// Makes the next pause short again, after a session was established.
     pub fn reset(&mut self) {
         self.next = self.first.min(self.max);
     }

@@ -1,4 +1,4 @@
-//! One client, from the first packet to the end of its session, and from the beginning again if it reconnects.
+//! One client: its connection from the first packet to the end of its session, and reconnection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,33 +16,33 @@ use crate::turn::Turn;
 
 /// A client of one server, with at most one connection at a time.
 ///
-/// The role hands it the events of its connection and takes the events of its session, GOAWAY among them. Pings that keep
-/// the connection alive are a limit of the endpoint, [`weir_quic::Limits::keep_alive`].
+/// The role passes events of the connection to the client, and takes events of the session, including GOAWAY. Pings
+/// that keep the connection alive are a limit of the endpoint, [`weir_quic::Limits::keep_alive`].
 #[derive(Debug)]
 pub struct Client {
     target: Arc<Target>,
     state: State,
-    /// Why the client failed; the first reason stays.
+    /// Why the client failed. The first reason is kept.
     failure: Option<String>,
     handshake_time: Option<Duration>,
     setup_time: Option<Duration>,
 }
 
-/// How far a client has come.
+/// The state of a client.
 #[derive(Debug)]
 enum State {
-    /// It was not asked to connect.
+    /// It has not been asked to connect.
     Idle,
-    /// The handshake of QUIC, and of WebTransport where that is used, is under way.
+    /// The QUIC handshake, and that of WebTransport if used, is in progress.
     Connecting { handle: Handle, since: Instant },
-    /// SETUP is sent; the session is open once the server's SETUP is here.
+    /// SETUP was sent. The session is established when the server's SETUP arrives.
     Connected { peer: Peer, since: Instant },
-    /// It has left, or failed. Events of its session can still be taken.
+    /// It has left or failed. Events of its session can still be taken.
     Closed(Option<Peer>),
 }
 
 impl Client {
-    /// A client that waits to [`connect`](Self::connect).
+    /// Returns a client that waits to [`connect`](Self::connect).
     pub fn new(target: Arc<Target>) -> Self {
         Self {
             target,
@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    /// Starts to connect from the host's socket of this number. A client that has left or failed begins anew.
+    /// Starts to connect from the host's socket of this number. A client that has left or failed starts over.
     pub fn connect(&mut self, turn: &mut Turn<'_>, socket: u32) {
         let now = turn.now;
         *self = Self::new(Arc::clone(&self.target));
@@ -72,9 +72,9 @@ impl Client {
         }
     }
 
-    /// Hands an event of this client's connection to its session, and returns what is the role's of it.
+    /// Passes an event of this client's connection to its session. Returns the part that concerns the role.
     ///
-    /// [`poll_event`](Self::poll_event) has to be called until `None` afterwards, unless a datagram was returned.
+    /// Call [`poll_event`](Self::poll_event) until it returns `None` afterwards, unless a datagram was returned.
     #[inline]
     pub fn handle_event(&mut self, turn: &mut Turn<'_>, event: Event) -> Option<DataEvent> {
         if let Event::Lost { reason, .. } = &event {
@@ -92,7 +92,7 @@ impl Client {
         left
     }
 
-    /// The session and its connection; `None` unless the client is connected.
+    /// Returns the session and its connection; `None` unless the client is connected.
     #[inline]
     pub fn open<'a>(
         &'a mut self,
@@ -115,18 +115,18 @@ impl Client {
         }
     }
 
-    /// The next event of the session.
+    /// Returns the next event of the session.
     #[inline]
     pub fn poll_event(&mut self) -> Option<SessionEvent> {
         self.peer_mut()?.poll_event()
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due, if at all.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.peer()?.session().poll_timeout()
     }
 
-    /// Lets the session do what is due.
+    /// Handles the session's timeouts.
     pub fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now;
         if self.poll_timeout().is_some_and(|timeout| timeout <= now)
@@ -151,23 +151,23 @@ impl Client {
         self.end();
     }
 
-    /// Gives the client up for a reason, which [`failure`](Self::failure) tells. Sends nothing.
+    /// Fails the client for a reason, which [`failure`](Self::failure) returns. Sends nothing.
     pub fn fail(&mut self, reason: String) {
         self.failure.get_or_insert(reason);
         self.end();
     }
 
-    /// Why the client failed, if it did.
+    /// Returns why the client failed, if it did.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Whether it was asked to connect, to leave, or was given up.
+    /// Whether the client was asked to connect or to leave, or was failed.
     pub fn has_started(&self) -> bool {
         !matches!(self.state, State::Idle)
     }
 
-    /// Whether the session is open: SETUP went both ways.
+    /// Whether the session is established: both sides have sent SETUP.
     pub fn is_ready(&self) -> bool {
         self.setup_time.is_some() && !self.is_closed()
     }
@@ -177,7 +177,7 @@ impl Client {
         matches!(self.state, State::Closed(_))
     }
 
-    /// The endpoint's name for the connection, while there is one.
+    /// Returns the endpoint's handle of the connection, while there is one.
     pub fn handle(&self) -> Option<Handle> {
         match &self.state {
             State::Connecting { handle, .. } => Some(*handle),
@@ -186,22 +186,22 @@ impl Client {
         }
     }
 
-    /// The time from the first packet to the end of the handshake, once that is complete.
+    /// Returns the time from the first packet to the end of the handshake, once it is complete.
     pub fn handshake_time(&self) -> Option<Duration> {
         self.handshake_time
     }
 
-    /// The time from the end of the handshake to the server's SETUP, once that is here.
+    /// Returns the time from the end of the handshake to the server's SETUP, once it has arrived.
     pub fn setup_time(&self) -> Option<Duration> {
         self.setup_time
     }
 
-    /// The draft that both sides agreed on.
+    /// Returns the draft that both sides agreed on.
     pub fn draft(&self) -> Option<Draft> {
         Some(self.peer()?.session().draft())
     }
 
-    /// What the server calls itself in its SETUP.
+    /// Returns the server's name of its implementation, from its SETUP.
     pub fn implementation(&self) -> Option<&str> {
         let setup = self.peer()?.session().peer_setup()?;
         setup.implementation.as_deref()
@@ -240,7 +240,7 @@ impl Client {
         }
     }
 
-    /// Notes how long SETUP took, if the server's is here.
+    /// Records the time that SETUP took, if the server's has arrived.
     fn note_setup(&mut self, now: Instant) {
         if let State::Connected { peer, since } = &self.state
             && peer.session().is_ready()

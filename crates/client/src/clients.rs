@@ -1,4 +1,4 @@
-//! Many clients of one server, by their numbers.
+//! Many clients of one server, by number.
 
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use crate::client::Client;
 use crate::target::Target;
 use crate::turn::Turn;
 
-/// A fixed number of clients of one server, and which connection is whose.
+/// A fixed number of clients of one server, and the client of each connection.
 #[derive(Debug)]
 pub struct Clients {
     all: Vec<Client>,
     sockets: u32,
-    /// Whose connection it is, by [`Handle::index`]. That is reused; the handle itself tells the uses apart.
+    /// The client of each connection, by [`Handle::index`]. The index is reused, so the handle tells connections apart.
     numbers: Vec<Option<(Handle, usize)>>,
 }
 
 impl Clients {
-    /// `count` clients that wait to [`connect`](Self::connect).
+    /// Returns `count` clients that wait to [`connect`](Self::connect).
     pub fn new(target: Target, count: usize) -> Self {
         let (sockets, target) = (target.sockets.max(1), Arc::new(target));
         let clients = (0..count).map(|_| Client::new(Arc::clone(&target)));
@@ -30,7 +30,7 @@ impl Clients {
         }
     }
 
-    /// How many clients there are.
+    /// Returns the number of clients.
     pub fn len(&self) -> usize {
         self.all.len()
     }
@@ -40,12 +40,12 @@ impl Clients {
         self.all.is_empty()
     }
 
-    /// All clients in the order of their numbers.
+    /// Returns all clients, in order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &Client> {
         self.all.iter()
     }
 
-    /// Starts the connection of a client, in place of the one that it had.
+    /// Starts a new connection of a client. It replaces the previous one.
     pub fn connect(&mut self, turn: &mut Turn<'_>, number: usize) {
         let client = &mut self.all[number];
         let left = client.handle();
@@ -65,7 +65,7 @@ impl Clients {
         }
     }
 
-    /// The number of the client whose connection an event belongs to.
+    /// Returns the number of the client whose connection an event belongs to.
     #[inline]
     pub fn number_of(&self, event: &Event) -> Option<usize> {
         self.number(event.handle())

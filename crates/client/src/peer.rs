@@ -20,25 +20,25 @@ pub struct Peer {
     session: Session,
 }
 
-/// An event that the session leaves to its role, since it concerns the role's own data.
+/// An event for the role, since it concerns the role's own data.
 #[derive(Debug)]
 pub enum DataEvent {
-    /// A data stream takes bytes again.
+    /// A data stream is writable again.
     Writable(StreamId),
-    /// The peer asked with `STOP_SENDING` for no more of a data stream; the code is its reason.
+    /// The peer sent `STOP_SENDING` for a data stream, with this error code.
     Stopped(StreamId, u64),
-    /// The peer has acknowledged all of a data stream and its end.
+    /// The peer has acknowledged all data and the end of a data stream.
     Acknowledged(StreamId),
-    /// The peer permits more streams.
+    /// The peer allows more streams.
     StreamsAvailable,
-    /// An object of a subscription came in a datagram.
+    /// An object of a subscription arrived in a datagram.
     Datagram(RequestId, ObjectDatagram),
 }
 
 impl Peer {
-    /// Begins a session on a connection whose handshake is complete: sends SETUP.
+    /// Starts a session on a connection whose handshake is complete, and sends SETUP.
     ///
-    /// `None` if the connection's protocol is no draft of MOQT; the connection is then closed.
+    /// Returns `None` if the connection's protocol is not a draft of MOQT, and closes the connection.
     pub fn start(
         now: Instant,
         connection: &mut Connection<'_>,
@@ -64,19 +64,19 @@ impl Peer {
         })
     }
 
-    /// The endpoint's name for the connection.
+    /// Returns the endpoint's handle of the connection.
     #[inline]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// The session, to be asked; [`open`](Self::open) gives it to be spoken on.
+    /// Returns the session, to inspect. [`open`](Self::open) returns it together with its connection, to send.
     #[inline]
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// The session and its connection; `None` if the connection is closed or lost.
+    /// Returns the session and its connection; `None` if the connection is closed or lost.
     #[inline]
     pub fn open<'a>(
         &'a mut self,
@@ -86,9 +86,9 @@ impl Peer {
         Some((&mut self.session, connection))
     }
 
-    /// Hands an event of this connection to the session, and returns what is the role's of it.
+    /// Passes an event of this connection to the session. Returns the part that concerns the role.
     ///
-    /// [`poll_event`](Self::poll_event) has to be called until `None` afterwards, unless a datagram was returned.
+    /// Call [`poll_event`](Self::poll_event) until it returns `None` afterwards, unless a datagram was returned.
     #[inline]
     pub fn handle_event(&mut self, turn: &mut Turn<'_>, event: Event) -> Option<DataEvent> {
         let now = turn.now;
@@ -123,7 +123,7 @@ impl Peer {
         None
     }
 
-    /// The next event of the session.
+    /// Returns the next event of the session.
     #[inline]
     pub fn poll_event(&mut self) -> Option<SessionEvent> {
         self.session.poll_event()

@@ -1,4 +1,4 @@
-//! What waits for one outgoing stream, and how far the stream has come.
+//! The queue of one outgoing stream, and the stream's state.
 
 use std::collections::VecDeque;
 
@@ -6,9 +6,9 @@ use bytes::Bytes;
 use weir_moqt::error::ResetCode;
 use weir_transport::{Direction, StreamId, Transport, WriteError};
 
-/// One outgoing stream with the pieces that wait for it. `T` is what the role notes of a piece, `R` why it gives a stream up.
+/// One outgoing stream with its queued chunks. `T` is the role's note on a chunk, `R` the reason to give the stream up.
 ///
-/// The role bounds what it pushes by [`len`](Self::len) and [`waiting_bytes`](Self::waiting_bytes).
+/// The role limits what it queues by [`len`](Self::len) and [`waiting_bytes`](Self::waiting_bytes).
 #[derive(Debug)]
 pub struct SendQueue<T = (), R = ()> {
     stream: Option<StreamId>,
@@ -18,29 +18,29 @@ pub struct SendQueue<T = (), R = ()> {
     state: State<R>,
 }
 
-/// How far a stream has come.
+/// The state of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State<R> {
-    /// More pieces may follow those that wait.
+    /// More chunks may follow.
     Growing,
-    /// The stream ends behind what waits.
+    /// The stream ends after the queued chunks.
     Ending,
-    /// The transport has taken everything, and the end.
+    /// The transport has accepted everything, including the end.
     Sent,
-    /// Nothing more is sent; pieces that still come are refused for this reason.
+    /// Nothing more is sent. Further chunks are refused for this reason.
     GivenUp(R),
-    /// Nothing more is sent, and no piece comes.
+    /// Nothing more is sent, and no chunk follows.
     Over,
 }
 
-/// What happens to a stream.
+/// An event of a stream.
 #[derive(Clone, Copy, Debug)]
 enum Event<R> {
-    /// No piece follows.
+    /// No chunk follows.
     Finish,
-    /// The transport has taken all that waited.
+    /// The transport has accepted all queued chunks.
     AllTaken,
-    /// The rest is not sent.
+    /// The rest will not be sent.
     GiveUp(R),
 }
 
@@ -59,7 +59,8 @@ impl<R> State<R> {
 }
 
 impl<T, R: Copy> SendQueue<T, R> {
-    /// A stream that is opened when there is something to write; of several, the one with the higher `rank` goes first.
+    /// Returns a stream that opens with its first chunk. Of several streams, the one with the highest `rank` is opened
+    /// first.
     pub fn new(rank: i32) -> Self {
         Self {
             stream: None,
@@ -70,7 +71,7 @@ impl<T, R: Copy> SendQueue<T, R> {
         }
     }
 
-    /// A stream that is open already, and whose rank stays.
+    /// Returns a queue for a stream that is already open and keeps its rank.
     pub fn of_stream(stream: StreamId) -> Self {
         Self {
             stream: Some(stream),
@@ -78,37 +79,37 @@ impl<T, R: Copy> SendQueue<T, R> {
         }
     }
 
-    /// The stream, from when it is opened until it is given up.
+    /// Returns the stream, from when it opens until it is given up.
     pub fn stream(&self) -> Option<StreamId> {
         self.stream
     }
 
-    /// Pieces that wait.
+    /// Returns the number of queued chunks.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether no piece waits.
+    /// Whether no chunk is queued.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Bytes that wait.
+    /// Returns the number of queued bytes.
     pub fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
 
-    /// What was noted of the piece that is written next.
+    /// Returns the note on the next chunk.
     pub fn first(&self) -> Option<&T> {
         self.waiting.front().map(|(_, note)| note)
     }
 
-    /// Whether there is something to do as soon as the transport takes something.
+    /// Whether there is something to do when the transport accepts data.
     pub fn has_work(&self) -> bool {
         !self.is_empty() || matches!(self.state, State::Ending)
     }
 
-    /// Why pieces are refused, if they are.
+    /// Returns why chunks are refused, if they are.
     pub fn refusal(&self) -> Option<R> {
         match self.state {
             State::GivenUp(reason) => Some(reason),
@@ -121,18 +122,18 @@ impl<T, R: Copy> SendQueue<T, R> {
         matches!(self.state, State::GivenUp(_) | State::Over)
     }
 
-    /// Whether nothing is left to send, and no piece comes.
+    /// Whether nothing is left to send, and no chunk follows.
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Sent | State::Over)
     }
 
-    /// Puts a piece behind those that wait.
+    /// Queues a chunk.
     pub fn push(&mut self, bytes: Bytes, note: T) {
         self.waiting_bytes += bytes.len();
         self.waiting.push_back((bytes, note));
     }
 
-    /// Ends the stream behind what waits.
+    /// Ends the stream after the queued chunks.
     pub fn finish(&mut self) {
         self.state = self.state.after(Event::Finish);
     }
@@ -145,10 +146,10 @@ impl<T, R: Copy> SendQueue<T, R> {
         }
     }
 
-    /// Writes what the transport takes, and calls `on_taken` with the note of each piece that it has taken whole.
+    /// Writes what the transport accepts. Calls `on_taken` with the note on each chunk that was accepted completely.
     ///
     /// # Errors
-    /// The peer or the connection takes nothing more; the role then gives the stream up.
+    /// The peer or the connection accepts no more data. The role then gives the stream up.
     pub fn flush(
         &mut self,
         transport: &mut dyn Transport,
@@ -177,7 +178,7 @@ impl<T, R: Copy> SendQueue<T, R> {
         Ok(())
     }
 
-    /// Resets the stream; returns the notes of what waited.
+    /// Resets the stream. Returns the notes on the queued chunks.
     pub fn give_up(
         &mut self,
         transport: &mut dyn Transport,
@@ -190,7 +191,7 @@ impl<T, R: Copy> SendQueue<T, R> {
         self.abandon(reason)
     }
 
-    /// The connection is gone, and the stream with it; returns the notes of what waited.
+    /// Gives the stream up after its connection was lost. Returns the notes on the queued chunks.
     pub fn abandon(&mut self, reason: R) -> impl Iterator<Item = T> {
         self.state = self.state.after(Event::GiveUp(reason));
         self.waiting_bytes = 0;

@@ -13,18 +13,18 @@ pub struct Target {
     pub remote: SocketAddr,
     /// The name that the server's certificate must be valid for.
     pub server_name: String,
-    /// Trust and protocols. The protocols decide which drafts are offered.
+    /// TLS trust and protocols. The protocols decide which drafts are offered.
     pub client: ClientConfig,
     /// The parameters and options of every client's SETUP, tokens included.
     pub setup: Setup,
     /// Limits of the sessions.
     pub limits: Limits,
-    /// How many of the host's sockets clients use in turn. Zero counts as one.
+    /// How many of the host's sockets the clients use in turn. Zero counts as one.
     pub sockets: u32,
 }
 
 impl Target {
-    /// A server that clients connect to from one socket, with an empty SETUP and the default limits.
+    /// Returns a server for clients with one socket, an empty SETUP and the default limits.
     pub fn new(remote: SocketAddr, server_name: &str, client: ClientConfig) -> Self {
         Self {
             remote,

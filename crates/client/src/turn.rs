@@ -1,10 +1,10 @@
-//! What one step of a role may touch.
+//! The context of one step of a role.
 
 use std::time::Instant;
 
 use weir_quic::{Connection, Endpoint, Handle};
 
-/// The time of a step and the endpoint on which it acts, handed from function to function.
+/// The time of a step, and the endpoint that it acts on.
 pub struct Turn<'a> {
     /// The time of the step.
     pub now: Instant,
@@ -13,7 +13,7 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// One of the endpoint's connections; `None` if it is closed or lost.
+    /// Returns one of the endpoint's connections; `None` if it is closed or lost.
     #[inline]
     pub fn connection(&mut self, handle: Handle) -> Option<Connection<'_>> {
         self.endpoint.connection(self.now, handle)

@@ -1,4 +1,4 @@
-//! One role with sessions at two servers, one of which restarts: the role reconnects to it, and the other session stays.
+//! A role with sessions to two servers reconnects to one that restarts. The other session stays.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use weir_moqt::session::{Event as SessionEvent, Side};
 use weir_quic::{App, Endpoint, Event, Handle};
 use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
 
-/// A server that opens every session and does nothing in it.
+/// A server that accepts every session and does nothing else.
 #[derive(Debug, Default)]
 struct Server {
     peers: BTreeMap<Handle, Peer>,
@@ -68,9 +68,9 @@ struct Upstreams {
 struct Link {
     client: Client,
     backoff: Backoff,
-    /// When it connects, if it is not connected.
+    /// When to connect, while there is no connection.
     connect_at: Option<Instant>,
-    /// Sessions that were opened.
+    /// Sessions established.
     sessions: u64,
     failures: Vec<String>,
 }
@@ -142,11 +142,11 @@ fn server(sim: &mut Sim) -> NodeId {
     node
 }
 
-/// Two servers, and a role that keeps a session with each.
+/// Returns two servers, and a role that keeps a session with each.
 fn stage() -> (Sim, [NodeId; 2], NodeId) {
     let mut sim = Sim::new(11);
     let servers = [server(&mut sim), server(&mut sim)];
-    // Pings keep sessions on which nothing is said.
+    // Pings keep idle sessions alive.
     let limits = weir_quic::Limits {
         keep_alive: Some(Duration::from_secs(5)),
         ..weir_quic::Limits::default()

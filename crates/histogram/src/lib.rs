@@ -1,11 +1,10 @@
 //! A mergeable log-linear histogram of durations in fixed memory.
 //!
-//! Every power of two from 1,024 ns to 68.7 s is cut into 32 buckets of equal width, so that the
-//! middle of a bucket is within 1.6 % of anything counted there. Recording costs a few instructions
-//! and never allocates; two histograms add up bucket by bucket, so any window of a run, and any
-//! group of subscribers, can be summed after the run.
+//! Every power of two from 1,024 ns to 68.7 s is divided into 32 buckets of equal width. So the middle of a bucket is
+//! within 1.6 % of each duration in it. Recording costs a few instructions and never allocates. Histograms add up
+//! bucket by bucket, so any windows of a run, and any subscribers, can be summed afterwards.
 //!
-//! The types are [`Histogram`], and [`Series`] for one histogram per window of time.
+//! The types are [`Histogram`], and [`Series`] with one histogram per window of time.
 
 mod series;
 
@@ -23,23 +22,23 @@ pub struct Histogram {
     sum_ns: u64,
     min_ns: u64,
     max_ns: u64,
-    /// Below the range, the range, above the range. A bucket stops at 4,294,967,295.
+    /// The buckets below, in, and above the range. A count saturates at 4,294,967,295.
     buckets: [u32; BUCKETS],
 }
 
 /// One non-empty bucket of a [`Histogram`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// The smallest duration that falls into the bucket.
+    /// The smallest duration in the bucket.
     pub from: Duration,
-    /// The smallest duration above `from` that does not; `None` for the last, open bucket.
+    /// The smallest duration above the bucket; `None` for the last one, which is open.
     pub to: Option<Duration>,
-    /// Durations counted.
+    /// The number of durations counted.
     pub count: u32,
 }
 
 impl Histogram {
-    /// A histogram without a count.
+    /// Returns an empty histogram.
     pub fn new() -> Self {
         Self {
             count: 0,
@@ -55,7 +54,7 @@ impl Histogram {
         self.record_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Counts one duration given in nanoseconds.
+    /// Counts one duration in nanoseconds.
     pub fn record_ns(&mut self, ns: u64) {
         self.count += 1;
         self.sum_ns = self.sum_ns.saturating_add(ns);
@@ -65,7 +64,7 @@ impl Histogram {
         *bucket = bucket.saturating_add(1);
     }
 
-    /// Adds everything that `other` counted.
+    /// Adds all counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
@@ -76,7 +75,7 @@ impl Histogram {
         }
     }
 
-    /// Durations counted.
+    /// Returns the number of durations counted.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -86,26 +85,26 @@ impl Histogram {
         self.count == 0
     }
 
-    /// The shortest duration counted, exact.
+    /// Returns the shortest duration, exact.
     pub fn min(&self) -> Option<Duration> {
         (self.count > 0).then(|| Duration::from_nanos(self.min_ns))
     }
 
-    /// The longest duration counted, exact.
+    /// Returns the longest duration, exact.
     pub fn max(&self) -> Option<Duration> {
         (self.count > 0).then(|| Duration::from_nanos(self.max_ns))
     }
 
-    /// The mean of the durations counted, to the nanosecond.
+    /// Returns the mean duration, to the nanosecond.
     pub fn mean(&self) -> Option<Duration> {
         self.sum_ns
             .checked_div(self.count)
             .map(Duration::from_nanos)
     }
 
-    /// The duration that a fraction `quantile` of the counted ones does not exceed, within 1.6 % for
-    /// those from 1,024 ns to 68.7 s, and exactly for the longest. The fraction is clamped to 0..=1;
-    /// `None` if nothing was counted.
+    /// Returns the duration that a fraction `quantile` of the counted durations does not exceed; `None` if nothing was
+    /// counted. The error is at most 1.6 % from 1,024 ns to 68.7 s; the longest duration is exact. The fraction is
+    /// clamped to 0..=1.
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         if self.count == 0 {
             return None;
@@ -125,7 +124,7 @@ impl Histogram {
         self.max()
     }
 
-    /// The buckets that counted something, shortest durations first.
+    /// Returns the non-empty buckets, shortest durations first.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
         self.buckets
             .iter()
@@ -145,7 +144,7 @@ impl Default for Histogram {
     }
 }
 
-/// The serialised form: only the buckets that counted something.
+/// The serialized form: only the non-empty buckets.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sparse {
@@ -153,7 +152,7 @@ struct Sparse {
     sum_ns: u64,
     min_ns: u64,
     max_ns: u64,
-    /// Bucket number and count, ascending.
+    /// Bucket numbers and counts, ascending.
     buckets: Vec<(u16, u32)>,
 }
 
@@ -209,7 +208,7 @@ impl TryFrom<Sparse> for Histogram {
     }
 }
 
-/// The bucket that counts `ns`.
+/// Returns the index of the bucket that counts `ns`.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "only the five lowest bits are kept"
@@ -227,7 +226,7 @@ fn index_of(ns: u64) -> usize {
     1 + octave * STEPS + step
 }
 
-/// The smallest number of nanoseconds that bucket `index` counts.
+/// Returns the smallest number of nanoseconds in bucket `index`.
 fn lower_bound(index: usize) -> u64 {
     let Some(position) = index.checked_sub(1) else {
         return 0;
@@ -236,7 +235,7 @@ fn lower_bound(index: usize) -> u64 {
     ((STEPS + step) as u64) << (octave as u64 + u64::from(EXPONENT_FROM - STEPS_LOG2))
 }
 
-/// The number of nanoseconds that stands for all that bucket `index` counts.
+/// Returns the number of nanoseconds that represents bucket `index`.
 fn middle_of(index: usize) -> u64 {
     if index == OVERFLOW {
         return u64::MAX;
@@ -244,7 +243,7 @@ fn middle_of(index: usize) -> u64 {
     lower_bound(index).midpoint(lower_bound(index + 1))
 }
 
-/// The position, from one, of a quantile among `count` ordered values.
+/// Returns the position, from one, of a quantile among `count` ordered values.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -256,7 +255,7 @@ fn rank_of(quantile: f64, count: u64) -> u64 {
     rank.clamp(1, count)
 }
 
-/// Where the buckets begin, in nanoseconds: 2^10.
+/// The lower bound of the range, in nanoseconds: 2^10.
 const RANGE_FROM_NS: u64 = 1 << EXPONENT_FROM;
 const EXPONENT_FROM: u32 = 10;
 /// 26 powers of two from 2^10 ns reach 2^36 ns, which is 68.7 s.

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::Histogram;
 
-/// Latency over time: one [`Histogram`] per window. When [`SERIES_WINDOWS_MAX`] windows are used up,
-/// neighbours are merged and every window becomes twice as long, so nothing counted is ever lost.
+/// Latency over time: one [`Histogram`] per window. After [`SERIES_WINDOWS_MAX`] windows, pairs of windows are merged
+/// and windows become twice as long, so no count is lost.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
     #[serde(skip)]
@@ -17,7 +17,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// A series whose first window begins at `origin` and lasts `window`, at least a millisecond.
+    /// Returns a series whose first window begins at `origin` and lasts `window`, at least a millisecond.
     pub fn new(origin: Instant, window: Duration) -> Self {
         let window_ns = nanoseconds(window.max(Duration::from_millis(1)));
         Self {
@@ -27,12 +27,12 @@ impl Series {
         }
     }
 
-    /// Counts `duration` in the window of `now`; before the origin is the first window.
+    /// Counts `duration` in the window of `now`. A time before the origin belongs to the first window.
     pub fn record_ns(&mut self, now: Instant, duration_ns: u64) {
         self.window_mut(now).record_ns(duration_ns);
     }
 
-    /// Adds the windows of `other`, which has the same origin and began with the same window length.
+    /// Adds the windows of `other`, which must have the same origin and the same initial window length.
     pub fn merge(&mut self, other: &Self) {
         while self.window_ns < other.window_ns {
             self.coarsen();
@@ -44,22 +44,22 @@ impl Series {
         }
     }
 
-    /// Where the first window begins.
+    /// Returns the beginning of the first window.
     pub fn origin(&self) -> Instant {
         self.origin
     }
 
-    /// How long each window lasts now.
+    /// Returns the current length of a window.
     pub fn window(&self) -> Duration {
         Duration::from_nanos(self.window_ns)
     }
 
-    /// The windows from the origin on, those without a count included.
+    /// Returns the windows from the origin on, including empty ones.
     pub fn windows(&self) -> &[Histogram] {
         &self.windows
     }
 
-    /// Everything counted between two offsets from the origin, by whole windows that begin there.
+    /// Returns the sum of the whole windows that begin between two offsets from the origin.
     pub fn total_between(&self, from: Duration, to: Duration) -> Histogram {
         let mut total = Histogram::new();
         for (index, histogram) in self.windows.iter().enumerate() {
@@ -71,7 +71,7 @@ impl Series {
         total
     }
 
-    /// Everything counted.
+    /// Returns the sum of all windows.
     pub fn total(&self) -> Histogram {
         self.total_between(Duration::ZERO, Duration::MAX)
     }
@@ -85,8 +85,8 @@ impl Series {
             .expect("below SERIES_WINDOWS_MAX by the loop above");
         if index >= self.windows.len() {
             if self.windows.capacity() == 0 {
-                // All at once, of which only what is used is resident: each doubling on the way would cost a copy, and leave
-                // the allocator the place of the one before.
+                // Reserves the final capacity at once. Only used memory becomes resident, and growing step by step
+                // would copy the windows and leave holes in the heap.
                 self.windows.reserve_exact(SERIES_WINDOWS_MAX);
             }
             self.windows.resize_with(index + 1, Histogram::new);
@@ -112,7 +112,7 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Windows of a [`Series`]; when they are used up, neighbours are merged.
+/// The most windows of a [`Series`]. Beyond this, pairs of windows are merged.
 pub const SERIES_WINDOWS_MAX: usize = 512;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Requests over HTTP/3, for callgrind to count their instructions (`make instructions`).
+//! Requests over HTTP/3 under callgrind, which counts their instructions (`make instructions`).
 //!
-//! A load client asks a server for 15 KB again and again, on ten connections, in virtual time, so that every run does
-//! the same. What is counted is [`ask`], all that the client does, or [`serve`], all that the server does: from the
-//! arrival of packets to the sealed packets that answer them. Handshakes and the way between the two are not.
+//! A load client requests 15 KB repeatedly, on ten connections, in virtual time, so every run executes the same code.
+//! Counted is [`ask`], all that the client does, or [`serve`], all that the server does: from the arrival of packets to
+//! the sealed packets that answer them. Handshakes and the path between the two are excluded.
 //!
-//! It prints how many requests were answered, and fails if one was not.
+//! Prints how many requests were answered. Fails if one was not.
 
 use std::{
     error::Error,
@@ -59,8 +59,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What a load client does in a turn; callgrind counts while this runs, so it must not be inlined, and its call must not
-/// become a jump.
+/// A turn of the load client. Callgrind counts while this function runs, so it must not be inlined, and its call must
+/// not become a jump.
 #[inline(never)]
 fn ask(now: Instant, client: &mut Side<Client>) -> bool {
     let has_more = client.turn(now);
@@ -68,7 +68,7 @@ fn ask(now: Instant, client: &mut Side<Client>) -> bool {
     has_more
 }
 
-/// The same of the server.
+/// A turn of the server, counted in the same way.
 #[inline(never)]
 fn serve(now: Instant, server: &mut Side<Server>) -> bool {
     let has_more = server.turn(now);
@@ -76,12 +76,12 @@ fn serve(now: Instant, server: &mut Side<Server>) -> bool {
     has_more
 }
 
-/// The same of either, without being counted.
+/// A turn of either, not counted.
 fn warm_up<A: App>(now: Instant, side: &mut Side<A>) -> bool {
     side.turn(now)
 }
 
-/// Lets `from` do what it has to do, and carries its packets to the other side.
+/// Runs a turn of `from`, and delivers its packets to the other side.
 fn exchange<A: App, B>(
     now: Instant,
     from: &mut Side<A>,
@@ -93,7 +93,7 @@ fn exchange<A: App, B>(
         has_more = turn(now, from);
         for packet in from.endpoint.outbox().iter() {
             let size = packet.segment_size.unwrap_or(packet.data.len()).max(1);
-            // All of a train lies together, as a host has it.
+            // The packets of a train are contiguous, as in a host.
             let mut train = BytesMut::from(packet.data);
             while !train.is_empty() {
                 let data = train.split_to(size.min(train.len()));
@@ -108,7 +108,7 @@ fn exchange<A: App, B>(
     }
 }
 
-/// One of the two, with what has come for it.
+/// The client or the server, with the packets that have arrived for it.
 struct Side<A> {
     app: A,
     endpoint: Endpoint,
@@ -124,7 +124,7 @@ struct Arrived {
 }
 
 impl<A: App> Side<A> {
-    /// What a host does in a turn: packets, timers, events, packets. Returns whether there are more to be sent.
+    /// Runs a turn as a host does: packets, timers, events, packets. Returns whether more packets are to be sent.
     #[inline]
     fn turn(&mut self, now: Instant) -> bool {
         for Arrived { remote, ecn, data } in self.arrived.drain(..) {
@@ -208,7 +208,7 @@ fn endpoint(seed: u8) -> EndpointConfig {
     }
 }
 
-/// The time of day, which only tokens would need.
+/// The time of day, which only address tokens need.
 struct Epoch;
 
 impl TimeSource for Epoch {
@@ -223,6 +223,6 @@ const HALF_ROUND_TRIP: Duration = Duration::from_micros(100);
 const DURATION: Duration = Duration::from_mins(1);
 const PACKET_BYTES: u16 = 1350;
 const CONNECTIONS: usize = 10;
-/// Before counting: the congestion windows have grown by then.
+/// Requests before counting, so that the congestion windows have grown.
 const WARM_UP: u64 = 1000;
 const REQUESTS: u64 = 3000;

@@ -1,11 +1,11 @@
 //! The load client: many connections to one server, each with requests for one resource, for a given time.
 //!
-//! In a closed loop each answer is followed by the next request; in an open loop requests are due at a fixed rate,
-//! whatever becomes of those before, and latency counts from the planned time. A success has status 200 and the exact
+//! In a closed loop, each response is followed by the next request. In an open loop, requests are due at a fixed rate
+//! whatever becomes of earlier ones, and latency counts from the planned time. A success has status 200 and the exact
 //! length; everything else is counted by its kind. Content is counted and dropped.
 //!
-//! It is *not* a browser: it asks for one resource again and again and keeps nothing. No event costs work that grows
-//! with the number of connections. The main types are [`Client`], [`Load`] and [`Figures`].
+//! It is *not* a browser: it requests one resource repeatedly and stores nothing. No event costs work that grows with
+//! the number of connections. The main types are [`Client`], [`Load`] and [`Figures`].
 
 mod connection;
 mod connections;
@@ -33,37 +33,37 @@ pub use self::{
 };
 use crate::Limits;
 
-/// A load client as a role.
+/// The role of a load client.
 pub struct Client {
     load: Load,
     config: ClientConfig,
     limits: Limits,
-    /// The bytes of every request.
+    /// The encoded request, the same each time.
     request: Bytes,
-    /// When the first connections are begun.
+    /// When the first connections begin.
     begin: Instant,
     state: State,
     connections: Connections,
-    /// Handshakes by the time at which they take too long; established ones leave at the front.
+    /// Handshakes by their deadline. Entries of established connections are removed when they reach the front.
     handshakes: VecDeque<(Instant, Handle)>,
-    /// When connections that could not be made are tried again.
+    /// When to retry failed connections.
     retries: VecDeque<Instant>,
-    /// Connections with early data that are done, until their tickets for the next one have come.
+    /// Finished connections with early data, which wait for the tickets of the next ones.
     lingering: VecDeque<(Instant, Handle)>,
-    /// Of an open loop: when requests are due.
+    /// For an open loop: when requests are due.
     plan: Option<Plan>,
-    /// Of an open loop: connections that can take a request, each at most once, and stale ones.
+    /// For an open loop: connections that can take a request, each at most once, and outdated entries.
     ready: VecDeque<Handle>,
-    /// Requests that may still be sent; `None`: no limit.
+    /// Requests that may still be sent; `None` means no limit.
     requests_left: Option<u64>,
     in_flight: u64,
     next_socket: u32,
-    /// Where what is read lies until it is counted.
+    /// A buffer for data that was read and not counted.
     pieces: Vec<Bytes>,
     figures: Figures,
 }
 
-/// How far a run is.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting,
@@ -71,26 +71,26 @@ enum State {
     Over,
 }
 
-/// A run as it is seen from outside, at a moment.
+/// A run's progress at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Successful requests.
     pub successes: u64,
-    /// Requests that failed, and connections that could not be made.
+    /// Requests and connections that failed.
     pub failed: u64,
     /// Bytes of content.
     pub content_bytes: u64,
-    /// Connections, in handshake or open.
+    /// Connections, in handshake or established.
     pub connections: u64,
-    /// Requests that wait for their answer.
+    /// Requests without a complete response.
     pub in_flight: u64,
 }
 
 impl Client {
-    /// A client that begins at `begin`.
+    /// Returns a client that begins at `begin`.
     ///
     /// # Errors
-    /// The load makes no sense or is beyond a limit.
+    /// The load is contradictory or exceeds a limit.
     pub fn new(
         load: Load,
         config: ClientConfig,
@@ -119,12 +119,12 @@ impl Client {
         })
     }
 
-    /// What was counted so far.
+    /// Returns the figures so far.
     pub fn figures(&self) -> &Figures {
         &self.figures
     }
 
-    /// The run at this moment.
+    /// Returns the current progress.
     pub fn progress(&self) -> Progress {
         Progress {
             successes: self.figures.successes,
@@ -139,7 +139,7 @@ impl Client {
         self.begin + self.load.duration
     }
 
-    /// Whether there is time for more.
+    /// Whether there is time for further requests.
     fn is_on(&self, now: Instant) -> bool {
         self.state == State::Running && now < self.end()
     }
@@ -159,7 +159,7 @@ impl Client {
         }
     }
 
-    /// Ends the run: what has no answer by now is neither a success nor a failure.
+    /// Ends the run. A request without a complete response is neither a success nor a failure.
     fn finish(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if self.state != State::Running {
             self.state = State::Over;
@@ -177,7 +177,7 @@ impl Client {
         self.connections.clear();
     }
 
-    /// Whether one more request may be begun.
+    /// Whether a further request may begin.
     fn has_quota(&self) -> bool {
         self.requests_left != Some(0)
     }
@@ -188,7 +188,7 @@ impl Client {
         }
     }
 
-    /// Ends the run early if all requests that were asked for have their answers.
+    /// Ends the run early if all requests of the load are complete.
     fn look_for_end(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let is_idle =
             self.in_flight == 0 && (!self.load.is_short() || self.connections.open() == 0);
@@ -197,7 +197,7 @@ impl Client {
         }
     }
 
-    /// Begins a connection. If it is a short one, it is for a request that is due since `planned`.
+    /// Begins a connection. A short connection is for a request that is due since `planned`.
     fn connect(&mut self, now: Instant, endpoint: &mut Endpoint, planned: Instant) {
         let is_short = self.load.is_short();
         if !self.is_on(now) || !self.has_quota() {
@@ -241,7 +241,7 @@ impl Client {
         }
     }
 
-    /// Sends as many requests on a connection as it may have.
+    /// Sends as many requests on a connection as are allowed.
     fn pump(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
         while self.is_on(now) && self.send(now, endpoint, handle) {}
         if self.plan.is_some()
@@ -253,7 +253,7 @@ impl Client {
         }
     }
 
-    /// Sends one request, if the connection may have one more and one is due.
+    /// Sends one request, if the connection allows one and one is due.
     fn send(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) -> bool {
         let has_quota = self.has_quota();
         let is_short = self.load.is_short();
@@ -286,7 +286,7 @@ impl Client {
                 None
             }
             Err(WriteError::Blocked) => Some(head),
-            // Its end is seen when it is read.
+            // The end of the stream is handled when it is read.
             Err(WriteError::Stopped(_) | WriteError::Closed) => None,
         };
         entry.begin(stream, planned, unsent);
@@ -305,7 +305,7 @@ impl Client {
         true
     }
 
-    /// Sends what an open loop has due, as far as there are connections for it.
+    /// Sends what is due in an open loop, as far as connections allow it.
     fn serve_plan(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let is_short = self.load.is_short();
         while self.is_on(now)
@@ -327,7 +327,7 @@ impl Client {
             };
             if let Some(entry) = self.connections.find(handle) {
                 entry.is_listed = false;
-                // One each, in turns.
+                // One request per connection, in turn.
                 self.send(now, endpoint, handle);
                 if let Some(entry) = self.connections.find(handle)
                     && entry.has_room(&self.load)
@@ -352,7 +352,7 @@ impl Client {
         let was_early = entry.stage == Stage::Early;
         entry.stage = Stage::Open;
         if was_early && !connection.is_early_data_accepted() {
-            // The server forgot what came early (RFC 9001 §4.6.2): all of it is sent again.
+            // The server rejected the early data (RFC 9001 §4.6.2), so all of it is sent again.
             self.figures.early_rejected += 1;
             self.in_flight -= entry.begin_again(self.limits);
         }
@@ -403,7 +403,7 @@ impl Client {
         }
     }
 
-    /// A request is over: the next one, or the next connection.
+    /// Handles the end of a request: sends the next one, or begins the next connection.
     fn on_answered(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
         self.in_flight -= 1;
         let Some(entry) = self.connections.find(handle) else {
@@ -421,7 +421,7 @@ impl Client {
         self.look_for_end(now, endpoint);
     }
 
-    /// When the plan of an open loop has to be looked at: not while nobody could send what is due.
+    /// Returns when an open loop's next request is due; `None` while no connection could send it.
     fn next_due(&self) -> Option<Instant> {
         let plan = self.plan.as_ref().filter(|_| self.has_quota())?;
         let can_send = if self.load.is_short() {

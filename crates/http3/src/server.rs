@@ -1,7 +1,7 @@
-//! A server of files: the role.
+//! The role of a file server.
 //!
-//! A request is answered when it has come to its end. What is sent was encoded when the file was loaded, and is
-//! handed to QUIC as a reference, so that a request costs its packets and little more.
+//! A request is answered when it is complete. Responses are encoded when files are loaded and passed to QUIC by
+//! reference, so a request costs little more than its packets.
 
 mod exchange;
 mod peer;
@@ -29,14 +29,14 @@ use self::{
 };
 use crate::Limits;
 
-/// What a server is made with, besides its files.
+/// The configuration of a server, beside its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// See [`Limits`].
     pub limits: Limits,
-    /// After GOAWAY, clients without a request on its way may end the connection themselves for so long.
+    /// After GOAWAY, how long clients without a request have to close the connection themselves.
     pub leave_grace: Duration,
-    /// After so long what is on its way is cut off.
+    /// After GOAWAY, how long requests and responses under way may take.
     pub drain_max: Duration,
 }
 
@@ -50,33 +50,33 @@ impl Default for Config {
     }
 }
 
-/// What a server has done, in numbers that only grow.
+/// The counters of a server, which only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Connections that were used, or could have been.
+    /// Connections that were usable.
     pub connections: u64,
-    /// Connections closed because the peer broke a rule.
+    /// Connections closed because the peer violated HTTP/3.
     pub violations: u64,
-    /// Requests that were looked at.
+    /// Requests whose heads were read.
     pub requests: u64,
-    /// Answers with status 200.
+    /// Responses with status 200.
     pub answers_ok: u64,
-    /// Answers with another status.
+    /// Responses with another status.
     pub answers_refused: u64,
-    /// Answers that the client did not want to the end.
+    /// Responses that the client stopped before their end.
     pub answers_stopped: u64,
-    /// Requests that broke a rule of HTTP, or ended before their head.
+    /// Requests that violate HTTP, or ended before their head was complete.
     pub requests_malformed: u64,
-    /// Requests that the client took back.
+    /// Requests that the client reset.
     pub requests_reset: u64,
-    /// Requests that came after GOAWAY.
+    /// Requests that arrived after GOAWAY.
     pub requests_rejected: u64,
-    /// Requests that were cut off, since too much was kept of heads that had come in part.
+    /// Requests that were cut off because incomplete heads exceeded the limit.
     pub requests_excessive: u64,
 }
 
 impl Counters {
-    /// All of them by their names.
+    /// Returns all counters by name.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("connections", self.connections),
@@ -93,7 +93,7 @@ impl Counters {
         .into_iter()
     }
 
-    /// What two servers did together.
+    /// Returns the sums of two servers' counters.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -119,23 +119,23 @@ impl Counters {
     }
 }
 
-/// A server of the files of a [`Site`], on all connections of one endpoint.
+/// A server of the files of a [`Site`], for all connections of one endpoint.
 pub struct Server {
     service: Service,
     config: Config,
-    /// By the index of the connection's handle.
+    /// Clients by the index of the connection's handle.
     clients: Vec<Option<Box<Client>>>,
     open: usize,
     leaving: Option<Leaving>,
 }
 
-/// A connection and what it is for.
+/// A connection and its state.
 struct Client {
     handle: Handle,
     peer: Peer,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 pub struct Service {
     site: Arc<Site>,
@@ -144,17 +144,17 @@ pub struct Service {
     counters: Counters,
 }
 
-/// The server takes leave.
+/// The state of a server after GOAWAY.
 #[derive(Clone, Copy)]
 struct Leaving {
-    /// Until then clients may close their connections themselves; `None` when it is over.
+    /// Until when clients may close their connections themselves; `None` afterwards.
     grace: Option<Instant>,
-    /// What is left then is closed.
+    /// When the remaining connections are closed.
     until: Instant,
 }
 
 impl Service {
-    /// Serves `site`.
+    /// Returns the shared state of a server of `site`.
     pub fn new(limits: Limits, site: Arc<Site>) -> Self {
         Self {
             site,
@@ -164,7 +164,7 @@ impl Service {
         }
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -176,7 +176,7 @@ impl Service {
 }
 
 impl Server {
-    /// A server of `site`.
+    /// Returns a server of `site`.
     pub fn new(config: Config, site: Arc<Site>) -> Self {
         Self {
             service: Service::new(config.limits, site),
@@ -187,12 +187,12 @@ impl Server {
         }
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.service.counters
     }
 
-    /// The client behind a handle; a new one, if it was not heard of.
+    /// Returns the client of a handle, which may be new.
     fn peer(&mut self, handle: Handle) -> (&mut Peer, &mut Service) {
         let index = handle.index();
         if self.clients.len() <= index {
@@ -225,8 +225,8 @@ impl Server {
         }
     }
 
-    /// Lets a client's state act on its connection, and closes that if a rule was broken, or if it has nothing left to
-    /// do while the server takes leave.
+    /// Calls a function with a client's state and its connection. Closes the connection after a violation, or if it is
+    /// idle after GOAWAY.
     #[inline]
     fn with_peer(
         &mut self,
@@ -243,7 +243,7 @@ impl Server {
             return;
         };
         if connection.peer_thread().is_some() {
-            // Another thread of this process: nothing to say to each other.
+            // Connections of peer threads have no HTTP/3.
             return;
         }
         let is_over = self.leaving.is_some_and(|leaving| leaving.grace.is_none());
@@ -262,7 +262,7 @@ impl Server {
         }
     }
 
-    /// Closes the connections of all clients, or of those without anything on its way.
+    /// Closes the connections of all clients, or only the idle ones.
     fn close(&mut self, now: Instant, endpoint: &mut Endpoint, only_idle: bool) {
         let clients = self.clients.iter().flatten();
         let handles: Vec<Handle> = clients

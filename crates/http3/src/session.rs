@@ -1,5 +1,5 @@
-//! What a connection of HTTP/3 has besides its requests: control streams, settings, GOAWAY, and the streams of
-//! a field compression whose dynamic table has no bytes (RFC 9114 §6.2, RFC 9204 §4.2).
+//! The streams of an HTTP/3 connection beside its requests: control streams with SETTINGS and GOAWAY, and the streams
+//! of field compression, whose dynamic table has no bytes (RFC 9114 §6.2, RFC 9204 §4.2).
 
 use bytes::Bytes;
 use weir_h3::{
@@ -14,17 +14,17 @@ use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 use crate::Limits;
 
-/// The part of an HTTP/3 connection that is the same on both sides. Whose error a method returns has broken a rule:
-/// the connection is to be closed with the code of the [`Violation`].
+/// The part of an HTTP/3 connection that both sides share. After an error, the connection must be closed with the code
+/// of the [`Violation`].
 ///
-/// It looks at the number of a stream: the second bit says that it is unidirectional (RFC 9000 §2.1).
+/// The number of a stream says whether it is unidirectional, in its second bit (RFC 9000 §2.1).
 #[derive(Debug)]
 pub struct Session {
     side: Side,
     limits: Limits,
-    /// Our own streams, control first, as far as the peer has let us open them.
+    /// This side's streams, control first, as far as the peer has allowed them.
     own: Vec<StreamId>,
-    /// What they did not take yet.
+    /// Data that those streams have not accepted.
     unsent: Vec<(StreamId, Bytes)>,
     /// The peer's unidirectional streams.
     streams: Vec<(StreamId, Uni)>,
@@ -33,7 +33,7 @@ pub struct Session {
     sent_goaway: bool,
 }
 
-/// What the peer has said on its control stream.
+/// What the peer has sent on its control stream.
 #[derive(Debug)]
 struct PeerControl {
     side: Side,
@@ -45,13 +45,13 @@ struct PeerControl {
 /// One of the peer's unidirectional streams.
 #[derive(Debug)]
 enum Uni {
-    /// What it is for is not known; with the first bytes that came.
+    /// Its type is not known. Holds its first bytes.
     Fresh(Bytes),
     Known(PeerStream),
 }
 
 impl Session {
-    /// A session that has neither sent nor heard anything.
+    /// Returns a session that has sent and received nothing.
     pub fn new(side: Side, limits: Limits) -> Self {
         Self {
             side,
@@ -70,7 +70,7 @@ impl Session {
         }
     }
 
-    /// Opens our streams, as far as the peer lets us; to be called again when it lets us open more.
+    /// Opens this side's streams as far as the peer allows. Call it again when the peer allows more.
     pub fn start(&mut self, transport: &mut dyn Transport) {
         while let Some(&kind) = OWN.get(self.own.len()) {
             let Some(stream) = transport.open(Direction::Uni) else {
@@ -87,17 +87,17 @@ impl Session {
         }
     }
 
-    /// The peer's settings, when they have come.
+    /// Returns the peer's settings, once they have arrived.
     pub fn settings(&self) -> Option<&Settings> {
         self.control.settings.as_ref()
     }
 
-    /// From which stream on the server takes no more requests, if it has said so. (From a client: the push.)
+    /// Returns the stream from which on the server rejects requests, after GOAWAY. From a client it is a push ID.
     pub fn goaway(&self) -> Option<u64> {
         self.control.goaway
     }
 
-    /// Says that we take no more from `number` on: on a server the number of a request's stream. Once.
+    /// Sends GOAWAY, once: this side rejects everything from `number` on, which on a server is a request stream.
     pub fn go_away(&mut self, transport: &mut dyn Transport, number: u64) {
         let Some(&control) = self.own.first() else {
             return;
@@ -113,7 +113,7 @@ impl Session {
         self.write(transport, control, data.into());
     }
 
-    /// The peer opened a stream.
+    /// Handles a stream that the peer opened.
     pub fn handle_opened(
         &mut self,
         stream: StreamId,
@@ -137,7 +137,7 @@ impl Session {
         }
     }
 
-    /// A stream is readable. Reads it and returns true, if it is not a request's.
+    /// Reads a readable stream and returns true, unless it is a request's.
     #[inline]
     pub fn handle_readable(
         &mut self,
@@ -151,7 +151,7 @@ impl Session {
         Ok(true)
     }
 
-    /// A stream takes data again. Writes what is left to it and returns true, if it is not a request's.
+    /// Writes queued data to a stream that is writable again and returns true, unless it is a request's.
     pub fn handle_writable(&mut self, transport: &mut dyn Transport, stream: StreamId) -> bool {
         if !is_uni(stream) {
             return false;
@@ -166,7 +166,7 @@ impl Session {
         true
     }
 
-    /// The peer wants no more of a stream. Returns true, if it is not a request's.
+    /// Handles the peer's STOP_SENDING. Returns true unless the stream is a request's.
     pub fn handle_stopped(&mut self, stream: StreamId) -> Result<bool, Violation> {
         if self.own.contains(&stream) {
             return Err(CLOSED_CRITICAL_STREAM);
@@ -174,7 +174,7 @@ impl Session {
         Ok(is_uni(stream))
     }
 
-    /// Writes to a stream of ours, behind what it has not taken yet.
+    /// Writes to a stream of this side, after queued data.
     fn write(&mut self, transport: &mut dyn Transport, stream: StreamId, mut data: Bytes) {
         let waits = self.unsent.iter().any(|(of, _)| *of == stream);
         if waits || transport.write(stream, &mut data) == Err(WriteError::Blocked) {
@@ -188,7 +188,7 @@ impl Session {
                 Read::Blocked => return Ok(()),
                 Read::Data(data) => self.on_data(transport, index, data)?,
                 Read::Fin | Read::Reset(_) => {
-                    // One may end before it says what it is (RFC 9114 §6.2).
+                    // A stream may end before its type is known (RFC 9114 §6.2).
                     return match self.streams.swap_remove(index).1 {
                         Uni::Fresh(_) => Ok(()),
                         Uni::Known(_) => Err(CLOSED_CRITICAL_STREAM),
@@ -222,7 +222,7 @@ impl Session {
         }
     }
 
-    /// A stream says what it is for.
+    /// Handles the type of a stream.
     fn on_kind(
         &mut self,
         transport: &mut dyn Transport,
@@ -279,7 +279,7 @@ fn is_uni(stream: StreamId) -> bool {
     stream.0 & 0b10 != 0
 }
 
-/// The dynamic table has no bytes unless said otherwise (RFC 9204 §5).
+/// Returns this side's settings. The dynamic table has no bytes by default (RFC 9204 §5).
 fn our_settings(limits: &Limits) -> Settings {
     let bytes_max = limits.field_section_bytes_max as u64;
     Settings::new(&[(setting::MAX_FIELD_SECTION_SIZE, bytes_max)])

@@ -1,4 +1,4 @@
-//! A transport whose other end is the test.
+//! A transport with the test as its other end.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     arrived: VecDeque<Read>,
-    /// What was written to it.
+    /// The data written to it.
     pub(crate) sent: Vec<u8>,
     pub(crate) is_finished: bool,
     pub(crate) reset: Option<Code>,
@@ -25,17 +25,17 @@ pub(crate) struct TestTransport {
     pub(crate) credit: usize,
     /// Streams that may still be opened.
     pub(crate) openable: usize,
-    /// Numbers of the next ones, bidirectional and unidirectional.
+    /// Numbers of the next streams, bidirectional and unidirectional.
     next: [u64; 2],
 }
 
 impl TestTransport {
-    /// The end of a server.
+    /// Returns the transport of a server.
     pub(crate) fn server() -> Self {
         Self::with([1, 3])
     }
 
-    /// The end of a client.
+    /// Returns the transport of a client.
     pub(crate) fn client() -> Self {
         Self::with([0, 2])
     }
@@ -49,7 +49,7 @@ impl TestTransport {
         }
     }
 
-    /// Something arrives on a stream; true if it is a new one.
+    /// Delivers data on a stream. Returns true if the stream is new.
     pub(crate) fn arrive(&mut self, stream: StreamId, read: Read) -> bool {
         let is_new = !self.streams.contains_key(&stream);
         let entry = self.streams.entry(stream).or_default();
@@ -62,7 +62,7 @@ impl TestTransport {
     }
 }
 
-/// A frame.
+/// Encodes a frame.
 pub(crate) fn framed(frame_type: u64, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     frame::encode_head(frame_type, payload.len(), &mut out);
@@ -70,14 +70,14 @@ pub(crate) fn framed(frame_type: u64, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A HEADERS frame.
+/// Encodes a HEADERS frame.
 pub(crate) fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     frame::encode_headers(fields, &mut out);
     out
 }
 
-/// A control stream with these settings.
+/// Encodes a control stream with these settings.
 pub(crate) fn control(settings: &[(u64, u64)]) -> Vec<u8> {
     let mut out = vec![0];
     Settings::new(settings).encode(&mut out);

@@ -1,4 +1,4 @@
-//! The queue and the rate behind it: when each packet has left the sender, exactly.
+//! The queue and the rate after it. Computes exactly when each packet has left the sender.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -6,31 +6,31 @@ use std::time::{Duration, Instant};
 use crate::config::Queue;
 use crate::rate::{Bitrate, OPPORTUNITY_BYTES, Rate};
 
-/// The work of sending one bit. A link of `r` bit/s does `r` of this work each nanosecond, so no
-/// rate and no size ever meets a fraction.
+/// The work of sending one bit. A link of `r` bit/s does work `r` each nanosecond, so every rate and size is an
+/// integer.
 const WORK_PER_BIT: u128 = 1_000_000_000;
-/// The work one opportunity of a trace can do.
+/// The work of one opportunity of a trace.
 const WORK_PER_OPPORTUNITY: u128 = OPPORTUNITY_BYTES as u128 * 8 * WORK_PER_BIT;
 
 /// A drop-tail queue that is emptied at a rate, one packet at a time.
 ///
-/// The owner takes each departure when it is due: before any call with a time, all departures up to
-/// that time must have been taken.
+/// The owner takes each departure when it is due. Before any call with a time, it must have taken all departures up to
+/// that time.
 #[derive(Debug)]
 pub(crate) struct Bottleneck<P> {
     rate: Rate,
     limits: Queue,
     waiting: VecDeque<Queued<P>>,
     waiting_bytes: u64,
-    /// The packet being sent, and the work left on it at `clock`.
+    /// The packet being sent, and its remaining work at `clock`.
     sending: Option<(Queued<P>, u128)>,
     clock: Instant,
-    /// Work that could be done at `clock` beyond what the last packet needed: the rest of a
-    /// nanosecond, or of an opportunity. Only a packet that was already waiting can use it.
+    /// Work available at `clock` after the last packet: the rest of a nanosecond, or of an opportunity. Only a packet
+    /// that was already waiting can use it.
     spare_work: u128,
-    /// When a trace began.
+    /// When the trace began.
     trace_start: Instant,
-    /// The first opportunity of a trace that is still to come.
+    /// The next opportunity of the trace.
     opportunity: u64,
 }
 
@@ -40,7 +40,7 @@ struct Queued<P> {
     bytes: u64,
 }
 
-/// Which limit of the queue kept a packet out.
+/// The limit of the queue that a packet exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     Bytes,
@@ -64,7 +64,7 @@ impl<P> Bottleneck<P> {
         bottleneck
     }
 
-    /// Takes a packet in: to be sent at once if nothing is being sent, else to wait.
+    /// Takes a packet: sends it at once if the link is idle, otherwise queues it.
     pub(crate) fn handle_packet(
         &mut self,
         now: Instant,
@@ -87,7 +87,7 @@ impl<P> Bottleneck<P> {
         Ok(())
     }
 
-    /// When the packet being sent will have left; `None` if there is none, or the rate is zero.
+    /// Returns when the packet being sent will have left; `None` if there is none, or the rate is zero.
     pub(crate) fn next_departure(&self) -> Option<Instant> {
         let missing = self.missing_work()?;
         if missing == 0 {
@@ -108,8 +108,7 @@ impl<P> Bottleneck<P> {
         }
     }
 
-    /// Takes the packet that leaves at `at`, the time [`Self::next_departure`] gave, and begins to
-    /// send the next.
+    /// Takes the packet that leaves at `at`, the result of [`Self::next_departure`], and begins to send the next one.
     pub(crate) fn depart(&mut self, at: Instant) -> Option<(P, u64)> {
         let missing = self.missing_work()?;
         let gained = match &self.rate {
@@ -134,7 +133,7 @@ impl<P> Bottleneck<P> {
         Some((sent.packet, sent.bytes))
     }
 
-    /// Changes the rate. What is left of the packet being sent goes on at the new one.
+    /// Changes the rate. The packet being sent continues at the new rate.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: Rate) {
         let missing = self
             .missing_work()
@@ -149,7 +148,7 @@ impl<P> Bottleneck<P> {
         self.rate = rate;
     }
 
-    /// Changes the limits. Packets that already wait stay, even if they are now too many.
+    /// Changes the limits. Packets in the queue stay, even if they exceed the new limits.
     pub(crate) fn set_limits(&mut self, limits: Queue) {
         self.limits = limits;
     }
@@ -180,13 +179,13 @@ impl<P> Bottleneck<P> {
         self.sending = Some((packet, work));
     }
 
-    /// The work that must still be done on the packet being sent, from `clock` on.
+    /// Returns the remaining work on the packet being sent, from `clock` on.
     fn missing_work(&self) -> Option<u128> {
         let (_, work) = self.sending.as_ref()?;
         Some(work.saturating_sub(self.spare_work))
     }
 
-    /// The work the rate allows from `clock` to `until`.
+    /// Returns the work that the rate allows from `clock` to `until`.
     fn work_until(&self, until: Instant) -> u128 {
         match &self.rate {
             Rate::Unlimited => 0,
@@ -204,7 +203,7 @@ impl<P> Bottleneck<P> {
 }
 
 fn opportunities_for(work: u128) -> u64 {
-    // A packet has less than 2^64 bytes, so this always fits.
+    // A packet has less than 2^64 bytes, so the number of opportunities fits.
     u64::try_from(work.div_ceil(WORK_PER_OPPORTUNITY)).unwrap_or(u64::MAX)
 }
 

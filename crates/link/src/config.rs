@@ -1,30 +1,29 @@
-//! What a link is made of; every value here is valid once it exists.
+//! The configuration of a link. Its types hold valid values only.
 
 use std::time::Duration;
 
 use crate::rate::Rate;
 
-/// The longest [`Delay`], base and jitter together, and the longest that reordering may hold a
-/// packet back.
+/// The longest [`Delay`], base and jitter together, and the longest time that reordering holds a packet back.
 pub const DELAY_MAX: Duration = Duration::from_hours(1);
 
-/// One link. The default is a perfect one: no limit of rate, no delay, nothing lost.
+/// The configuration of a link. By default there is no limit of rate, no delay and no loss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// How fast packets are taken off the queue.
+    /// The rate at which packets leave the queue.
     pub rate: Rate,
-    /// How much may wait for the rate.
+    /// The limits of the queue.
     pub queue: Queue,
-    /// How long a packet travels.
+    /// The propagation delay.
     pub delay: Delay,
-    /// Whether packets come out in the order they went in, even where jitter or a shorter delay
-    /// would let one overtake another. Packets chosen by [`Reordering`] are exempt.
+    /// Whether packets arrive in the order in which they were sent, even if jitter or a shorter delay would let one
+    /// overtake another. Packets chosen by [`Reordering`] are exempt.
     pub keep_order: bool,
-    /// Which packets are lost on the wire, having used their share of the rate.
+    /// The packets that are lost after the queue. They consume their share of the rate.
     pub loss: Loss,
-    /// How likely a packet is to come out twice.
+    /// The probability that a packet arrives twice.
     pub duplication: Probability,
-    /// Which packets are held back until others have passed.
+    /// The packets that are held back until others have passed.
     pub reordering: Reordering,
 }
 
@@ -42,7 +41,7 @@ impl Default for Config {
     }
 }
 
-/// The limits of a drop-tail queue. The packet that is being sent is no longer in the queue.
+/// The limits of a drop-tail queue. The packet being sent does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
     /// The most bytes that may wait.
@@ -52,7 +51,7 @@ pub struct Queue {
 }
 
 impl Default for Queue {
-    /// A megabyte, in whatever packets.
+    /// Returns a queue of a megabyte, in any number of packets.
     fn default() -> Self {
         Self {
             bytes_max: 1_000_000,
@@ -71,7 +70,7 @@ impl Probability {
     /// Always.
     pub const ONE: Self = Self(1.0);
 
-    /// A probability, which must lie from 0 to 1. Differences below 2^-32 do not show.
+    /// Returns a probability, which must be between 0 and 1. Differences below 2^-32 have no effect.
     pub fn new(value: f64) -> Result<Self, ConfigError> {
         if (0.0..=1.0).contains(&value) {
             Ok(Self(value))
@@ -80,27 +79,27 @@ impl Probability {
         }
     }
 
-    /// The number, from 0 to 1.
+    /// Returns the number, from 0 to 1.
     pub fn value(self) -> f64 {
         self.0
     }
 }
 
-/// How long packets travel: a base, and jitter around it.
+/// The delay of packets: a base, and jitter around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
     base: Duration,
     jitter: Jitter,
 }
 
-/// How the delay of single packets differs from the base, independently from packet to packet.
+/// The deviation of a packet's delay from the base, independent for each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
-    /// Not at all.
+    /// No deviation.
     None,
-    /// By anything up to this much, in both directions, all equally likely.
+    /// Uniformly distributed up to this much in both directions.
     Uniform(Duration),
-    /// By nearly a normal distribution with this standard deviation, but never to below zero.
+    /// Almost normally distributed with this standard deviation. The delay is never below zero.
     Normal(Duration),
 }
 
@@ -111,12 +110,12 @@ impl Delay {
         jitter: Jitter::None,
     };
 
-    /// The same delay for each packet, at most [`DELAY_MAX`].
+    /// Returns the same delay for each packet, at most [`DELAY_MAX`].
     pub fn fixed(base: Duration) -> Result<Self, ConfigError> {
         Self::new(base, Jitter::None)
     }
 
-    /// A delay with jitter around it. The jitter's measure may not exceed the base, nor their sum
+    /// Returns a delay with jitter around it. The jitter's parameter may not exceed the base, nor their sum
     /// [`DELAY_MAX`].
     pub fn new(base: Duration, jitter: Jitter) -> Result<Self, ConfigError> {
         let spread = jitter.spread();
@@ -131,12 +130,12 @@ impl Delay {
         Ok(Self { base, jitter })
     }
 
-    /// The delay without jitter.
+    /// Returns the delay without jitter.
     pub fn base(self) -> Duration {
         self.base
     }
 
-    /// The jitter.
+    /// Returns the jitter.
     pub fn jitter(self) -> Jitter {
         self.jitter
     }
@@ -151,12 +150,12 @@ impl Jitter {
     }
 }
 
-/// Which packets are lost on the wire.
+/// The packets that are lost after the queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
-    /// None.
+    /// No packet.
     None,
-    /// Each with this probability, whatever befell the others.
+    /// Each packet with this probability, independently.
     Independent(Probability),
     /// In bursts.
     Burst(GilbertElliott),
@@ -164,28 +163,28 @@ pub enum Loss {
 
 /// The Gilbert–Elliott model of burst loss: a good and a bad state, each with its own loss.
 ///
-/// A packet is lost with the probability of the present state; after each packet, lost or not, the
-/// state may change. The link starts in the good state.
+/// A packet is lost with the probability of the current state. After each packet, lost or not, the state may change.
+/// The link starts in the good state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
-    /// From the good state to the bad one, after a packet.
+    /// Probability of changing from the good state to the bad one, after a packet.
     pub good_to_bad: Probability,
-    /// From the bad state to the good one, after a packet.
+    /// Probability of changing from the bad state to the good one, after a packet.
     pub bad_to_good: Probability,
-    /// Loss in the good state.
+    /// Probability of loss in the good state.
     pub loss_in_good: Probability,
-    /// Loss in the bad state.
+    /// Probability of loss in the bad state.
     pub loss_in_bad: Probability,
 }
 
 impl GilbertElliott {
-    /// The simple form: all is lost in the bad state and nothing in the good one.
+    /// Returns the simple form: every packet is lost in the bad state, and none in the good one.
     ///
-    /// `ratio` is the share of packets lost in the long run, below 1; `burst_packets` the mean
-    /// length of a burst, at least 1 and long enough for the ratio.
+    /// `ratio` is the long-term share of lost packets, below 1. `burst_packets` is the mean length of a burst, at least
+    /// 1 and long enough for the ratio.
     pub fn from_bursts(ratio: f64, burst_packets: f64) -> Result<Self, ConfigError> {
-        // The share of time in the bad state is p / (p + r), p and r being the ways in and out; 1 /
-        // r is its length.
+        // The share of time in the bad state is p / (p + r), with p the probability to enter and r to leave it. The
+        // mean length of a burst is 1 / r.
         let bad_to_good = 1.0 / burst_packets;
         let good_to_bad = bad_to_good * ratio / (1.0 - ratio);
         Ok(Self {
@@ -197,7 +196,7 @@ impl GilbertElliott {
     }
 }
 
-/// Which packets are held back until others have passed them.
+/// The packets that are held back until others have passed them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reordering {
     probability: Probability,
@@ -205,13 +204,13 @@ pub struct Reordering {
 }
 
 impl Reordering {
-    /// None.
+    /// No packet.
     pub const NONE: Self = Self {
         probability: Probability::ZERO,
         hold: Duration::ZERO,
     };
 
-    /// Each packet with this probability, for this much longer than its delay, at most
+    /// Returns reordering of packets with this probability. Each is held back for `hold` beyond its delay, at most
     /// [`DELAY_MAX`].
     pub fn new(probability: Probability, hold: Duration) -> Result<Self, ConfigError> {
         if hold > DELAY_MAX {
@@ -220,38 +219,38 @@ impl Reordering {
         Ok(Self { probability, hold })
     }
 
-    /// How likely a packet is to be held back.
+    /// Returns the probability that a packet is held back.
     pub fn probability(self) -> Probability {
         self.probability
     }
 
-    /// How much longer such a packet takes.
+    /// Returns how long such a packet is held back.
     pub fn hold(self) -> Duration {
         self.hold
     }
 }
 
-/// Why a value cannot be part of a link.
+/// Why a value is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// A probability is not a number from 0 to 1.
+    /// A probability that is not a number from 0 to 1.
     #[error("{value} is not a probability from 0 to 1")]
     Probability {
         /// The number.
         value: f64,
     },
-    /// A delay is longer than [`DELAY_MAX`].
+    /// A delay longer than [`DELAY_MAX`].
     #[error("a delay of {delay:?} is longer than {DELAY_MAX:?}")]
     Delay {
         /// The delay.
         delay: Duration,
     },
-    /// A jitter is larger than the delay around which it should be.
+    /// A jitter larger than the delay around which it varies.
     #[error("a jitter of {spread:?} is larger than its delay of {base:?}")]
     Jitter {
         /// The delay without jitter.
         base: Duration,
-        /// The measure of the jitter.
+        /// The parameter of the jitter.
         spread: Duration,
     },
 }

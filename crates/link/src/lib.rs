@@ -1,19 +1,17 @@
 //! The link emulator: one direction of a network path as a state machine.
 //!
-//! A packet handed to a [`Link`] takes three steps. It waits in a bounded drop-tail queue, is put
-//! on the wire at the link's [`Rate`], and travels for the link's [`Delay`]; on the wire it may be
-//! lost, duplicated or held back until later packets have passed it.
+//! A packet takes three steps through a [`Link`]. It waits in a bounded drop-tail queue, is sent at the link's
+//! [`Rate`], and travels for the link's [`Delay`]. After it is sent, it may be lost, duplicated or held back until
+//! later packets have passed it.
 //!
 //! ```text
 //! handle_packet ──▶ queue ──▶ rate ──▶ loss ──▶ duplication ──▶ delay ──▶ poll_packet
 //!                   bottleneck.rs      wire.rs
 //! ```
 //!
-//! The crate has no clock, no sockets and no dependencies: the time is an argument, every random
-//! choice comes from one seed, and what a packet is does not matter here. Everything happens at its
-//! exact nanosecond, however seldom the link is polled, so the same calls give the same deliveries
-//! each time. It does not look into packets and knows nothing of flows, ECN or active queue
-//! management.
+//! The crate has no clock, no sockets and no dependencies. Time is an argument, every random choice derives from one
+//! seed, and packets are opaque. Everything happens at its exact nanosecond, however rarely the link is polled, so
+//! equal calls give equal deliveries. The crate does not model flows, ECN or active queue management.
 
 mod bottleneck;
 mod config;

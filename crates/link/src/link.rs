@@ -1,4 +1,4 @@
-//! The link itself: the queue and rate, then the packets in transit.
+//! The link: the queue and its rate, then the packets in transit.
 
 use std::time::Instant;
 
@@ -10,11 +10,10 @@ use crate::transit::Transit;
 
 /// One direction of a path for packets of the type `P`.
 ///
-/// Hand packets in with [`handle_packet`](Self::handle_packet), and take them out with
-/// [`poll_packet`](Self::poll_packet) when [`poll_timeout`](Self::poll_timeout) says so. Times may
-/// not run backwards; a time before the latest one counts as the latest. What is set while running
-/// holds for packets that reach that part of the link from then on: a new delay does not move
-/// packets that already travel.
+/// [`handle_packet`](Self::handle_packet) takes packets, and [`poll_packet`](Self::poll_packet) returns them;
+/// [`poll_timeout`](Self::poll_timeout) says when. Times may not run backwards; a time before the latest one counts as
+/// the latest. A changed setting applies to packets that reach that part of the link later: a new delay does not affect
+/// packets in transit.
 #[derive(Debug)]
 pub struct Link<P> {
     bottleneck: Bottleneck<P>,
@@ -24,7 +23,7 @@ pub struct Link<P> {
 }
 
 impl<P: Clone> Link<P> {
-    /// An empty link; a trace in `config` starts at `now`, and all chances follow from `seed`.
+    /// Returns an empty link. A trace in `config` starts at `now`. All random choices derive from `seed`.
     pub fn new(now: Instant, config: Config, seed: u64) -> Self {
         let transit = Transit::new(&config, seed);
         let bottleneck = Bottleneck::new(now, config.rate, config.queue);
@@ -36,10 +35,9 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// Takes a packet in, or drops it if the queue is full.
+    /// Takes a packet, or drops it if the queue is full.
     ///
-    /// `size_bytes` is what the packet costs of queue and rate: add the headers that the network
-    /// would.
+    /// `size_bytes` is what the packet occupies in queue and rate. It should include the headers of the network.
     pub fn handle_packet(&mut self, now: Instant, packet: P, size_bytes: usize) {
         self.advance(now);
         let bytes = size_bytes as u64;
@@ -54,17 +52,16 @@ impl<P: Clone> Link<P> {
         *peak = self.bottleneck.waiting_bytes().max(*peak);
     }
 
-    /// When to poll next; `None` while nothing is inside, or all of it waits for a rate of zero to
-    /// change.
+    /// Returns when to poll next; `None` if the link is empty, or everything in it waits for a rate of zero to change.
     ///
-    /// A poll at that time need not give a packet: it may only have left its sender, or been lost.
+    /// A poll at that time may return no packet: the packet may only have left its sender, or been lost.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let departure = self.bottleneck.next_departure();
         let arrival = self.transit.next_arrival();
         departure.into_iter().chain(arrival).min()
     }
 
-    /// The next packet that has come out by `now`; call until `None`.
+    /// Returns the next packet that has arrived by `now`. Call until `None`.
     pub fn poll_packet(&mut self, now: Instant) -> Option<P> {
         self.advance(now);
         let (packet, bytes) = self.transit.poll_packet(self.now)?;
@@ -73,14 +70,14 @@ impl<P: Clone> Link<P> {
         Some(packet)
     }
 
-    /// Changes the rate; the packet being sent goes on with what is left of it, and a trace starts
-    /// anew.
+    /// Changes the rate. The packet being sent continues with its remaining bytes, and a trace starts from its
+    /// beginning.
     pub fn set_rate(&mut self, now: Instant, rate: Rate) {
         self.advance(now);
         self.bottleneck.set_rate(self.now, rate);
     }
 
-    /// Changes the limits of the queue; packets that already wait stay.
+    /// Changes the limits of the queue. Packets in the queue stay.
     pub fn set_queue(&mut self, now: Instant, queue: Queue) {
         self.advance(now);
         self.bottleneck.set_limits(queue);
@@ -98,13 +95,13 @@ impl<P: Clone> Link<P> {
         self.transit.keep_order = keep_order;
     }
 
-    /// Changes the loss; burst loss begins in its good state.
+    /// Changes the loss. Burst loss starts in its good state.
     pub fn set_loss(&mut self, now: Instant, loss: Loss) {
         self.advance(now);
         self.transit.set_loss(loss);
     }
 
-    /// Changes how many packets come out twice.
+    /// Changes the probability that a packet arrives twice.
     pub fn set_duplication(&mut self, now: Instant, duplication: Probability) {
         self.advance(now);
         self.transit.duplication = duplication;
@@ -116,34 +113,32 @@ impl<P: Clone> Link<P> {
         self.transit.reordering = reordering;
     }
 
-    /// Begins or ends a black hole: while it lasts, every packet that leaves its sender is lost.
+    /// Begins or ends a black hole, in which every packet that leaves its sender is lost.
     ///
-    /// It lies over the configured loss and does not change it; packets that already travel still
-    /// arrive.
+    /// The configured loss stays unchanged. Packets in transit still arrive.
     pub fn set_blackhole(&mut self, now: Instant, is_blackhole: bool) {
         self.advance(now);
         self.transit.is_blackhole = is_blackhole;
     }
 
-    /// What the link has done so far.
+    /// Returns the link's counters.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// The bytes waiting in the queue at the time of the last call with a time.
+    /// Returns the bytes in the queue at the time of the last call with a time.
     pub fn queue_bytes(&self) -> u64 {
         self.bottleneck.waiting_bytes()
     }
 
-    /// The packets inside, waiting or being sent or travelling, at the time of the last call with a
-    /// time.
+    /// Returns the packets in queue, being sent and in transit, at the time of the last call with a time.
     pub fn packets_inside(&self) -> usize {
         self.bottleneck.waiting_packets()
             + usize::from(self.bottleneck.is_sending())
             + self.transit.in_flight_packets()
     }
 
-    /// Does all that has happened up to `now`, each thing at its own time.
+    /// Processes all events up to `now`, each at its own time.
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
         while let Some(at) = self

@@ -1,4 +1,4 @@
-//! The emulator's own randomness, so that a seed means the same in every build.
+//! The emulator's own random generator, so that a seed gives the same numbers in every build.
 //!
 //! The generator is xoshiro256++ 1.0, its state filled by `SplitMix64`, as their authors recommend.
 //! Both are by David Blackman and Sebastiano Vigna, in the public domain: see
@@ -6,14 +6,14 @@
 
 use crate::config::Probability;
 
-/// A small, fast, seeded random generator; not for secrets.
+/// A small, fast, seeded random generator. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: [u64; 4],
 }
 
 impl Random {
-    /// A generator whose whole sequence follows from `seed`.
+    /// Returns a generator whose whole sequence derives from `seed`.
     pub fn new(seed: u64) -> Self {
         let mut filler = seed;
         Self {
@@ -21,13 +21,13 @@ impl Random {
         }
     }
 
-    /// An independent generator, seeded from this one.
+    /// Returns an independent generator, seeded from this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.next_u64())
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let output = a.wrapping_add(*d).rotate_left(23).wrapping_add(*a);
@@ -41,25 +41,24 @@ impl Random {
         output
     }
 
-    /// A number from 0 up to but not including `bound`; 0 if `bound` is 0.
+    /// Returns a number from 0 up to but not including `bound`; 0 if `bound` is 0.
     ///
-    /// The bias of at most `bound / 2^64` is of no account for the bounds used here.
+    /// The bias of at most `bound / 2^64` is negligible for the bounds used here.
     pub fn below(&mut self, bound: u64) -> u64 {
         let product = u128::from(self.next_u64()) * u128::from(bound);
         (product >> 64) as u64
     }
 
-    /// Whether something of this probability happens this time.
+    /// Draws whether an event of this probability happens.
     pub fn chance(&mut self, probability: Probability) -> bool {
         let unit = f64::from((self.next_u64() >> 32) as u32) / (f64::from(u32::MAX) + 1.0);
         unit < probability.value()
     }
 
-    /// A number drawn from nearly a normal distribution with mean 0 and the given standard
-    /// deviation.
+    /// Returns a number from an almost normal distribution with mean 0 and the given standard deviation.
     ///
-    /// It is the sum of twelve uniform numbers (variance 12 · 1/12), so it stays within six
-    /// deviations. All of it is integer arithmetic: the same on every machine.
+    /// It is the sum of twelve uniform numbers (variance 12 · 1/12), so it stays within six deviations. Integer
+    /// arithmetic makes it the same on every machine.
     pub fn normal(&mut self, deviation: u64) -> i128 {
         let sum: u64 = (0..12).map(|_| self.next_u64() >> 32).sum();
         let centred = i128::from(sum) - (6 << 32);

@@ -1,4 +1,4 @@
-//! How fast a link takes packets off its queue: a bit rate, or a recorded trace of opportunities.
+//! The rate at which packets leave the queue: a bit rate, or a recorded trace of opportunities.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,30 +9,30 @@ pub const OPPORTUNITY_BYTES: u64 = 1504;
 /// The most opportunities one [`Trace`] may hold.
 pub const OPPORTUNITIES_MAX: usize = 1 << 24;
 
-/// Bits per second; zero means that nothing moves.
+/// Bits per second. At zero no packet moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bitrate(u64);
 
 impl Bitrate {
-    /// Nothing moves.
+    /// Zero bits per second.
     pub const ZERO: Self = Self(0);
 
-    /// A rate in bits per second.
+    /// Returns a rate in bits per second.
     pub const fn from_bits_per_second(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// A rate in kilobits (1000 bits) per second.
+    /// Returns a rate in kilobits (1000 bits) per second.
     pub const fn from_kilobits_per_second(kilobits: u32) -> Self {
         Self(kilobits as u64 * 1_000)
     }
 
-    /// A rate in megabits (1,000,000 bits) per second.
+    /// Returns a rate in megabits (1,000,000 bits) per second.
     pub const fn from_megabits_per_second(megabits: u32) -> Self {
         Self(megabits as u64 * 1_000_000)
     }
 
-    /// The rate in bits per second.
+    /// Returns the bits per second.
     pub const fn bits_per_second(self) -> u64 {
         self.0
     }
@@ -44,32 +44,31 @@ impl fmt::Display for Bitrate {
     }
 }
 
-/// How fast a link takes packets off its queue.
+/// The rate at which packets leave the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Rate {
-    /// Packets pass at once; the queue is never used.
+    /// Packets pass at once and never queue.
     #[default]
     Unlimited,
-    /// A constant bit rate, exact to the nanosecond over any run of packets.
+    /// A constant bit rate, exact to the nanosecond over any number of packets.
     Fixed(Bitrate),
-    /// The opportunities of a recorded trace, which starts when it is set and repeats for ever.
+    /// A recorded trace, which starts when it is set and repeats for ever.
     Trace(Trace),
 }
 
 /// A trace of delivery opportunities in Mahimahi's form.
 ///
-/// Each opportunity moves up to [`OPPORTUNITY_BYTES`] of waiting packets at its time: several small
-/// ones, or a part of a large one. What it cannot use is gone. See `mm-link(1)` of Mahimahi.
+/// Each opportunity sends up to [`OPPORTUNITY_BYTES`] of waiting packets: several small ones, or a part of a large one.
+/// Unused bytes are lost. See `mm-link(1)` of Mahimahi.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// Never empty; in order; the last one is above zero and is the period after which the trace
-    /// repeats.
+    /// The times of opportunities: ascending, not empty, the last one above zero. The last one is also the period.
     opportunities_ms: Arc<[u32]>,
 }
 
 impl Trace {
-    /// A trace with opportunities at these times, in milliseconds from its start; the last is also
-    /// its period.
+    /// Returns a trace with opportunities at these times, in milliseconds from its start. The last one is also its
+    /// period.
     pub fn new(opportunities_ms: Vec<u32>) -> Result<Self, TraceError> {
         let count = opportunities_ms.len();
         if count > OPPORTUNITIES_MAX {
@@ -91,9 +90,9 @@ impl Trace {
         }
     }
 
-    /// Reads a Mahimahi trace: one number per line, the time of an opportunity in milliseconds.
+    /// Parses a Mahimahi trace: each line is the time of an opportunity in milliseconds.
     ///
-    /// Blank lines and lines that begin with `#` are passed over.
+    /// Blank lines and lines that begin with `#` are ignored.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
         let mut opportunities_ms = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -109,18 +108,19 @@ impl Trace {
         Self::new(opportunities_ms)
     }
 
-    /// The time after which the trace repeats.
+    /// Returns the time after which the trace repeats.
     pub fn period(&self) -> Duration {
         Duration::from_millis(self.period_ms())
     }
 
-    /// The mean rate over one period.
+    /// Returns the mean rate over one period.
     pub fn mean_rate(&self) -> Bitrate {
         let bits = self.opportunities_ms.len() as u64 * OPPORTUNITY_BYTES * 8;
         Bitrate(bits * 1000 / self.period_ms())
     }
 
-    /// When the opportunity with this running number comes, counted from the start of the trace.
+    /// Returns the time of an opportunity since the start of the trace. Opportunities are numbered over all
+    /// repetitions.
     pub(crate) fn time(&self, opportunity: u64) -> Duration {
         let count = self.opportunities_ms.len() as u64;
         let (round, index) = (opportunity / count, opportunity % count);
@@ -129,8 +129,7 @@ impl Trace {
         Duration::from_millis(round * self.period_ms() + offset_ms)
     }
 
-    /// The running number of the first opportunity later than `elapsed` since the start of the
-    /// trace.
+    /// Returns the number of the first opportunity later than `elapsed` since the start of the trace.
     pub(crate) fn first_after(&self, elapsed: Duration) -> u64 {
         let count = self.opportunities_ms.len() as u64;
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX / 2);
@@ -148,28 +147,28 @@ impl Trace {
     }
 }
 
-/// Why something is not a [`Trace`].
+/// Why a trace is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// There is no opportunity after the time zero, so nothing says when the trace repeats.
+    /// No opportunity after time zero, so the trace has no period.
     #[error("the trace has no opportunity after time 0")]
     Empty,
-    /// A line is not a number of milliseconds that fits 32 bits.
+    /// A line that is not a 32-bit number of milliseconds.
     #[error("line {line} of the trace is not a time in milliseconds")]
     NotANumber {
-        /// The line, counted from 1.
+        /// The line, from 1.
         line: usize,
     },
-    /// An opportunity is earlier than the one before it.
+    /// An opportunity earlier than the one before it.
     #[error("opportunity {opportunity} of the trace is before the last one")]
     Backwards {
-        /// The opportunity, counted from 0.
+        /// The opportunity, from 0.
         opportunity: usize,
     },
-    /// There are more opportunities than [`OPPORTUNITIES_MAX`].
+    /// More opportunities than [`OPPORTUNITIES_MAX`].
     #[error("the trace has {count} opportunities, of at most {OPPORTUNITIES_MAX}")]
     TooLong {
-        /// How many there are.
+        /// The number of opportunities.
         count: usize,
     },
 }

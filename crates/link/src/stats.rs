@@ -1,40 +1,39 @@
-//! What a link has done so far.
+//! The counters of a link.
 
-/// Counts of one link, from its start.
+/// The counters of one link, from its start.
 ///
-/// At any time `offered + duplicated` is the sum of what was delivered, of every kind of drop, and
-/// of what is still inside ([`Link::packets_inside`](crate::Link::packets_inside)).
+/// At any time `offered + duplicated` is the sum of packets delivered, dropped for any reason, and still inside
+/// ([`Link::packets_inside`](crate::Link::packets_inside)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Packets handed to the link.
     pub offered: u64,
     /// Bytes of the packets handed to the link.
     pub offered_bytes: u64,
-    /// Packets that came out, copies included.
+    /// Packets that arrived, including copies.
     pub delivered: u64,
-    /// Bytes of the packets that came out, copies included.
+    /// Bytes of the packets that arrived, including copies.
     pub delivered_bytes: u64,
-    /// Packets dropped because the queue held as many bytes as it may.
+    /// Packets dropped at the queue's limit of bytes.
     pub dropped_queue_bytes: u64,
-    /// Packets dropped because the queue held as many packets as it may.
+    /// Packets dropped at the queue's limit of packets.
     pub dropped_queue_packets: u64,
-    /// Packets lost on the wire by [`Loss`](crate::Loss).
+    /// Packets lost by [`Loss`](crate::Loss).
     pub lost: u64,
-    /// Packets lost because the link was a black hole.
+    /// Packets lost in a black hole.
     pub blackholed: u64,
-    /// Packets and copies dropped because [`IN_FLIGHT_PACKETS_MAX`](crate::IN_FLIGHT_PACKETS_MAX)
-    /// were on the wire.
+    /// Packets and copies dropped because [`IN_FLIGHT_PACKETS_MAX`](crate::IN_FLIGHT_PACKETS_MAX) were in transit.
     pub dropped_in_flight: u64,
-    /// Copies made on the wire.
+    /// Copies made in transit.
     pub duplicated: u64,
     /// Packets held back so that others could pass.
     pub held_back: u64,
-    /// The most bytes that ever waited in the queue.
+    /// The most bytes that were in the queue at one time.
     pub queue_bytes_peak: u64,
 }
 
 impl Stats {
-    /// Packets that went in and will never come out, whatever the reason.
+    /// Returns the packets that were dropped or lost, for any reason.
     pub fn dropped(&self) -> u64 {
         self.dropped_queue_bytes
             + self.dropped_queue_packets

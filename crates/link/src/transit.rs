@@ -1,4 +1,4 @@
-//! What happens to a packet between its sender and its receiver: loss, duplication, delay.
+//! Packets between sender and receiver: loss, duplication, delay.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -8,10 +8,10 @@ use crate::config::{Config, Delay, GilbertElliott, Jitter, Loss, Probability, Re
 use crate::random::Random;
 use crate::stats::Stats;
 
-/// The most packets that may travel on one link at a time; those beyond are dropped and counted.
+/// The most packets in transit on one link. Further packets are dropped and counted.
 pub const IN_FLIGHT_PACKETS_MAX: usize = 1 << 20;
 
-/// The packets on their way, and the chances they take.
+/// The packets in transit, and their random choices.
 #[derive(Debug)]
 pub(crate) struct Transit<P> {
     pub(crate) delay: Delay,
@@ -28,7 +28,7 @@ pub(crate) struct Transit<P> {
     chances: Chances,
 }
 
-/// One generator per kind of choice, so that a change to one kind leaves the others as they were.
+/// One generator per kind of choice, so that a change to one kind does not affect the others.
 #[derive(Debug)]
 struct Chances {
     loss: Random,
@@ -40,7 +40,7 @@ struct Chances {
 #[derive(Debug)]
 struct InFlight<P> {
     arrives_at: Instant,
-    /// Settles the order of packets that arrive at the same time.
+    /// Orders packets that arrive at the same time.
     sequence: u64,
     bytes: u64,
     packet: P,
@@ -69,7 +69,7 @@ impl<P: Clone> Transit<P> {
         }
     }
 
-    /// Takes a packet that left its sender at `sent_at`; these times never run backwards.
+    /// Takes a packet that leaves its sender at `sent_at`. These times never run backwards.
     pub(crate) fn handle_packet(
         &mut self,
         sent_at: Instant,
@@ -96,7 +96,7 @@ impl<P: Clone> Transit<P> {
         self.in_flight.peek().map(|Reverse(first)| first.arrives_at)
     }
 
-    /// The next packet that has arrived by `now`, with its size.
+    /// Returns the next packet that has arrived by `now`, with its size.
     pub(crate) fn poll_packet(&mut self, now: Instant) -> Option<(P, u64)> {
         if self.next_arrival()? > now {
             return None;
@@ -109,7 +109,7 @@ impl<P: Clone> Transit<P> {
         self.in_flight.len()
     }
 
-    /// Changes the loss. Burst loss begins in its good state.
+    /// Changes the loss. Burst loss starts in its good state.
     pub(crate) fn set_loss(&mut self, loss: Loss) {
         self.loss = loss;
         self.is_loss_state_bad = false;
@@ -139,7 +139,7 @@ impl<P: Clone> Transit<P> {
         }
     }
 
-    /// Puts one packet or copy on its way.
+    /// Sends one packet or copy on its way.
     fn launch(&mut self, sent_at: Instant, packet: P, bytes: u64, stats: &mut Stats) {
         if self.in_flight.len() >= IN_FLIGHT_PACKETS_MAX {
             stats.dropped_in_flight += 1;
@@ -188,7 +188,7 @@ fn jittered(delay: Delay, random: &mut Random) -> Duration {
     }
 }
 
-/// A delay in nanoseconds; `DELAY_MAX` keeps it far inside 64 bits.
+/// Returns a delay in nanoseconds. `DELAY_MAX` keeps it within 64 bits.
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
-//! The catalog of a live stream: which tracks there are and how to decode them, as draft-ietf-moq-msf-01
-//! wants it, with the packaging `cmaf` of draft-ietf-moq-cmsf-01.
+//! The catalog of a live stream: its tracks and how to decode them. The form is that of draft-ietf-moq-msf-01, with the
+//! packaging `cmaf` of draft-ietf-moq-cmsf-01.
 //!
-//! It says what an origin of ours writes; catalogs are read by [`plan`](crate::plan).
+//! This module writes the catalogs of weir's origins; [`plan`](crate::plan) reads catalogs.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,60 +12,60 @@ use crate::packaging::Packaging;
 use crate::strategy::Strategy;
 use crate::{Audio, Init, Media};
 
-/// The name of the track that carries it [msf-01 §5].
+/// The name of the catalog's track [msf-01 §5].
 pub const CATALOG_TRACK: &str = "catalog";
 /// The name of the track with the init segment, as in the thesis.
 pub const INIT_TRACK: &str = "init";
-/// The version of the form.
+/// The version of the catalog's form.
 pub const VERSION: &str = "draft-01";
 
-/// A whole catalog [msf-01 §5.1].
+/// A catalog [msf-01 §5.1].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Catalog {
-    /// The version of the form.
+    /// The version of the catalog's form.
     pub version: String,
-    /// When it was made, in milliseconds since 1970.
+    /// When the catalog was written, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated_at: Option<i64>,
-    /// The name of the strategy by which a stream of ours is delivered; not part of the draft.
+    /// The name of weir's delivery strategy. This field is not part of the draft.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weir_strategy: Option<String>,
     /// The tracks.
     #[serde(default)]
     pub tracks: Vec<CatalogTrack>,
-    /// What decoders have to know.
+    /// The data that decoders need.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub init_data_list: Vec<InitData>,
 }
 
-/// What a catalog says of a track [msf-01 §5.2].
+/// A track in a catalog [msf-01 §5.2].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CatalogTrack {
-    /// Its name, in the namespace of the catalog.
+    /// The track's name, in the namespace of the catalog.
     pub name: String,
-    /// What its objects are: `loc`, `cmaf` or another.
+    /// The packaging of the objects: `loc`, `cmaf` or another.
     pub packaging: String,
-    /// Whether objects may still come.
+    /// Whether more objects may follow.
     #[serde(default)]
     pub is_live: bool,
     /// `video`, `audio` or another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// Tracks of one number are played together.
+    /// The number of the group of tracks that are played together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub render_group: Option<u64>,
-    /// Which of the catalog's `init_data_list` is its own.
+    /// The `id` of the track's entry in the catalog's `init_data_list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_ref: Option<String>,
-    /// Names of the tracks that it cannot be decoded without.
+    /// Names of the tracks that the decoder of this track needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends: Vec<String>,
-    /// The codec as RFC 6381 writes it.
+    /// The codec, in the notation of RFC 6381.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub codec: Option<String>,
-    /// Units of its times per second, for LOC.
+    /// For LOC: units of its times per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timescale: Option<u64>,
     /// Width in pixels.
@@ -74,20 +74,20 @@ pub struct CatalogTrack {
     /// Height in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub height: Option<u64>,
-    /// Samples of sound per second.
+    /// Audio samples per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samplerate: Option<u64>,
-    /// Channels of sound.
+    /// Audio channels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel_config: Option<String>,
 }
 
-/// What a decoder has to know [msf-01 §5.1.7].
+/// The data that a decoder needs [msf-01 §5.1.7].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InitData {
-    /// What tracks refer to.
+    /// The name that tracks refer to.
     pub id: String,
-    /// How `data` is meant; ours is `inline`.
+    /// The kind of `data`. weir writes `inline`.
     #[serde(rename = "type")]
     pub kind: String,
     /// For `inline`: the bytes in Base64.
@@ -95,7 +95,7 @@ pub struct InitData {
 }
 
 impl Catalog {
-    /// The catalog of a stream of ours, made at `now_ms` since 1970.
+    /// Returns the catalog of a stream, written at `now_ms` since 1970.
     pub fn new(init: &Init, strategy: &dyn Strategy, packaging: Packaging, now_ms: i64) -> Self {
         let mut catalog = Self {
             version: VERSION.to_owned(),
@@ -109,7 +109,7 @@ impl Catalog {
             is_live: true,
             render_group: Some(1),
             timescale: (packaging == Packaging::Loc).then_some(1_000_000),
-            // In CMAF one init segment is for all tracks, as it came.
+            // In CMAF all tracks share one init segment.
             init_ref: (packaging == Packaging::Cmaf)
                 .then(|| catalog.add_init_data("init", &init.segment)),
             ..CatalogTrack::default()
@@ -123,7 +123,7 @@ impl Catalog {
         catalog
     }
 
-    /// Adds the tracks of the strategy, if the media is video.
+    /// Adds the strategy's tracks if the media is video.
     fn add_video(&mut self, media: &Media, strategy: &dyn Strategy, common: &CatalogTrack) {
         let Media::Video {
             codec,
@@ -152,7 +152,7 @@ impl Catalog {
             }));
     }
 
-    /// Adds a track with sound.
+    /// Adds an audio track.
     fn add_audio(&mut self, name: String, audio: &Audio, common: &CatalogTrack) {
         let own = audio
             .configuration
@@ -170,7 +170,7 @@ impl Catalog {
         });
     }
 
-    /// Adds init data; returns the name by which tracks refer to it.
+    /// Adds data for decoders. Returns the name that tracks refer to it by.
     fn add_init_data(&mut self, id: &str, data: &Bytes) -> String {
         self.init_data_list.push(InitData {
             id: id.to_owned(),
@@ -180,13 +180,13 @@ impl Catalog {
         id.to_owned()
     }
 
-    /// Its JSON.
+    /// Encodes the catalog as JSON.
     pub fn encode(&self) -> Bytes {
         Bytes::from(serde_json::to_vec(self).expect("strings and numbers are always JSON"))
     }
 }
 
-/// The name of the track for the audio track `number` of the MP4 stream.
+/// Returns the name of the MOQT track for audio track `number` of the MP4 stream.
 pub fn audio_track(number: u32) -> String {
     format!("audio-{number}")
 }
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::{Ingest, Item, strategy};
 
-    /// See the tests of the ingest.
+    /// Described in `ingest/tests.rs`.
     const AUDIO_VIDEO: &[u8] = include_bytes!("../tests/media/audio-video.mp4");
 
     fn init() -> Init {

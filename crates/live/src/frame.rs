@@ -1,11 +1,11 @@
-//! One frame of video, as far as delivery and playout know it.
+//! One frame of video, as delivery and playout see it.
 
 use bytes::Bytes;
 
-/// How a frame was coded.
+/// How a frame is coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FrameKind {
-    /// A keyframe (IDR): needs no other frame.
+    /// A keyframe (IDR), which needs no other frame.
     Key,
     /// Predicted from earlier frames.
     Predicted,
@@ -17,7 +17,7 @@ impl FrameKind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Key, Self::Predicted, Self::Bidirectional];
 
-    /// The letter that stands for it: `I`, `P` or `B`.
+    /// Returns the letter of the kind: `I`, `P` or `B`.
     pub const fn letter(self) -> char {
         match self {
             Self::Key => 'I',
@@ -26,33 +26,33 @@ impl FrameKind {
         }
     }
 
-    /// The kind with this letter.
+    /// Returns the kind with this letter.
     pub fn from_letter(letter: char) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.letter() == letter)
     }
 }
 
-/// One frame of video, in the order of decoding.
+/// One frame of video, in decoding order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// How it was coded.
+    /// How the frame is coded.
     pub kind: FrameKind,
     /// Whether no other frame needs it (`nal_ref_idc` is 0).
     pub is_disposable: bool,
-    /// The group of pictures, counted from 0.
+    /// The number of its group of pictures, from 0.
     pub group: u64,
-    /// Its place in the group in the order of decoding, from 0.
+    /// Its index in the group in decoding order, from 0.
     pub index: u64,
-    /// How many frames of the group before it are not disposable: all of these it may need.
+    /// The number of earlier frames of the group that are not disposable. The frame may need all of them.
     pub references: u64,
-    /// When it is decoded, in microseconds of media time.
+    /// The decode time, in microseconds of media time.
     pub decode_us: i64,
-    /// When it is shown, in microseconds of media time.
+    /// The presentation time, in microseconds of media time.
     pub presentation_us: i64,
-    /// How long it is shown, in microseconds.
+    /// The duration, in microseconds.
     pub duration_us: i64,
-    /// The fragment as it came: its `moof` and `mdat` boxes.
+    /// The fragment as received: its `moof` and `mdat` boxes.
     pub fragment: Bytes,
-    /// The coded frame alone: NAL units with their lengths.
+    /// The coded frame: NAL units with their lengths.
     pub sample: Bytes,
 }

@@ -1,24 +1,24 @@
-//! Which streams a player no longer wants: keyframes that begin to arrive when a newer one waits.
+//! Detects keyframes that are outdated when they begin to arrive.
 
 use std::collections::BTreeMap;
 
 use crate::FrameKind;
 use crate::packaging::FrameTag;
 
-/// Knows how old a keyframe is when its first byte arrives, and how far apart they are.
+/// Estimates how old a keyframe is when its first byte arrives, and how far apart keyframes are.
 ///
-/// On a link too slow for every keyframe they come one after the other, each older than the last.
-/// Only the player sees which one is being sent, so it is the player who skips the next.
+/// On a link too slow for every keyframe they arrive one after the other, each older than the last. Only the player
+/// sees which one is being sent, so the player decides to skip the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Freshness {
-    /// The quickest way of a keyframe's first byte, in microseconds.
+    /// The shortest delay of a keyframe's first byte, in microseconds.
     quickest_us: Option<i64>,
-    /// When the last few keyframes were available, by group.
+    /// When the last few keyframes became available, by group.
     available: BTreeMap<u64, i64>,
 }
 
 impl Freshness {
-    /// Whether a frame of `group`, of which the first byte arrives at `now_us`, is worth receiving.
+    /// Whether a frame of `group`, whose first byte arrives at `now_us`, is worth receiving.
     pub(crate) fn is_wanted(&mut self, now_us: i64, group: u64, tag: &FrameTag) -> bool {
         if tag.kind != FrameKind::Key {
             return true;
@@ -31,11 +31,11 @@ impl Freshness {
         while self.available.len() > KEYFRAMES_REMEMBERED {
             self.available.pop_first();
         }
-        // After this time the next keyframe is there.
+        // When a keyframe is this old, the next one is available.
         self.distance_us().is_none_or(|distance| age < distance)
     }
 
-    /// The shortest time between two keyframes of groups in succession.
+    /// Returns the shortest time between the keyframes of two consecutive groups.
     fn distance_us(&self) -> Option<i64> {
         let pairs = self.available.iter().zip(self.available.iter().skip(1));
         let follows = pairs.filter(|((one, _), (next, _))| **one + 1 == **next);

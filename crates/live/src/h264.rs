@@ -1,11 +1,11 @@
-//! What the first bytes of H.264 NAL units say about a frame (ITU-T H.264 §7.3).
+//! Reads from the first bytes of H.264 NAL units how a frame is coded (ITU-T H.264 §7.3).
 
 use crate::FrameKind;
 
-/// What one coded picture is.
+/// The coding of one picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// How it was coded.
+    /// How the picture is coded.
     pub kind: FrameKind,
     /// Whether no other picture needs it.
     pub is_disposable: bool,
@@ -14,24 +14,24 @@ pub struct Picture {
 /// Why a sample is not a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SampleError {
-    /// The length in front of a NAL unit reaches beyond the sample.
+    /// The length before a NAL unit exceeds the sample.
     #[error("the NAL unit at byte {at} of the sample is longer than the sample")]
     Truncated {
-        /// Where in the sample the length stands.
+        /// The offset of the length in the sample.
         at: usize,
     },
     /// No NAL unit of the sample is a slice.
     #[error("the sample has no coded slice")]
     NoSlice,
-    /// The header of a slice is not one.
+    /// A slice header is invalid.
     #[error("the slice header at byte {at} of the sample cannot be read")]
     SliceHeader {
-        /// Where in the sample the NAL unit begins.
+        /// The offset of the NAL unit in the sample.
         at: usize,
     },
 }
 
-/// Looks at a sample: NAL units behind lengths of `length_bytes` (1, 2 or 4) each.
+/// Reads a sample: NAL units, each after a length of `length_bytes` (1, 2 or 4).
 pub fn picture(sample: &[u8], length_bytes: usize) -> Result<Picture, SampleError> {
     let mut at = 0;
     let mut picture: Option<Picture> = None;
@@ -56,7 +56,7 @@ pub fn picture(sample: &[u8], length_bytes: usize) -> Result<Picture, SampleErro
 }
 
 impl Picture {
-    /// A picture of several slices is what its most demanding slice is.
+    /// Joins two slices of a picture, which has the kind of its most demanding slice.
     fn joined(self, slice: Self) -> Self {
         Self {
             kind: self.kind.max(slice.kind),
@@ -65,7 +65,7 @@ impl Picture {
     }
 }
 
-/// What a NAL unit says, if it is a slice.
+/// Reads a NAL unit; `None` if it is not a slice.
 fn slice(unit: &[u8], at: usize) -> Result<Option<Picture>, SampleError> {
     let Some(&header) = unit.first() else {
         return Ok(None);
@@ -82,8 +82,8 @@ fn slice(unit: &[u8], at: usize) -> Result<Option<Picture>, SampleError> {
     }))
 }
 
-/// The slice type behind the position of the first macroblock. An I slice outside an IDR picture is
-/// no point to start at, so it counts as predicted.
+/// Reads the slice type, after the position of the first macroblock. An I slice outside an IDR picture is not a point
+/// to join at, so it counts as predicted.
 fn slice_kind(header: &[u8]) -> Option<FrameKind> {
     let mut bits = Bits {
         data: header,
@@ -97,8 +97,8 @@ fn slice_kind(header: &[u8]) -> Option<FrameKind> {
     }
 }
 
-/// Reads bits from the front. Emulation prevention bytes are not looked for: three zero bytes
-/// cannot precede the slice type in a picture of less than 2^22 macroblocks.
+/// Reads bits from the front. Ignores emulation prevention bytes: three zero bytes cannot precede the slice type in a
+/// picture of less than 2^22 macroblocks.
 struct Bits<'a> {
     data: &'a [u8],
     at: usize,
@@ -112,7 +112,7 @@ impl Bits<'_> {
         Some(u32::from(bit))
     }
 
-    /// An Exp-Golomb code, `ue(v)` (ITU-T H.264 §9.1).
+    /// Reads an Exp-Golomb code, `ue(v)` (ITU-T H.264 §9.1).
     fn unsigned(&mut self) -> Option<u32> {
         let mut zeros = 0;
         while self.bit()? == 0 {
@@ -131,18 +131,18 @@ impl Bits<'_> {
 
 /// The bits of `nal_ref_idc`.
 const REFERENCE_MASK: u8 = 0b0110_0000;
-/// A coded slice of a picture that is not IDR.
+/// The type of a coded slice of a picture that is not IDR.
 const SLICE: u8 = 1;
-/// Data partition A, which has the slice's header.
+/// The type of data partition A, which holds the slice header.
 const PARTITION_A: u8 = 2;
-/// A coded slice of an IDR picture.
+/// The type of a coded slice of an IDR picture.
 const IDR_SLICE: u8 = 5;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A NAL unit with its length in four bytes.
+    /// Returns a NAL unit after its length in four bytes.
     fn unit(bytes: &[u8]) -> Vec<u8> {
         let mut unit = u32::try_from(bytes.len()).unwrap().to_be_bytes().to_vec();
         unit.extend_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! From a byte stream to frames: the origin's way in.
+//! The input of an origin: turns a byte stream into frames.
 
 use bytes::Bytes;
 
@@ -7,42 +7,42 @@ use crate::limits::FRAMES_PER_GROUP_MAX;
 use crate::mp4::{BoxReader, Fragment, IngestError, Init, Media, RawBox, Times, fragment};
 use crate::{Frame, FrameKind};
 
-/// What comes out of a stream.
+/// One item of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// The init segment; comes first, and once.
+    /// The init segment: the first item, and only once.
     Init(Box<Init>),
     /// A frame of the video track.
     Frame(Frame),
-    /// A fragment of an audio track, which passes through as it came.
+    /// A fragment of an audio track, unchanged.
     Audio {
         /// The track's number in the MP4 stream.
         track: u32,
-        /// When it is to be heard, in microseconds of media time.
+        /// The presentation time, in microseconds of media time.
         presentation_us: i64,
-        /// How long it takes, in microseconds.
+        /// The duration, in microseconds.
         duration_us: i64,
         /// Its `moof` and `mdat` boxes.
         fragment: Bytes,
-        /// Its samples, one after the other.
+        /// Its samples, concatenated.
         samples: Bytes,
-        /// How many bytes each of them has.
+        /// The size of each sample in bytes.
         sizes: Vec<usize>,
     },
 }
 
-/// Reads fragmented MP4 with one frame per fragment, wherever its pieces end.
+/// Reads fragmented MP4 with one frame per fragment, from pieces of any size.
 ///
-/// After an error the stream is of no more use.
+/// After an error the stream cannot be used.
 #[derive(Debug, Default)]
 pub struct Ingest {
     boxes: BoxReader,
-    /// What came before the moov box.
+    /// The boxes before the `moov` box.
     head: Vec<u8>,
     init: Option<Init>,
-    /// A fragment whose mdat box is still to come.
+    /// A `moof` box whose `mdat` box has not arrived.
     moof: Option<RawBox>,
-    /// The last decode time of each track, by its number.
+    /// The last decode time of each track, by track number.
     last_decode: Vec<(u32, u64)>,
     group: Option<Group>,
 }
@@ -56,17 +56,17 @@ struct Group {
 }
 
 impl Ingest {
-    /// A stream of which nothing has come yet.
+    /// Returns an ingest that has read nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next bytes. [`poll`](Self::poll) is to be called until `None` before the next ones.
+    /// Takes the next bytes. Before the next call, call [`poll`](Self::poll) until it returns `None`.
     pub fn push(&mut self, data: &[u8]) {
         self.boxes.push(data);
     }
 
-    /// The next thing that is whole.
+    /// Returns the next complete item.
     pub fn poll(&mut self) -> Result<Option<Item>, IngestError> {
         while let Some(found) = self.boxes.poll()? {
             if let Some(item) = self.on_box(found)? {
@@ -76,7 +76,7 @@ impl Ingest {
         Ok(None)
     }
 
-    /// The stream is over. Fails if that is inside a fragment or before anything could be played.
+    /// Checks that the stream may end here. Fails inside a fragment, or before the first one.
     pub fn finish(&self) -> Result<(), IngestError> {
         self.boxes.finish()?;
         let offset = self.boxes.offset();
@@ -126,7 +126,7 @@ impl Ingest {
                 let moof = moof.ok_or(IngestError::Order { offset, kind, when })?;
                 return self.on_fragment(&moof, &found);
             }
-            // Indexes, producer reference times and the like.
+            // Indexes, producer reference times and similar boxes.
             _ => {}
         }
         Ok(None)
@@ -171,7 +171,7 @@ impl Ingest {
             .map(|frame| Some(Item::Frame(frame)))
     }
 
-    /// Decode times grow along a track. Those of audio may stand still: ffmpeg ends some streams so.
+    /// Checks that decode times grow along a track. Those of audio may repeat: ffmpeg ends some streams like this.
     fn check_time(&mut self, fragment: &Fragment, is_video: bool) -> Result<(), IngestError> {
         let mut known = self.last_decode.iter_mut();
         match known.find(|(track, _)| *track == fragment.track) {

@@ -1,14 +1,13 @@
-//! Live streaming: what an origin takes in, how it is delivered, and how a player without a screen
-//! shows it.
+//! Live streaming: an origin's input, delivery strategies, and a player without a screen.
 //!
-//! [`Ingest`] reads fragmented MP4 with H.264 from a byte stream and hands out one [`Frame`] after
-//! the other, each with its kind and its place in a group of pictures.
+//! [`Ingest`] reads fragmented MP4 with H.264 from a byte stream and returns one [`Frame`] after the other. Each has
+//! its kind and its position in a group of pictures.
 //!
-//! A [`Strategy`](strategy::Strategy) says how frames go into MOQT's tracks, groups and subgroups.
-//! [`Origin`] and [`Viewer`] are the two roles: the one publishes by a strategy, the other receives,
-//! lets [`playout`] decide when each frame is shown, and keeps what became of each frame.
+//! A [`Strategy`](strategy::Strategy) maps frames to MOQT's tracks, groups and subgroups. There are two roles.
+//! [`Origin`] publishes a stream by a strategy. [`Viewer`] receives it, lets [`playout`] decide when each frame is
+//! shown, and records the fate of each frame.
 //!
-//! It is *not* a codec: no frame is decoded, only looked at as far as delivery has to know it.
+//! The crate is *not* a codec: it does not decode frames, and reads only what delivery needs.
 
 pub mod catalog;
 pub mod frame;

@@ -11,7 +11,7 @@ pub use self::init::{Audio, Init, Media, Track};
 
 use crate::h264::SampleError;
 
-/// Why a stream cannot be taken in. The text begins with the place: the number of bytes before it.
+/// Why a stream cannot be ingested. The text begins with the offset in the stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IngestError {
     /// A box is larger than its limit.
@@ -26,14 +26,14 @@ pub enum IngestError {
         /// The limit.
         size_max: u64,
     },
-    /// A box says it ends before its contents begin, or only where the file does.
+    /// A box with an invalid size: smaller than its header, or open to the end of the file.
     #[error("byte {offset}: the box {kind} gives its size as {size}")]
     BoxSize {
         /// Where the box begins.
         offset: u64,
         /// The box's type.
         kind: String,
-        /// The size it gives.
+        /// The size in the box.
         size: u64,
     },
     /// The stream ends inside a box.
@@ -41,12 +41,12 @@ pub enum IngestError {
     Truncated {
         /// Where the box begins.
         offset: u64,
-        /// Its type, if it is known.
+        /// Its type, if known.
         kind: Option<String>,
-        /// How many bytes are missing, at least.
+        /// The least number of missing bytes.
         missing: u64,
     },
-    /// The contents of a box cannot be read.
+    /// A box whose contents are invalid.
     #[error("byte {offset}: the box {kind} is broken: {reason}")]
     Broken {
         /// Where the box begins.
@@ -56,41 +56,41 @@ pub enum IngestError {
         /// What is wrong.
         reason: String,
     },
-    /// A box stands where it cannot stand.
+    /// A box in the wrong order.
     #[error("byte {offset}: the box {kind} comes {when}")]
     Order {
         /// Where the box begins.
         offset: u64,
         /// Its type.
         kind: &'static str,
-        /// What it comes before or after.
+        /// The box that it precedes or follows.
         when: &'static str,
     },
-    /// The stream ended before a moov box, so nothing could be played.
+    /// The stream ended before a `moov` box.
     #[error("byte {offset}: the stream ends without a moov box")]
     NoInit {
-        /// How many bytes came.
+        /// How many bytes arrived.
         offset: u64,
     },
-    /// The moov box describes no H.264 video.
+    /// The `moov` box describes no H.264 video.
     #[error("byte {offset}: no track of the moov box is H.264 video ({found})")]
     NoVideo {
         /// Where the box begins.
         offset: u64,
-        /// What the tracks are.
+        /// The tracks that it describes.
         found: String,
     },
-    /// A fragment has more or less than one frame.
+    /// A fragment with no frame, or with several.
     #[error(
         "byte {offset}: the fragment has {samples} frames, not one (ffmpeg: -movflags frag_every_frame)"
     )]
     NotOneFrame {
         /// Where the fragment begins.
         offset: u64,
-        /// How many frames it has.
+        /// The number of frames.
         samples: usize,
     },
-    /// A frame cannot be read.
+    /// A frame that cannot be parsed.
     #[error("byte {offset}: {error}")]
     Sample {
         /// Where the fragment begins.
@@ -98,7 +98,7 @@ pub enum IngestError {
         /// What is wrong with the frame.
         error: SampleError,
     },
-    /// The stream begins with a frame that needs others.
+    /// The stream begins with a frame that is not a keyframe.
     #[error("byte {offset}: the first frame is no keyframe, but {letter}")]
     NoKeyframe {
         /// Where the fragment begins.
@@ -106,15 +106,15 @@ pub enum IngestError {
         /// The kind of the frame.
         letter: char,
     },
-    /// No keyframe came for a very long time.
+    /// A group of pictures that is too long.
     #[error("byte {offset}: {frames} frames without a keyframe")]
     GroupTooLong {
         /// Where the fragment begins.
         offset: u64,
-        /// How many frames the group has.
+        /// The number of frames in the group.
         frames: u64,
     },
-    /// A frame is to be decoded before the one that precedes it.
+    /// A decode time before that of the preceding frame.
     #[error(
         "byte {offset}: time runs backwards in track {track}: decode time {decode} after {previous}"
     )]
@@ -125,10 +125,10 @@ pub enum IngestError {
         track: u32,
         /// The decode time, in units of the track.
         decode: u64,
-        /// The decode time of the frame before.
+        /// The decode time of the preceding frame.
         previous: u64,
     },
-    /// A time is so large that it cannot be counted in microseconds.
+    /// A time too large to be converted to microseconds.
     #[error("byte {offset}: the time {value} of track {track} is out of range")]
     TimeRange {
         /// Where the fragment begins.

@@ -38,41 +38,41 @@ use crate::strategy::{Step, Strategy, StreamKey};
 use crate::timebase::Timebase;
 use crate::{FrameKind, Init, Item};
 
-/// What an origin is made with.
+/// The configuration of an origin.
 #[derive(Debug)]
 pub struct OriginConfig {
-    /// Where the relay is.
+    /// The relay.
     pub target: Target,
-    /// The namespace of its tracks.
+    /// The namespace of the tracks.
     pub namespace: Namespace,
-    /// How its tracks are offered.
+    /// How tracks are offered.
     pub flow: PublishFlow,
-    /// How the stream is delivered.
+    /// The delivery strategy.
     pub strategy: Box<dyn Strategy>,
-    /// What the payload of an object is.
+    /// The packaging of objects.
     pub packaging: Packaging,
-    /// The clock that availability is told in.
+    /// The clock in which availability is expressed.
     pub timebase: Timebase,
-    /// Where frames come from.
+    /// The source of frames.
     pub source: Box<dyn Source>,
 }
 
-/// What an origin did so far.
+/// The counters of an origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OriginCounters {
     /// Frames that came from the source.
     pub frames: u64,
     /// Frames written to a stream.
     pub frames_written: u64,
-    /// Objects with sound that came from the source.
+    /// Audio objects that came from the source.
     pub audio_objects: u64,
-    /// Streams reset because of what the strategy says.
+    /// Streams that the strategy reset.
     pub streams_reset: u64,
-    /// Streams given up because more than 8 MiB waited for one of them, or 32 MiB for all.
+    /// Streams given up because more than 8 MiB were queued for one stream, or 32 MiB for all.
     pub streams_overflowed: u64,
-    /// Answers to a FETCH of the init segment or the catalog.
+    /// Responses to a FETCH of the init segment or the catalog.
     pub fetches_answered: u64,
-    /// Requests refused because 16 others waited already until it is known which tracks there are.
+    /// Requests refused because 16 others were already waiting for the tracks to be known.
     pub early_over_limit: u64,
 }
 
@@ -82,35 +82,35 @@ pub struct Origin {
     client: Client,
     namespace: Namespace,
     flow: PublishFlow,
-    /// The `PUBLISH_NAMESPACE`.
+    /// The state of `PUBLISH_NAMESPACE`.
     namespace_offer: RequestState,
-    /// When the relay should have taken what it was offered.
+    /// When the relay must have accepted the offer.
     answer_by: Option<Instant>,
     strategy: Box<dyn Strategy>,
     packaging: Packaging,
     timebase: Timebase,
     source: Box<dyn Source>,
-    /// By their aliases: the tracks of the strategy, then what is held, then sound.
+    /// Tracks by alias: first those of the strategy, then metadata, then audio.
     publications: Vec<Publication>,
     init: Option<Box<Init>>,
     metadata: Vec<MetadataTrack>,
     fetch_responses: Vec<FetchResponse>,
-    /// Asked for before it was known which tracks there are.
+    /// SUBSCRIBEs that arrived before the tracks were known.
     waiting_subscribes: Vec<(RequestId, Subscribe)>,
-    /// The number on the wire of the first group: the time of day, so that one who is started again counts on from
-    /// above, and no relay takes its groups for those of before.
+    /// The Group ID of the first group: the time of day. So an origin that restarts continues with higher groups, and
+    /// no relay mistakes its groups for earlier ones.
     first_group: u64,
-    /// The present group, counted from the first.
+    /// The current group, counted from the first.
     group: u64,
     streams: Streams,
     steps: Vec<Step>,
     counters: OriginCounters,
-    /// After the end of the source.
+    /// The drain after the end of the source.
     drain: Option<Drain>,
 }
 
 impl Origin {
-    /// An origin that connects when it is first driven.
+    /// Returns an origin that connects when it is first driven.
     pub fn new(config: OriginConfig) -> Self {
         Self {
             client: Client::new(Arc::new(config.target)),
@@ -136,18 +136,18 @@ impl Origin {
         }
     }
 
-    /// What it did so far.
+    /// Returns the counters.
     pub fn counters(&self) -> OriginCounters {
         self.counters
     }
 
-    /// Why it is of no more use.
+    /// Returns why the origin failed, if it did.
     pub fn failure(&self) -> Option<&str> {
         self.client.failure()
     }
 
-    /// Whether the relay has taken all tracks of the strategy, or their namespace. Before that nothing is taken from
-    /// the source.
+    /// Whether the relay has accepted all tracks of the strategy, or their namespace. Until then the origin takes
+    /// nothing from the source.
     pub fn is_published(&self) -> bool {
         if self.flow == PublishFlow::Namespace {
             return self.namespace_offer.is_accepted();
@@ -179,7 +179,7 @@ impl Origin {
                     self.client
                         .fail(format!("the relay broke the protocol: {reason}"));
                 }
-                // Answers to what an origin never asks, and objects it never subscribed to.
+                // Responses to requests that an origin never sends, and objects without a subscription.
                 SessionEvent::Updated { .. }
                 | SessionEvent::Done { .. }
                 | SessionEvent::Namespace { .. }
@@ -197,7 +197,7 @@ impl Origin {
         }
     }
 
-    /// The relay accepted the PUBLISH of a track or the `PUBLISH_NAMESPACE`.
+    /// Handles the relay's acceptance of a PUBLISH or of the `PUBLISH_NAMESPACE`.
     fn on_accepted(&mut self, turn: &mut Turn<'_>, id: RequestId, ok: &Accepted) {
         let tracks = self.publications.iter_mut();
         let tracks = tracks.map(|publication| &mut publication.request);
@@ -211,7 +211,7 @@ impl Origin {
         }
     }
 
-    /// The peer says how urgent a track is to it, and whether it wants it now.
+    /// Applies the peer's parameters of a track: its priority, and whether to forward objects.
     fn apply_parameters(&mut self, turn: &mut Turn<'_>, id: RequestId, parameters: &Parameters) {
         if let Some((_, asked)) = self
             .waiting_subscribes
@@ -241,7 +241,7 @@ impl Origin {
         });
     }
 
-    /// Does all that is due.
+    /// Does everything that is due.
     fn advance(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now;
         if !self.client.has_started() {
@@ -295,7 +295,8 @@ impl Origin {
         }
     }
 
-    /// Offers the catalog, the init segment and the sound, in this order: who finds one finds those before it as well.
+    /// Offers the catalog, the init segment and audio, in this order: a subscriber that has one of them can also find
+    /// those before it.
     fn on_init(&mut self, turn: &mut Turn<'_>, init: Box<Init>) {
         let now_ms = self.timebase.microseconds(turn.now) / 1000;
         let catalog = Catalog::new(&init, &*self.strategy, self.packaging, now_ms);
@@ -317,7 +318,7 @@ impl Origin {
         self.answer_waiting(turn);
     }
 
-    /// Offers a track with one object.
+    /// Offers a metadata track.
     fn offer_metadata(&mut self, turn: &mut Turn<'_>, name: &str, payload: Bytes) {
         let Ok(track_name) = TrackName::new(name) else {
             return;
@@ -336,7 +337,7 @@ impl Origin {
         });
     }
 
-    /// Writes the object of a track with one object.
+    /// Writes the object of a metadata track.
     fn write_metadata(&mut self, turn: &mut Turn<'_>, track: usize, payload: Bytes) {
         let key = StreamKey {
             track,
@@ -359,7 +360,7 @@ impl Origin {
         }
     }
 
-    /// Writes what waits, as far as the connection takes it.
+    /// Writes queued data, as far as the connection accepts it.
     fn flush(&mut self, turn: &mut Turn<'_>) {
         let Some((_, mut connection)) = self.client.open(turn) else {
             return;
@@ -379,7 +380,7 @@ impl Origin {
 impl App for Origin {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         let turn = &mut Turn { now, endpoint };
-        // Live media does not travel in datagrams.
+        // Live media does not use datagrams.
         if let Event::Datagram { .. } = event {
             return;
         }
@@ -412,7 +413,7 @@ impl App for Origin {
         if !self.client.has_started() {
             return Some(self.timebase.at);
         }
-        // Nothing is taken from the source before the relay has taken the tracks.
+        // The origin takes nothing from the source until the relay has accepted the tracks.
         let is_ready = self.is_published() && !self.streams.is_full();
         let is_awaited = self.drain.is_none() && (is_ready || self.source.is_over());
         let next_at = self.source.next_at().filter(|_| is_awaited);
@@ -450,10 +451,10 @@ impl App for Origin {
     }
 }
 
-/// The full name of a track in a namespace.
+/// Returns the full name of a track in a namespace.
 pub(crate) fn track(namespace: &Namespace, name: &str) -> Result<FullTrackName, NameError> {
     FullTrackName::new(namespace.clone(), TrackName::new(name)?)
 }
 
-/// The host has one socket.
+/// The only socket of the host.
 const SOCKET: u32 = 0;

@@ -1,4 +1,4 @@
-//! How a frame becomes an object: its payload, and what travels with it.
+//! Packaging: how a frame becomes an object with payload and properties.
 
 use bytes::{Bytes, BytesMut};
 use weir_moqt::property::{Properties, PropertiesBuilder, Value};
@@ -6,21 +6,21 @@ use weir_moqt::varint;
 
 use crate::{Frame, FrameKind, Init, Media};
 
-/// What the payload of an object is.
+/// The form of an object's payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Packaging {
-    /// The fragment as it came, `moof` and `mdat`: the thesis's, and draft-ietf-moq-cmsf-01.
+    /// The fragment as received, `moof` and `mdat`: as in the thesis and draft-ietf-moq-cmsf-01.
     #[default]
     Cmaf,
-    /// The coded frame alone: draft-ietf-moq-loc-04.
+    /// The coded frame alone, as in draft-ietf-moq-loc-04.
     Loc,
 }
 
 impl Packaging {
-    /// All of them.
+    /// All packagings.
     pub const ALL: [Self; 2] = [Self::Cmaf, Self::Loc];
 
-    /// The name that it is chosen by, and that a catalog has for it.
+    /// Returns the name on the command line and in catalogs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cmaf => "cmaf",
@@ -28,12 +28,12 @@ impl Packaging {
         }
     }
 
-    /// The packaging with this name.
+    /// Returns the packaging with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// Properties and payload of a frame's object.
+    /// Returns properties and payload of a frame's object.
     pub fn frame(self, frame: &Frame, tag: &FrameTag, init: Option<&Init>) -> (Properties, Bytes) {
         let properties = tag.add_to(Properties::builder());
         match self {
@@ -51,7 +51,7 @@ impl Packaging {
         }
     }
 
-    /// Properties and payload of an object with sound, of which `samples` is the last part of `fragment`.
+    /// Returns properties and payload of an audio object, whose `samples` are the last part of `fragment`.
     pub fn audio(self, tag: &FrameTag, fragment: &Bytes, samples: &Bytes) -> (Properties, Bytes) {
         let properties = tag.add_to(Properties::builder());
         match self {
@@ -64,48 +64,49 @@ impl Packaging {
     }
 }
 
-/// The time of an object in LOC; it has no way to say a negative one.
+/// Adds the time of an object in LOC, which cannot be negative there.
 fn timed(properties: PropertiesBuilder, presentation_us: i64) -> PropertiesBuilder {
     properties
         .int(LOC_TIMESTAMP, u64::try_from(presentation_us).unwrap_or(0))
         .int(LOC_TIMESCALE, 1_000_000)
 }
 
-/// One byte for a stream without layers: whole, independent or not, discardable or not (RFC 9626 §3.2).
+/// Returns the frame marking of a stream without layers: complete, independent or not, discardable or not (RFC 9626
+/// §3.2).
 fn marking(frame: &Frame) -> u8 {
     const WHOLE: u8 = 0x80 | 0x40;
     WHOLE | u8::from(frame.kind == FrameKind::Key) << 5 | u8::from(frame.is_disposable) << 4
 }
 
-/// What the origin says about a frame: its availability, its kind and its times, so that neither
-/// relays nor players have to parse the sample. Travels as one property of the object.
+/// The origin's description of a frame: availability, kind and times, so that players need not parse the sample. It is
+/// one property of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameTag {
-    /// How the frame was coded.
+    /// How the frame is coded.
     pub kind: FrameKind,
     /// Whether no other frame needs it.
     pub is_disposable: bool,
-    /// How many frames of the group before it others may need.
+    /// The number of earlier frames of the group that others may need.
     pub references: u64,
-    /// When the origin had it, in microseconds of the clock that origin and player share.
+    /// When the origin had the frame, in microseconds of the shared clock.
     pub available_us: i64,
-    /// When it is decoded, in microseconds of media time.
+    /// The decode time, in microseconds of media time.
     pub decode_us: i64,
-    /// When it is shown, in microseconds of media time.
+    /// The presentation time, in microseconds of media time.
     pub presentation_us: i64,
-    /// How long it is shown, in microseconds.
+    /// The duration, in microseconds.
     pub duration_us: i64,
-    /// How many frames of the track the origin had before it.
+    /// The number of earlier frames of the track at the origin.
     pub number: u64,
 }
 
-/// Why a property is not a tag.
+/// Why a property is not a valid tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the object's frame property is broken: {0}")]
 pub struct TagError(pub &'static str);
 
 impl FrameTag {
-    /// The tag of the frame `number`, which the origin has had since `available_us`.
+    /// Returns the tag of frame `number`, available since `available_us`.
     pub fn new(frame: &Frame, number: u64, available_us: i64) -> Self {
         Self {
             kind: frame.kind,
@@ -119,7 +120,7 @@ impl FrameTag {
         }
     }
 
-    /// One tag for each of the samples that it is for together, with the sample.
+    /// Splits a tag of several samples into one tag for each, with the sample.
     pub fn split(self, samples: &Bytes, sizes: &[usize]) -> Vec<(Self, Bytes)> {
         let count = i64::try_from(sizes.len()).unwrap_or(i64::MAX).max(1);
         let mut begin = 0;
@@ -142,7 +143,7 @@ impl FrameTag {
         parts
     }
 
-    /// Adds it to an object's properties.
+    /// Adds the tag to an object's properties.
     pub fn add_to(&self, properties: PropertiesBuilder) -> PropertiesBuilder {
         let kind = FrameKind::ALL.iter().position(|kind| *kind == self.kind);
         let kind = kind.map_or(0, |place| place as u64);
@@ -199,7 +200,7 @@ fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63).cast_unsigned()
 }
 
-/// A time that sums of a few of them do not overflow.
+/// Returns a time, limited so that sums of a few do not overflow.
 fn bounded(value: u64) -> Result<i64, TagError> {
     let value = (value >> 1).cast_signed() ^ -(value & 1).cast_signed();
     let is_bounded = value.unsigned_abs() <= 1 << 60;
@@ -208,17 +209,17 @@ fn bounded(value: u64) -> Result<i64, TagError> {
         .ok_or(TagError("a time is out of range"))
 }
 
-/// The property of an object that tells about its frame; odd, so it is made of bytes.
+/// The property of an object that holds the frame tag. The type is odd, so the value is bytes.
 pub const FRAME_PROPERTY: u64 = 0x2F1D;
-/// When it is shown, in units of the timescale [loc-04 §2.3.1].
+/// The presentation time, in units of the timescale [loc-04 §2.3.1].
 pub const LOC_TIMESTAMP: u64 = 0x10;
-/// The same as versions of LOC have it, the newest first; readers try them in this order.
+/// The types of the same property in versions of LOC, newest first. Readers try them in this order.
 pub const LOC_TIMESTAMPS: [u64; 3] = [LOC_TIMESTAMP, 0x0A, 0x06];
 /// Units of the timestamp per second [loc-04 §2.3.1].
 pub const LOC_TIMESCALE: u64 = 0x08;
-/// What a decoder has to know, with each keyframe [loc-04 §2.3.2].
+/// The data for the decoder, with each keyframe [loc-04 §2.3.2].
 pub const LOC_VIDEO_CONFIG: u64 = 0x0D;
-/// Whether a frame is independent or discardable [loc-04 §2.3.2].
+/// Whether a frame is independent, and whether it is discardable [loc-04 §2.3.2].
 pub const LOC_FRAME_MARKING: u64 = 0x09;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What there is to play of a stream: read from its catalog, be it ours or that of others' publishers.
+//! The plan of a player: what to play, read from the catalog of weir's or another publisher.
 //!
-//! Understood are draft-ietf-moq-msf, versions 00 and 01, with LOC and the packaging `cmaf` of draft-ietf-moq-cmsf-01, and what went
-//! before it, draft-ietf-moq-catalogformat-01. Updates, other qualities of one picture, encryption and sound are passed over.
+//! Supported forms: draft-ietf-moq-msf 00 and 01 with LOC and the packaging `cmaf` of draft-ietf-moq-cmsf-01, and the
+//! earlier draft-ietf-moq-catalogformat-01. Updates, alternative qualities, encryption and audio are ignored.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,70 +17,70 @@ use crate::limits::{
 use crate::packaging::Packaging;
 use crate::{Ingest, IngestError, Init, Item};
 
-/// The name of the track that carries the catalog with publishers of the form before MSF.
+/// The name of the catalog's track in the form that preceded MSF.
 pub const EARLIER_CATALOG_TRACK: &str = ".catalog";
 
-/// What is to be played.
+/// What to play.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The name of the strategy by which a stream of ours is delivered.
+    /// The delivery strategy, if the catalog names one.
     pub strategy: Option<String>,
-    /// The tracks with video: first the one with the keyframes, then those that cannot be decoded without it.
+    /// The video tracks: first the one with the keyframes, then those that depend on it.
     pub video: Vec<VideoPlan>,
 }
 
-/// A track that is to be played.
+/// A track to play.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VideoPlan {
-    /// Its name, in the namespace of the catalog.
+    /// The track's name, in the namespace of the catalog.
     pub name: String,
-    /// The codec as RFC 6381 writes it; empty if the catalog does not say.
+    /// The codec in the notation of RFC 6381; empty if the catalog omits it.
     pub codec: String,
     pub(crate) form: Form,
 }
 
-/// What has to be known to find the frames in objects that do not say themselves what they are.
+/// How to find the frames in objects without a frame tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The coded frame alone.
     Loc {
-        /// Units per second of a time that names none.
+        /// Units per second of times without a timescale of their own.
         timescale: u64,
-        /// Bytes of the length in front of each NAL unit.
+        /// Bytes of the length before each NAL unit.
         length_bytes: usize,
     },
-    /// A fragment, and the init segment that it belongs to.
+    /// A fragment, with its init segment.
     Cmaf(Box<Init>),
 }
 
-/// Why there is nothing to play.
+/// Why a catalog cannot be played.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// The catalog is no JSON.
+    /// The catalog is not JSON.
     #[error("the catalog cannot be read: {0}")]
     Json(#[from] serde_json::Error),
-    /// It has no list of tracks.
+    /// The catalog has no list of tracks.
     #[error("the catalog lists no tracks")]
     NoTracks,
-    /// It lists more tracks than are looked at.
+    /// The catalog lists too many tracks.
     #[error("the catalog lists {count} tracks, of at most {}", CATALOG_TRACKS_MAX)]
     TooManyTracks {
-        /// How many it lists.
+        /// The number of tracks.
         count: usize,
     },
-    /// It lists nothing to see.
+    /// The catalog lists no video.
     #[error("the catalog lists no video as loc or cmaf, but {found}")]
     NoVideo {
         /// What it lists.
         found: String,
     },
-    /// Fragments cannot be read without their init segment.
+    /// A track of fragments lacks its init segment.
     #[error("the catalog names no init segment for the track {track:?} that could be read")]
     NoInit {
         /// The name of the track.
         track: String,
     },
-    /// The init segment is broken, or is not of H.264 video.
+    /// The init segment is invalid, or does not describe H.264 video.
     #[error("the init segment of the track {track:?} is of no use: {error}")]
     Init {
         /// The name of the track.
@@ -91,11 +91,11 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// Reads a catalog; `segments` is what those tracks hold that [`init_tracks`] names.
+    /// Parses a catalog. `segments` holds the objects of the tracks that [`init_tracks`] names.
     pub fn read(json: &[u8], segments: &BTreeMap<String, Bytes>) -> Result<Self, PlanError> {
         let catalog = Listing::read(json)?;
         let video = || catalog.tracks.iter().filter(|track| track.is_video());
-        // Of alternatives of one quality each, the first is played.
+        // Of alternatives of equal quality, the first is played.
         let base = video().find(|track| !track.is_layer());
         let Some(base) = base.or_else(|| video().next()) else {
             return Err(PlanError::NoVideo {
@@ -114,7 +114,7 @@ impl Plan {
 }
 
 impl VideoPlan {
-    /// What its objects are.
+    /// Returns the packaging of the objects.
     pub fn packaging(&self) -> Packaging {
         match self.form {
             Form::Loc { .. } => Packaging::Loc,
@@ -123,7 +123,7 @@ impl VideoPlan {
     }
 }
 
-/// Names of the tracks with init segments that a catalog refers to, where they do not stand in it; each once.
+/// Returns the names of the tracks with init segments that a catalog refers to and does not contain, each once.
 pub fn init_tracks(json: &[u8]) -> Result<Vec<String>, PlanError> {
     let mut names: Vec<String> = Vec::new();
     for track in Listing::read(json)?.tracks {
@@ -137,17 +137,17 @@ pub fn init_tracks(json: &[u8]) -> Result<Vec<String>, PlanError> {
     Ok(names)
 }
 
-/// A catalog, taken apart into its tracks and the rest.
+/// A catalog, split into tracks and the rest.
 struct Listing {
     fields: Map<String, Value>,
     tracks: Vec<Listed>,
 }
 
-/// A track as a catalog lists it.
+/// A track in a catalog.
 struct Listed {
     name: String,
     fields: Map<String, Value>,
-    /// What the earlier form keeps once for all tracks.
+    /// Fields that the earlier form shares between all tracks.
     for_all: Rc<Map<String, Value>>,
 }
 
@@ -186,7 +186,7 @@ impl Listing {
         })
     }
 
-    /// For an error: the first tracks, and how many more there are.
+    /// Describes the first tracks, and counts the others, for an error message.
     fn described(&self) -> String {
         let told = self.tracks.iter().take(TOLD_TRACKS_MAX);
         let told: Vec<String> = told.map(Listed::described).collect();
@@ -197,7 +197,7 @@ impl Listing {
         }
     }
 
-    /// What a decoder of the track has to know, if that stands in the catalog.
+    /// Returns the track's data for decoders, if the catalog contains it.
     fn init_data(&self, track: &Listed) -> Option<Bytes> {
         let list = self.fields.get("initDataList").and_then(Value::as_array);
         let referred = list.into_iter().flatten().find(|one| {
@@ -213,7 +213,7 @@ impl Listing {
 }
 
 impl Listed {
-    /// One of its fields. The earlier form keeps some one level deeper, and some for all tracks.
+    /// Returns a field. The earlier form has some of them one level deeper, and some for all tracks together.
     fn field(&self, key: &str) -> Option<&Value> {
         let deeper = || self.fields.get("selectionParams")?.as_object()?.get(key);
         let own = self.fields.get(key).or_else(deeper);
@@ -239,13 +239,13 @@ impl Listed {
         self.packaging().is_some() && is_seen
     }
 
-    /// Whether it cannot be decoded without another track.
+    /// Whether decoding needs another track.
     fn is_layer(&self) -> bool {
         let depends = self.field("depends").and_then(Value::as_array);
         depends.is_some_and(|depends| !depends.is_empty())
     }
 
-    /// For an error.
+    /// Describes the track for an error message.
     fn described(&self) -> String {
         let packaging = told(self.text("packaging").unwrap_or("unknown packaging"));
         let (packaging, codec) = (packaging.escape_debug(), told(self.codec()));
@@ -302,12 +302,12 @@ fn read_init(segment: &[u8]) -> Result<Box<Init>, IngestError> {
     }
 }
 
-/// So much of a text of the catalog as stands in an error.
+/// Shortens a text of the catalog for an error message.
 fn told(text: &str) -> String {
     text.chars().take(TOLD_CHARACTERS_MAX).collect()
 }
 
-/// Bytes of the lengths in front of NAL units, as an `avcC` box says it; 4 if there is none.
+/// Returns the bytes of the lengths before NAL units, from an `avcC` box; 4 without one.
 fn length_bytes(configuration: Option<&[u8]>) -> usize {
     let field = configuration.and_then(|configuration| configuration.get(4));
     match field.map(|field| usize::from(field & 0b11) + 1) {
@@ -316,7 +316,7 @@ fn length_bytes(configuration: Option<&[u8]>) -> usize {
     }
 }
 
-/// Units per second where neither catalog nor object says how many.
+/// Units per second if neither catalog nor object gives a timescale.
 const MICROSECONDS: u64 = 1_000_000;
 
 #[cfg(test)]

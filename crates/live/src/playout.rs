@@ -1,9 +1,8 @@
-//! The playout core: when is which frame shown? Pure, in integers, the same in every language.
+//! The playout core: decides when each frame is shown. It is pure, uses integers, and is the same in every language.
 //!
-//! [`RenderClock`] is Algorithm 1 of the thesis with its way of snapping forward, [`Reorder`] its
-//! Algorithm 2, [`JitterTarget`] how much is buffered, [`Player`] all of it together.
-//! Times are microseconds: of the player's clock where a name says `local` or `now`, of the media
-//! where it says `decode` or `presentation`.
+//! [`RenderClock`] is Algorithm 1 of the thesis with its forward snapping. [`Reorder`] is its Algorithm 2.
+//! [`JitterTarget`] sets how much is buffered. [`Player`] combines them. Times are microseconds: of the player's clock
+//! if a name contains `local` or `now`, of the media if it contains `decode` or `presentation`.
 
 mod clock;
 mod decodable;

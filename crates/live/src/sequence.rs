@@ -1,17 +1,17 @@
-//! One track as if it were one stream: its groups one after the other.
+//! Delivers a track as one stream: its groups one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limits::SEQUENCE_FRAMES_MAX;
 
-/// Holds what arrives of a group until the one before it has ended, as a single stream would.
+/// Holds the items of a group until the previous group has ended, as a single stream would.
 #[derive(Debug)]
 pub(crate) struct Sequence<T> {
-    /// The group that may pass.
+    /// The group whose items are released.
     current: Option<u64>,
     ended: BTreeSet<u64>,
     waiting: BTreeMap<u64, Vec<T>>,
-    /// How many wait, of all groups.
+    /// The number of waiting items, over all groups.
     count: usize,
 }
 
@@ -25,7 +25,7 @@ impl<T> Sequence<T> {
         }
     }
 
-    /// Something of a group has arrived.
+    /// Takes an item of a group.
     pub(crate) fn push(&mut self, group: u64, item: T) {
         self.current.get_or_insert(group);
         self.waiting.entry(group).or_default().push(item);
@@ -35,7 +35,7 @@ impl<T> Sequence<T> {
         }
     }
 
-    /// Nothing more of a group will arrive.
+    /// Notes the end of a group.
     pub(crate) fn end(&mut self, group: u64) {
         self.ended.insert(group);
         while self.ended.len() > GROUPS_MAX {
@@ -43,7 +43,7 @@ impl<T> Sequence<T> {
         }
     }
 
-    /// What may pass, in order.
+    /// Returns the released items, in order.
     pub(crate) fn poll(&mut self) -> Vec<T> {
         let mut passing = Vec::new();
         while let Some(current) = self.current {
@@ -58,7 +58,7 @@ impl<T> Sequence<T> {
     }
 }
 
-/// Groups that may wait; the oldest one that waits may pass beyond.
+/// Groups that may wait. Beyond this, the oldest is released.
 const GROUPS_MAX: usize = 256;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where an origin's frames come from.
+//! The source of an origin's frames.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,63 +8,62 @@ use bytes::Bytes;
 
 use crate::{Frame, FrameKind, Item};
 
-/// Hands out what a stream consists of when it is there.
+/// A source of a stream's items.
 pub trait Source: Debug {
-    /// The next thing that is there at `now`, with the time since when.
+    /// Returns the next item that is available at `now`, and since when.
     fn poll(&mut self, now: Instant) -> Option<(Instant, Item)>;
 
-    /// When the next thing is there; `None` if that is not known, or never.
+    /// Returns when the next item is available; `None` if unknown, or never.
     fn next_at(&self) -> Option<Instant>;
 
-    /// Whether nothing will come any more.
+    /// Whether the source has ended.
     fn is_over(&self) -> bool;
 }
 
-/// What is known of one frame of a real encode.
+/// One frame of a real encode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceFrame {
-    /// How it was coded.
+    /// How the frame is coded.
     pub kind: FrameKind,
     /// Whether no other frame needs it.
     pub is_disposable: bool,
-    /// Its bytes, with its container.
+    /// Its size in bytes, with its container.
     pub bytes: u32,
-    /// When it is decoded, in microseconds of media time.
+    /// The decode time, in microseconds of media time.
     pub decode_us: i64,
-    /// When it is shown, in microseconds of media time.
+    /// The presentation time, in microseconds of media time.
     pub presentation_us: i64,
-    /// How long it is shown, in microseconds.
+    /// The duration, in microseconds.
     pub duration_us: i64,
 }
 
-/// Kinds, sizes and times of the frames of a real encode, in the order of decoding.
+/// Kinds, sizes and times of a real encode's frames, in decoding order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameTrace(Arc<[TraceFrame]>);
 
-/// The trace of a minute of real H.264: x264 with the thesis's options, 700 kbit/s at 720p and 24 frames per
-/// second, of ffmpeg's generator `life` with seed 7; made with the example `trace`.
+/// A trace of a minute of real H.264: x264 with the options of the thesis, 700 kbit/s at 720p and 24 frames per second.
+/// The picture is ffmpeg's generator `life` with seed 7. The example `trace` wrote it.
 pub const LIFE_720P: &str = include_str!("../traces/life-720p.txt");
 
 /// Why a text is not a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// A line is not of the stated form.
+    /// A line that is not in the form of a trace.
     #[error(
         "line {0} is not \"KIND DISPOSABLE BYTES DECODE PRESENTATION DURATION\" (I, P or B; 0 or 1; microseconds)"
     )]
     Line(usize),
-    /// The first frame needs others, or there is none.
+    /// The first frame is not a keyframe, or there is none.
     #[error("the trace does not begin with a keyframe")]
     NoKeyframe,
-    /// A frame is decoded before the one above it.
+    /// A decode time before that of the line above.
     #[error("line {0}: time runs backwards")]
     Backwards(usize),
 }
 
 impl FrameTrace {
-    /// Reads a trace: a frame per line, its kind (`I`, `P` or `B`), 1 if it is disposable or else 0, its
-    /// bytes, decode time, presentation time and duration in microseconds. Lines with `#` in front are
-    /// passed over.
+    /// Parses a trace. Each line is a frame: kind (`I`, `P` or `B`), 1 if it is disposable or else 0, bytes, decode
+    /// time, presentation time and duration in microseconds. Lines that begin with `#` are ignored.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
         let mut frames: Vec<TraceFrame> = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -89,12 +88,12 @@ impl FrameTrace {
         Ok(Self(frames.into()))
     }
 
-    /// The frames.
+    /// Returns the frames.
     pub fn frames(&self) -> &[TraceFrame] {
         &self.0
     }
 
-    /// The media time after which it can be repeated.
+    /// Returns the media time after which the trace repeats.
     pub fn period_us(&self) -> i64 {
         let span = |(first, last): (&TraceFrame, &TraceFrame)| last.decode_us - first.decode_us;
         let ends = self.0.first().zip(self.0.last());
@@ -119,7 +118,7 @@ fn parse_line(line: &str) -> Option<TraceFrame> {
     (is_bounded && words.next().is_none()).then_some(frame)
 }
 
-/// Plays a trace again and again, each frame at its decode time, with as many zero bytes.
+/// Plays a trace in a loop: each frame at its decode time, with zero bytes as its content.
 #[derive(Debug)]
 pub struct TraceSource {
     trace: FrameTrace,
@@ -127,13 +126,13 @@ pub struct TraceSource {
     frames_left: u64,
     next: usize,
     rounds: i64,
-    /// Group, frames in it, and references among these.
+    /// The group, its number of frames, and how many of these are references.
     group: Option<(u64, u64, u64)>,
 }
 
 impl TraceSource {
-    /// A source whose first frame is there at `start`, and that begins with frame `offset` of the trace
-    /// or the first keyframe behind it, and ends after `frames` frames.
+    /// Returns a source of `frames` frames, the first available at `start`. It begins at the first keyframe at or after
+    /// frame `offset` of the trace.
     pub fn new(trace: FrameTrace, start: Instant, offset: usize, frames: u64) -> Self {
         let is_key = |(_, frame): &(usize, &TraceFrame)| frame.kind == FrameKind::Key;
         let count = trace.frames().len();

@@ -1,10 +1,11 @@
-//! How a live stream is put into tracks, groups, subgroups and priorities.
+//! Delivery strategies: how a live stream maps to tracks, groups, subgroups and priorities.
 //!
-//! A strategy says all it has to say in MOQT's own terms, so that a relay that has never heard of it
-//! can deliver by it: which stream an object goes to, which publisher priority the stream has, in which
-//! order groups go, which streams are no longer worth sending and are reset, and how long one may take.
+//! A strategy uses MOQT's own terms only, so that a relay can deliver by a strategy that it does not know. It decides
+//! which stream an object belongs to, the publisher priority of the stream, and the order of groups. It also decides
+//! how long a stream may take, and which streams are reset because their rest is not worth sending.
 //!
-//! The browser player has a twin of each (`web/playout/strategy.js`), and both pass `vectors/playout/strategies.json`.
+//! The browser player has a counterpart of each (`web/playout/strategy.js`). Both pass
+//! `vectors/playout/strategies.json`.
 
 mod layers;
 mod protective;
@@ -19,41 +20,40 @@ use self::protective::Protective;
 use crate::Frame;
 use crate::playout::{Buffering, PlayerSettings};
 
-/// A way to deliver a live stream.
+/// A delivery strategy.
 pub trait Strategy: Debug + Send {
-    /// The name it is chosen by.
+    /// Returns the name that selects it.
     fn name(&self) -> &'static str;
 
-    /// Its tracks; the first one has the keyframes. Groups are aligned.
+    /// Returns its tracks. The first one holds the keyframes. Groups are aligned over all tracks.
     fn tracks(&self) -> &[TrackTerms];
 
-    /// Says what is to be done now that `frame` is there, in order.
+    /// Adds the steps for `frame`, which has just become available. Frames come in decoding order.
     fn place(&mut self, frame: &Frame, steps: &mut Vec<Step>);
 
-    /// How its player plays.
+    /// Returns the settings of its player.
     fn player(&self) -> PlayerSettings;
 
-    /// Whether its connections are to keep queues short, by a congestion controller that listens to
-    /// delay.
+    /// Whether its connections should keep queues short, with a delay-based congestion controller.
     fn wants_short_queues(&self) -> bool;
 }
 
-/// What a track says about itself.
+/// The settings of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackTerms {
-    /// Its name.
+    /// The track's name.
     pub name: &'static str,
-    /// Which groups go first, where priorities are equal.
+    /// The group order at equal priorities.
     pub order: GroupOrder,
-    /// How long a subgroup may take to arrive once it has ended [moqt-18 §8]; `None` for as long as it takes. It is told to whoever
-    /// delivers the track, and holds on each hop.
+    /// How long a subgroup may take to arrive after its end [moqt-18 §8]; `None` means no limit. Publisher and relays
+    /// apply it on each hop.
     pub subgroup_timeout: Option<Duration>,
 }
 
-/// One stream of a strategy.
+/// The key of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKey {
-    /// The track's place among the strategy's tracks.
+    /// The track's index among the strategy's tracks.
     pub track: usize,
     /// The group.
     pub group: u64,
@@ -61,28 +61,28 @@ pub struct StreamKey {
     pub subgroup: u64,
 }
 
-/// Something to be done.
+/// An instruction to the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Write the frame to this stream, which is opened if need be.
+    /// Write the frame to this stream, which opens with its first frame.
     Write {
         /// The stream.
         stream: StreamKey,
-        /// Its publisher priority; lower is sent first.
+        /// The publisher priority; a lower number is sent first.
         priority: u8,
-        /// Reset the stream when this time has passed, delivered or not.
+        /// Reset the stream after this time, unless it is acknowledged.
         reset_after: Option<Duration>,
     },
-    /// Nothing more comes on this stream.
+    /// End this stream.
     Finish(StreamKey),
-    /// What is left of this stream is not worth sending.
+    /// Reset this stream, since the rest is not worth sending.
     Reset(StreamKey),
 }
 
-/// The names of all strategies; the last is the default.
+/// The names of all strategies. The last one is the default.
 pub const NAMES: [&str; 5] = ["baseline", "deprioritize-b", "skip", "combined", "weir"];
 
-/// The strategy with this name.
+/// Returns the strategy with this name.
 pub fn by_name(name: &str) -> Option<Box<dyn Strategy>> {
     Some(match name {
         "baseline" => Box::new(Layers::baseline()),
@@ -94,12 +94,12 @@ pub fn by_name(name: &str) -> Option<Box<dyn Strategy>> {
     })
 }
 
-/// The strategy that is used if none is named.
+/// Returns the default strategy.
 pub fn usual() -> Box<dyn Strategy> {
     Box::new(Protective::default())
 }
 
-/// The player of the thesis: a jitter buffer of 100 ms.
+/// The player of the thesis, with a jitter buffer of 100 ms.
 const THESIS_PLAYER: PlayerSettings = PlayerSettings {
     buffering: Buffering::Fixed(100_000),
     snap_us: None,
@@ -109,6 +109,6 @@ const THESIS_PLAYER: PlayerSettings = PlayerSettings {
     in_sequence: false,
     stops_stale: false,
 };
-/// A gap that B-frames cannot make, of which there are at most three in a row, at 24 frames per
-/// second and more.
+/// The shortest gap that B-frames cannot cause. At 24 frames per second and more, at most three B-frames follow each
+/// other.
 const SNAP_US: i64 = 250_000;

@@ -2,17 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-/// Maps the host's clock to the microseconds of a clock that origin and player share.
+/// Maps the host's clock to a clock that origin and player share.
 #[derive(Clone, Copy, Debug)]
 pub struct Timebase {
-    /// A time of the host's clock.
+    /// An instant of the host's clock.
     pub at: Instant,
-    /// What the shared clock says at that time, in microseconds.
+    /// The microseconds of the shared clock at that instant.
     pub us: i64,
 }
 
 impl Timebase {
-    /// What the shared clock says at `now`, in microseconds.
+    /// Returns the microseconds of the shared clock at `now`.
     pub fn microseconds(&self, now: Instant) -> i64 {
         let after = now.saturating_duration_since(self.at).as_micros();
         let before = self.at.saturating_duration_since(now).as_micros();
@@ -21,7 +21,7 @@ impl Timebase {
         self.us.saturating_add(offset)
     }
 
-    /// The time at which the shared clock says `us`.
+    /// Returns the instant at which the shared clock reads `us`.
     pub fn instant(&self, us: i64) -> Instant {
         let offset = Duration::from_micros((us - self.us).unsigned_abs());
         if us >= self.us {

@@ -1,4 +1,4 @@
-//! The player's role: receives a live stream from a relay, and notes what a viewer would have seen.
+//! The role of a player: receives a live stream from a relay, and records what a viewer would have seen.
 
 mod answer_timeout;
 mod config;
@@ -48,17 +48,17 @@ use weir_report::lab::FrameRecord;
 pub struct Viewer {
     config: ViewerConfig,
     client: Client,
-    /// How it is played now.
+    /// The current settings of playout.
     settings: PlayerSettings,
     player: Player,
     discovery: Discovery,
-    /// What the catalog says.
+    /// The plan of the catalog.
     plan: Option<Plan>,
     tracks: Vec<Track>,
-    /// Of what is past.
+    /// Fetches of objects before the joining point.
     fetches: Vec<(RequestId, StreamContent)>,
     streams: BTreeMap<StreamId, Incoming>,
-    /// Of the first track, if that is taken as one stream.
+    /// The first track's sequence, if the track is played as one stream.
     sequence: Option<Sequence<ReceivedFrame>>,
     freshness: Option<Freshness>,
     publisher_tracker: PublisherTracker,
@@ -72,12 +72,12 @@ pub struct Viewer {
     publishers_followed: u64,
     frames_of_former: u64,
     objects_unknown: u64,
-    /// Why the last of these could not be understood.
+    /// Why the last object without a frame could not be parsed.
     complaint: Option<String>,
 }
 
 impl Viewer {
-    /// A player that connects when it is first driven.
+    /// Returns a player that connects when it is first driven.
     pub fn new(config: ViewerConfig) -> Self {
         let settings = match &config.choice {
             Choice::Known { settings, .. } => *settings,
@@ -111,64 +111,64 @@ impl Viewer {
         }
     }
 
-    /// What became of each frame that arrived, in the order of arrival.
+    /// Returns the fate of each frame that arrived, in the order of arrival.
     pub fn records(&self) -> &[FrameRecord] {
         self.records.kept()
     }
 
-    /// Frames that arrived when 4 million others had: they are played, but nothing is kept of them.
+    /// Counts the frames after the first 4 million. They are played but not recorded.
     pub fn frames_not_recorded(&self) -> u64 {
         self.records.dropped()
     }
 
-    /// When it began to connect, in microseconds of the shared clock.
+    /// Returns when the player began to connect, in microseconds of the shared clock.
     pub fn started_us(&self) -> Option<i64> {
         self.started_us
     }
 
-    /// When the stream ended, in microseconds of the shared clock, if it did.
+    /// Returns when the stream ended, in microseconds of the shared clock, if it did.
     pub fn ended_us(&self) -> Option<i64> {
         let timebase = self.config.timebase;
         self.phase.ended_at().map(|at| timebase.microseconds(at))
     }
 
-    /// Objects without an understandable description of their frame.
+    /// Counts the objects in which no frame was found.
     pub fn objects_unknown(&self) -> u64 {
         self.objects_unknown
     }
 
-    /// Why the last of these could not be understood.
+    /// Returns why no frame was found in the last of these objects.
     pub fn complaint(&self) -> Option<&str> {
         self.complaint.as_deref()
     }
 
-    /// What the catalog says; `None` before that is here, and of known tracks.
+    /// Returns the plan of the catalog; `None` before it arrives, and for known tracks.
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.as_ref()
     }
 
-    /// Catalogs after the first one that the player followed: of a publisher that came back, or changed its tracks.
+    /// Counts the later catalogs that the player followed, from a publisher that reconnected or changed its tracks.
     pub fn catalogs_followed(&self) -> u64 {
         self.catalogs_followed
     }
 
-    /// Publishers that took over the stream with an equal catalog, and that the player followed.
+    /// Counts the publishers that took over with an equal catalog and that the player followed.
     pub fn publishers_followed(&self) -> u64 {
         self.publishers_followed
     }
 
-    /// Frames of a former publisher, which were not shown.
+    /// Counts the frames of former publishers, which were not shown.
     pub fn frames_of_former(&self) -> u64 {
         self.frames_of_former
     }
 
-    /// Streams that it refused, because a newer keyframe waited behind them, or because there were too many of them, or too much
-    /// was on its way.
+    /// Counts the streams that the player stopped: because a newer keyframe waited behind them, or because too many
+    /// streams or too many bytes were incomplete.
     pub fn streams_refused(&self) -> u64 {
         self.streams_refused
     }
 
-    /// Why the player failed, if it did.
+    /// Returns why the player failed, if it did.
     pub fn failure(&self) -> Option<&str> {
         self.client.failure()
     }
@@ -241,7 +241,7 @@ impl Viewer {
         }
     }
 
-    /// The session is open: requests the catalog, or the tracks that are known without one.
+    /// Requests the catalog, or known tracks, when the session is established.
     fn begin(&mut self, turn: &mut Turn<'_>) {
         match self.config.choice.clone() {
             Choice::Catalog => self.discover(turn, self.config.rendezvous_timeout),
@@ -261,7 +261,7 @@ impl Viewer {
         self.await_answers(turn.now);
     }
 
-    /// Sends SUBSCRIBE for a media track, to begin where the player joins.
+    /// Sends SUBSCRIBE for a media track, with the joining point of the configuration.
     fn subscribe_to_media(&mut self, turn: &mut Turn<'_>, name: &str) -> Option<RequestId> {
         let filter = match self.config.join {
             Join::Next => Filter::NextGroupStart,
@@ -270,7 +270,8 @@ impl Viewer {
         self.subscribe_to(turn, name, filter, self.config.rendezvous_timeout)
     }
 
-    /// Sends SUBSCRIBE for a track, for whose publisher the relay may wait for `wait`; the player fails if that is impossible.
+    /// Sends SUBSCRIBE for a track. The relay may wait for a publisher for `wait`. If the request cannot be sent, the
+    /// player fails.
     fn subscribe_to(
         &mut self,
         turn: &mut Turn<'_>,
@@ -302,7 +303,7 @@ impl Viewer {
         }
     }
 
-    /// Fetches what is past of the group that is on its way for a subscription.
+    /// Fetches the earlier objects of a subscription's current group.
     fn fetch_past(&mut self, turn: &mut Turn<'_>, id: RequestId, of: StreamContent) {
         let Some((session, mut connection)) = self.client.open(turn) else {
             return;
@@ -317,19 +318,19 @@ impl Viewer {
     }
 
     fn on_rejected(&mut self, turn: &mut Turn<'_>, id: RequestId, error: RequestError) {
-        // Nothing is past where a fetch of the present group is refused.
+        // A refused fetch means that the current group has no earlier objects.
         let Some(place) = self.tracks.iter().position(|track| track.request == id) else {
             return;
         };
         let RequestError { code, reason, .. } = error;
         if code == RequestErrorCode::DUPLICATE_SUBSCRIPTION && self.tracks[place].retries.take() {
-            // The end of the subscription before was overtaken by this one.
+            // This request overtook the end of the previous subscription.
             let name = self.tracks[place].name.clone();
             if let Some(request) = self.subscribe_to_media(turn, &name) {
                 self.tracks[place].request = request;
             }
         } else if self.catalogs_followed > 0 {
-            // The publisher that came back has gone again.
+            // The publisher that reconnected has left again.
             self.on_track_end(turn.now, id, Some(0));
         } else {
             let reason = format!("the relay refused a track: {code} {reason:?}");
@@ -337,7 +338,7 @@ impl Viewer {
         }
     }
 
-    /// A subscription was accepted: fetches the past of the current group, if that is wanted.
+    /// Handles an accepted subscription. Fetches the earlier objects of the current group if the player joins there.
     fn on_subscribed(&mut self, turn: &mut Turn<'_>, id: RequestId, largest: Option<Location>) {
         self.on_accepted(id);
         if self.config.join == Join::Next || largest.is_none() {
@@ -355,7 +356,7 @@ impl Viewer {
         }
     }
 
-    /// Objects that are on their way may still come: on so many streams altogether, if that is known.
+    /// Ends a track. Objects may still arrive, on as many streams in all as `streams` says.
     fn on_track_end(&mut self, now: Instant, id: RequestId, streams: Option<u64>) {
         if let Some(track) = self.tracks.iter_mut().find(|track| track.request == id) {
             track.end(streams);
@@ -407,7 +408,7 @@ impl Viewer {
         }
     }
 
-    /// Passes on the frames that are next in sequence.
+    /// Processes the frames that are next in sequence.
     fn pass(&mut self, now: Instant) {
         let passing = self.sequence.as_mut().map(Sequence::poll);
         for whole in passing.into_iter().flatten() {
@@ -463,11 +464,11 @@ impl Viewer {
 impl App for Viewer {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         let turn = &mut Turn { now, endpoint };
-        // Live media does not travel in datagrams.
+        // Live media does not use datagrams.
         if let Event::Datagram { .. } = event {
             return;
         }
-        // A player has no data streams of its own, so nothing is left of an event.
+        // A player opens no data streams, so it handles every event.
         let _nothing = self.client.handle_event(turn, event);
         self.handle_session_events(turn);
         self.play(now);
@@ -521,7 +522,7 @@ impl App for Viewer {
     }
 }
 
-/// The host has one socket.
+/// The only socket of the host.
 const SOCKET: u32 = 0;
-/// Streams that may be open at once; further ones are stopped.
+/// Streams that may be open at the same time. Further ones are stopped.
 const STREAMS_MAX: usize = 1024;

@@ -1,4 +1,4 @@
-//! Replays the committed corpus of the fuzz target through the function the target calls.
+//! Replays the committed fuzz corpus through the function that the fuzz target calls.
 
 #[path = "../../../fuzz/src/corpus.rs"]
 #[expect(unreachable_pub, reason = "tests of several crates call it")]

@@ -1,4 +1,4 @@
-//! Streams of others' publishers: their layout, and nothing in an object that says when its frame was available.
+//! Streams of other publishers, with their layouts, and without frame tags.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ use weir_transport::{Direction, StreamId, Transport as _};
 /// 36 frames in groups of 15 and 6.
 const PYRAMID: &[u8] = include_bytes!("media/pyramid.mp4");
 
-/// What a publisher has: tracks with one object each, and one with video.
+/// A publisher's layout: tracks with one object each, and a video track.
 #[derive(Debug)]
 struct Layout {
-    /// Of the objects in `held`.
+    /// The group of the objects in `held`.
     group: u64,
     held: Vec<(&'static str, Bytes)>,
     video: &'static str,
@@ -60,7 +60,7 @@ fn catalog(value: &serde_json::Value) -> Bytes {
     Bytes::from(value.to_string())
 }
 
-/// As moq-dev's `moq-cli` has it: MSF, with the init segment in the catalog.
+/// The layout of moq-dev's `moq-cli`: MSF, with the init segment in the catalog.
 fn msf_cmaf() -> Layout {
     let (init, _) = media();
     let json = json!({"version": "draft-01", "tracks": [
@@ -93,7 +93,7 @@ fn msf_loc() -> Layout {
     }
 }
 
-/// As Cloudflare's `moq-pub` has it: the form before MSF, with the init segment on a track of its own.
+/// The layout of Cloudflare's `moq-pub`: the form that preceded MSF, with the init segment on a track of its own.
 fn earlier() -> Layout {
     let (init, _) = media();
     let json = json!({"version": 1, "streamingFormat": 1, "streamingFormatVersion": "0.2",
@@ -110,18 +110,18 @@ fn earlier() -> Layout {
     }
 }
 
-/// A publisher of somebody else.
+/// Another publisher.
 #[derive(Debug)]
 struct Publisher {
     client: Client,
     layout: Layout,
     frames: Vec<Frame>,
     begins_at: Instant,
-    /// By their aliases.
+    /// Requests by track alias.
     requests: Vec<RequestId>,
     next: usize,
     streams: BTreeMap<u64, (StreamId, u64)>,
-    /// Held objects that the connection has not taken yet.
+    /// Kept objects that the connection has not accepted.
     waiting: Vec<(StreamId, Bytes)>,
     is_over: bool,
 }
@@ -231,7 +231,7 @@ fn decoded_after(frame: &Frame) -> Duration {
     Duration::from_micros(u64::try_from(frame.decode_us).expect("positive"))
 }
 
-/// An object of a subgroup, behind its stream's header if it is the first.
+/// Encodes an object of a subgroup, after the stream's header if the object is the first.
 fn object(
     header: Option<(u64, u64)>,
     previous: Option<u64>,
@@ -270,7 +270,7 @@ fn write(connection: &mut Connection<'_>, stream: StreamId, mut bytes: Bytes) {
 impl App for Publisher {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         let turn = &mut Turn { now, endpoint };
-        // What its data streams do not take is not part of these stories.
+        // Writable streams do not matter in these stories.
         let _room = self.client.handle_event(turn, event);
         while let Some(event) = self.client.poll_event() {
             if matches!(event, SessionEvent::Ready { .. }) {
@@ -306,19 +306,19 @@ impl App for Publisher {
     }
 }
 
-/// So long before its first frame a publisher connects.
+/// How long before its first frame a publisher connects.
 const PREPARATION: Duration = Duration::from_millis(500);
 
 fn namespace() -> Namespace {
     Namespace::new(["live"]).expect("short")
 }
 
-/// Plays what a publisher sends that comes a second after the player; looks at the player at the end.
+/// Plays a publisher that connects a second after the player. `look` checks the player at the end.
 fn play(layout: Layout, look: impl FnOnce(&Viewer)) {
     play_both(layout, None, look);
 }
 
-/// Plays what a publisher sends, and another one that comes before the first has ended.
+/// Plays a publisher, and another that connects before the first has ended.
 fn play_both(layout: Layout, later: Option<Layout>, look: impl FnOnce(&Viewer)) {
     let mut sim = Sim::new(3);
     let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
@@ -379,7 +379,7 @@ fn each_layout_is_played_and_what_is_not_told_is_not_made_up() {
             assert_eq!(kinds, expected, "{name}");
             assert!(records.iter().all(|record| record.available_us.is_none()));
             let shown = records.iter().filter(|record| record.shown_us.is_some());
-            // In the order of decoding, LOC without times of its own for that, some come too late for their place.
+            // LOC has no decode times, so some frames arrive too late for their position in decoding order.
             let least = if packaging == Packaging::Loc { 18 } else { 36 };
             assert!(shown.count() >= least, "{name}");
             assert!(viewer.is_finished(), "{name}: the stream is over");
@@ -405,7 +405,7 @@ fn a_catalog_with_nothing_to_see_is_refused_with_what_it_lists() {
 
 #[test]
 fn a_later_catalog_is_followed_to_the_tracks_that_it_names() {
-    // The second time the init segment is another object of the same track.
+    // The second init segment is another object of the same track.
     let next = json!({"version": 1, "commonTrackFields": {"packaging": "cmaf"},
         "tracks": [{"name": "2.m4s", "initTrack": "0.mp4", "selectionParams": {"codec": "avc1.64000a"}}]});
     let earlier_again = Layout {
@@ -427,7 +427,7 @@ fn a_later_catalog_is_followed_to_the_tracks_that_it_names() {
             assert_eq!(viewer.catalogs_followed(), 1, "{name}");
             let plan = viewer.plan().expect("it has read a catalog");
             assert_eq!(&*plan.video[0].name, name);
-            // The first one as far as it came, and the second one wholly.
+            // The first stream as far as it was sent, and all of the second.
             assert!(viewer.records().len() > 36 + 10, "{name}");
             assert_eq!(viewer.objects_unknown(), 0, "{name}");
             assert!(viewer.is_finished(), "{name}: the stream is over");
@@ -455,7 +455,7 @@ fn a_later_catalog_that_is_of_no_use_is_counted_and_changes_nothing() {
 
 #[test]
 fn a_later_catalog_that_changes_nothing_of_what_is_played_interrupts_nothing() {
-    // As moq-cli says its bit rate again and again, the better it knows it.
+    // moq-cli repeats its catalog whenever its estimate of the bit rate improves.
     let (_, first) = &msf_cmaf().held[0];
     let mut said: serde_json::Value = serde_json::from_slice(first).expect("a catalog");
     said["tracks"][1]["bitrate"] = json!(400_000);

@@ -1,4 +1,4 @@
-//! The golden vectors of playout, which a player in another language runs too.
+//! Runs the golden vectors of playout, which the browser player runs too.
 
 use bytes::Bytes;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Certificates: from PEM files, or self-made for tests on one machine.
+//! Certificates: from PEM files, or self-signed for tests on one machine.
 
 use std::{
     fmt, fs, io,
@@ -24,13 +24,13 @@ use crate::clock;
 /// A certificate chain and its key.
 #[derive(Debug)]
 pub struct Certificate {
-    /// The server's certificate first.
+    /// The chain, the server's certificate first.
     pub chain: Vec<CertificateDer<'static>>,
     /// Its private key.
     pub key: PrivateKeyDer<'static>,
 }
 
-/// Why a certificate cannot be used; the text names the file.
+/// Why a certificate cannot be used. The text names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// The file cannot be read.
@@ -38,10 +38,10 @@ pub enum CertificateError {
     Read {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// The file is not PEM, or does not hold what it should.
+    /// The file is not PEM, or lacks what it should contain.
     #[error("{path}: {problem}")]
     Pem {
         /// The file.
@@ -49,19 +49,19 @@ pub enum CertificateError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The system's own list of trusted certificates cannot be used.
+    /// The system's list of trusted certificates cannot be read.
     #[error("the system's trusted certificates cannot be read: {0}")]
     System(String),
-    /// The key does not belong to the certificate, or one of them is of no use.
+    /// The key does not match the certificate, or one of them is invalid.
     #[error("certificate and key cannot be used: {0}")]
     Unusable(String),
-    /// A certificate could not be made.
+    /// A certificate could not be created.
     #[error("cannot make a certificate: {0}")]
     Make(String),
 }
 
 impl Certificate {
-    /// Reads a chain and a key from PEM files.
+    /// Loads a chain and a key from PEM files.
     pub fn load(chain: &Path, key: &Path) -> Result<Self, CertificateError> {
         let certificates = load_chain(chain)?;
         let text = read(key)?;
@@ -73,13 +73,13 @@ impl Certificate {
         })
     }
 
-    /// Makes a self-signed certificate for `names` (DNS names or IP addresses): ECDSA with P-256, valid from
-    /// an hour ago for [`SELF_MADE_VALIDITY`], so that browsers take it by its hash.
+    /// Creates a self-signed certificate for `names` (DNS names or IP addresses). It uses ECDSA with P-256 and is valid
+    /// from an hour ago for [`SELF_MADE_VALIDITY`], so that browsers accept it by its hash.
     pub fn self_made(names: &[String]) -> Result<Self, CertificateError> {
         Self::self_made_at(names, clock::since_epoch())
     }
 
-    /// The same, as if made at `now`, since 1970.
+    /// Creates the same certificate as if at `now`, the time since 1970.
     pub fn self_made_at(names: &[String], now: Duration) -> Result<Self, CertificateError> {
         let make = || -> Result<_, rcgen::Error> {
             let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
@@ -101,12 +101,12 @@ impl Certificate {
     }
 }
 
-/// A certificate whose key belongs to it.
+/// A certificate with a matching key.
 #[derive(Clone, Debug)]
 pub struct UsableCertificate(Arc<CertifiedKey>);
 
 impl Certificate {
-    /// Looks whether the key is usable and belongs to the certificate.
+    /// Checks that the key is usable and matches the certificate.
     pub fn usable(self) -> Result<UsableCertificate, CertificateError> {
         CertifiedKey::from_der(self.chain, self.key, &default_provider())
             .map(|key| UsableCertificate(Arc::new(key)))
@@ -115,20 +115,20 @@ impl Certificate {
 }
 
 impl UsableCertificate {
-    /// The chain, the server's certificate first.
+    /// Returns the chain, the server's certificate first.
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.0.cert
     }
 }
 
-/// What handshakes use, which can be replaced while a server runs. Sessions that live do not notice.
+/// A value that handshakes use, and that can be replaced while a server runs. Established sessions are not affected.
 #[derive(Debug)]
 pub struct Replaceable<T> {
     current: RwLock<T>,
 }
 
 impl<T: Clone> Replaceable<T> {
-    /// Uses `value` until it is replaced.
+    /// Returns a holder of `value`.
     pub fn new(value: T) -> Self {
         let current = RwLock::new(value);
         Self { current }
@@ -139,7 +139,7 @@ impl<T: Clone> Replaceable<T> {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = value;
     }
 
-    /// What is used now.
+    /// Returns the current value.
     pub fn current(&self) -> T {
         self.current
             .read()
@@ -148,9 +148,9 @@ impl<T: Clone> Replaceable<T> {
     }
 }
 
-/// The certificate that a server shows.
+/// The certificate of a server.
 pub type ServerCertificate = Replaceable<UsableCertificate>;
-/// Which clients' certificates are trusted. A client need not show one.
+/// The authorities whose client certificates are trusted. A client need not have a certificate.
 pub type ClientTrust = Replaceable<ClientRoots>;
 
 impl ResolvesServerCert for ServerCertificate {
@@ -159,12 +159,12 @@ impl ResolvesServerCert for ServerCertificate {
     }
 }
 
-/// Certificates that those of clients have to lead to.
+/// The root certificates of client certificates.
 #[derive(Clone, Debug)]
 pub struct ClientRoots(Arc<dyn ClientCertVerifier>);
 
 impl ClientRoots {
-    /// Looks whether `certificates` can be trusted; there has to be one at least.
+    /// Checks that `certificates` can be used as roots. There must be at least one.
     pub fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Self, CertificateError> {
         let unusable = |error: &dyn fmt::Display| CertificateError::Unusable(error.to_string());
         let mut roots = RootCertStore::empty();
@@ -182,7 +182,7 @@ impl ClientCertVerifier for ClientTrust {
         false
     }
 
-    /// None, so that a client shows what it has whoever issued it.
+    /// Returns no hints, so that a client sends its certificate whoever issued it.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -225,12 +225,12 @@ impl ClientCertVerifier for ClientTrust {
     }
 }
 
-/// How long a self-made certificate is valid. Browsers take none by its hash that is for more than 14 days.
+/// The validity of a self-signed certificate. Browsers accept at most 14 days for a certificate identified by its hash.
 pub const SELF_MADE_VALIDITY: Duration = Duration::from_hours(24 * 13);
 /// How far a client's clock may be behind.
 const CLOCK_DIFFERENCE: Duration = Duration::from_hours(1);
 
-/// Reads certificates from a PEM file: a chain, or whom to trust.
+/// Loads the certificates of a PEM file: a chain, or roots.
 pub fn load_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let text = read(path)?;
     let chain = CertificateDer::pem_slice_iter(&text)
@@ -242,7 +242,7 @@ pub fn load_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Certifica
     Ok(chain)
 }
 
-/// The certificates that this system trusts.
+/// Returns the certificates that this system trusts.
 pub fn system_roots() -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {

@@ -1,8 +1,8 @@
-//! The only place that reads a clock.
+//! The clocks. Only this module reads a clock.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The monotonic clock, as all pure crates want it.
+/// Returns the time of the monotonic clock, as all pure crates use it.
 #[inline]
 pub fn now() -> Instant {
     #[expect(
@@ -12,7 +12,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// The time of day.
+/// Returns the time of day.
 pub fn wall() -> SystemTime {
     #[expect(
         clippy::disallowed_methods,
@@ -21,7 +21,7 @@ pub fn wall() -> SystemTime {
     SystemTime::now()
 }
 
-/// Seconds and nanoseconds since 1970.
+/// Returns the time since 1970.
 pub fn since_epoch() -> Duration {
     wall().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -36,7 +36,7 @@ impl weir_quic::TimeSource for SystemClock {
     }
 }
 
-/// CPU time, user and system, that the calling thread has used.
+/// Returns the CPU time, user and system, of the calling thread.
 pub fn thread_cpu() -> Duration {
     crate::sys::thread_cpu()
 }

@@ -16,18 +16,18 @@ use crate::{
     sys::{self, BATCH, Outgoing, Poller, ReceiveBatch, SendBatch},
 };
 
-/// How a host behaves.
+/// The configuration of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
-    /// Pause after a turn that received something. What arrives meanwhile is handled together: a burst, or the
-    /// acknowledgements of one, costs one or two wake-ups instead of one for every few packets, and on one machine the
-    /// sender pays for waking the receiver. A packet that comes after a pause is handled at once, so the first of a
-    /// burst never waits, and no other waits longer than this because of it. Zero: no pause.
+    /// The pause after a turn that received something. Packets that arrive in a pause are handled together: a burst, or
+    /// the acknowledgements of one, then costs one or two wake-ups instead of one for every few packets. On a single
+    /// machine the sender pays for waking the receiver. A packet that arrives after a pause is handled at once, so the
+    /// first packet of a burst never waits. The others wait at most for this long. Zero: no pause.
     pub receive_pause: Duration,
-    /// Hand long trains of packets on where they were received, instead of copying them. For roles that drop what they
-    /// read: whatever is kept of such a train keeps 64 KiB.
+    /// Whether long trains of packets are passed on in their receive buffers instead of being copied. For roles that
+    /// drop what they read: keeping any part of such a train keeps 64 KiB.
     pub lends_buffers: bool,
-    /// How long a role may take leave after a request to stop, before the host returns all the same.
+    /// How long a role may take to close its sessions after a request to stop. Then the host returns in any case.
     pub shutdown_limit: Duration,
 }
 
@@ -45,31 +45,31 @@ impl Default for HostConfig {
 pub struct Host {
     config: HostConfig,
     sockets: Vec<UdpSocket>,
-    /// With several sockets: who is readable.
+    /// Finds readable sockets, if there are several.
     poller: Option<Poller>,
     endpoint: Endpoint,
     receive: ReceiveBatch,
     send: SendBatch,
-    /// Received packets are copied here, back to back, and split off without further allocation.
+    /// Received packets are copied here, one after the other, and split off without further allocation.
     arena: BytesMut,
     ready: Vec<u32>,
     telemetry: Arc<Telemetry>,
     stop: Stop,
-    /// Used by another thread that has something for the role.
+    /// Lets another thread wake the host for its role.
     waker: Option<Waker>,
-    /// In place of the configured one.
+    /// Replaces the configured pause.
     receive_pause: Option<ReceivePause>,
     reported: Instant,
-    /// Packets read in this turn, and when the first of them was.
+    /// The number of packets read in this turn, and when the first was read.
     arrived: (u64, Option<Instant>),
-    /// To and from the threads that share the address.
+    /// Channels to and from the threads that share the address.
     peer_threads: Option<ThreadChannels<ThreadMessage>>,
-    /// Some channel was too full for all messages of the last turn.
+    /// Whether a channel was too full for all messages of the last turn.
     has_backlog: bool,
 }
 
 impl Host {
-    /// A host for `endpoint` on `sockets` (at least one), whose numbers are their places in the list.
+    /// Returns a host for `endpoint` on `sockets`, of which there is at least one. A socket's number is its index.
     pub fn new(
         config: HostConfig,
         sockets: Vec<UdpSocket>,
@@ -107,7 +107,7 @@ impl Host {
         })
     }
 
-    /// Connects the endpoint to its peer threads. The numbers of the channels are those of the endpoints.
+    /// Connects the endpoint to its peer threads. Channels have the numbers of the endpoints.
     #[must_use]
     pub fn with_thread_channels(mut self, channels: ThreadChannels<ThreadMessage>) -> Self {
         self.peer_threads = Some(channels);
@@ -121,17 +121,17 @@ impl Host {
         self
     }
 
-    /// Pauses as long as `pause` says at the time, instead of as configured.
+    /// Takes the length of each pause from `pause` instead of the configuration.
     #[must_use]
     pub fn with_receive_pause(mut self, pause: ReceivePause) -> Self {
         self.receive_pause = Some(pause);
         self
     }
 
-    /// Runs `app` until it is finished, or until the stop request and the time to take leave have passed.
+    /// Runs `app` until it is finished, or until [`HostConfig::shutdown_limit`] has passed after a request to stop.
     ///
     /// # Errors
-    /// The socket failed in a way that sending and receiving cannot recover from.
+    /// A socket failed permanently.
     pub fn run(&mut self, app: &mut dyn App) -> io::Result<()> {
         let mut leave_by = None;
         loop {
@@ -151,12 +151,12 @@ impl Host {
         }
     }
 
-    /// The endpoint, for a role that starts connections before the loop runs.
+    /// Returns the endpoint, for a role that starts connections before the loop runs.
     pub fn endpoint(&mut self) -> &mut Endpoint {
         &mut self.endpoint
     }
 
-    /// Handles all that is there now; returns how many messages the last look at the sockets gave.
+    /// Handles everything that is due. Returns how many messages the last read of the sockets returned.
     fn turn(&mut self, start: Instant, app: &mut dyn App) -> io::Result<usize> {
         let mut received = self.receive(app)?;
         let now = clock::now();
@@ -189,7 +189,7 @@ impl Host {
         Ok(received)
     }
 
-    /// Hands what the endpoint has to say to the role.
+    /// Passes the endpoint's events to the role.
     fn tell(&mut self, now: Instant, app: &mut dyn App) {
         while let Some(event) = self.endpoint.poll_event() {
             app.handle_event(now, &mut self.endpoint, event);
@@ -211,8 +211,8 @@ impl Host {
         Ok(most)
     }
 
-    /// Reads one socket, up to a few batches, so that what is sent does not wait too long. The role hears of each
-    /// batch with the time at which it was read, so that no latency is counted from before the arrival.
+    /// Reads one socket, at most a few batches, so that outgoing packets do not wait too long. The role receives each
+    /// batch with the time at which it was read, so that no latency counts from before the arrival.
     fn receive_from(&mut self, socket: u32, app: &mut dyn App) -> io::Result<usize> {
         let fd = self.sockets[socket as usize].descriptor();
         let mut count = 0;
@@ -241,7 +241,7 @@ impl Host {
         Ok(count)
     }
 
-    /// Gives one message to the endpoint; returns how many packets and bytes it was.
+    /// Passes one message to the endpoint. Returns its packets and bytes.
     #[inline]
     fn hand_on(&mut self, now: Instant, socket: u32, index: usize) -> (u64, u64) {
         let Some(message) = self.receive.message(index) else {
@@ -271,7 +271,7 @@ impl Host {
         (bytes.div_ceil(segment_size) as u64, bytes as u64)
     }
 
-    /// Takes messages from peer threads; returns whether there were any.
+    /// Receives messages from peer threads. Returns whether there were any.
     fn receive_messages(&mut self, now: Instant) -> bool {
         let Self {
             peer_threads,
@@ -320,7 +320,7 @@ impl Host {
         }
     }
 
-    /// Sends the outbox; returns whether there was anything in it.
+    /// Sends the outbox. Returns whether it contained anything.
     fn flush(&mut self) -> io::Result<bool> {
         let Self {
             endpoint,
@@ -333,7 +333,7 @@ impl Host {
         if outbox.is_empty() {
             return Ok(false);
         }
-        // One socket after the other: changing between them costs a system call each time.
+        // One socket after the other, since each change costs a system call.
         if sockets.len() > 1 {
             outbox.group_by_socket();
         }
@@ -373,7 +373,7 @@ impl Host {
         Ok(true)
     }
 
-    /// Sleeps until something arrives, a timer is due, or the host is to stop. After a turn that received something,
+    /// Sleeps until something arrives, a timer is due, or the host must stop. After a turn that received something,
     /// only pauses.
     fn wait(&mut self, app: &dyn App, received: usize, leave_by: Option<Instant>) {
         let backlog = self.has_backlog.then(|| clock::now() + BACKLOG_PAUSE);
@@ -399,7 +399,7 @@ impl Host {
         }
         let poller = self.poller.as_ref();
         let socket = poller.map_or_else(|| self.sockets[0].descriptor(), Poller::descriptor);
-        // The stop descriptor stays readable for ever once signalled.
+        // Once signalled, the stop descriptor stays readable.
         let stop = if leave_by.is_some() { NONE } else { stop };
         let waker = self.waker.as_ref().map_or(NONE, Waker::descriptor);
         match &self.peer_threads {
@@ -419,7 +419,7 @@ impl Host {
         }
     }
 
-    /// Publishes what costs a system call, now and then.
+    /// Publishes the numbers that cost a system call, at intervals.
     fn report(&mut self, now: Instant, last: bool) {
         if !last && now.saturating_duration_since(self.reported) < REPORT_INTERVAL {
             return;
@@ -449,7 +449,7 @@ fn outgoing<'a>(packet: &Packet<'a>, segment: Option<usize>) -> Outgoing<'a> {
     }
 }
 
-/// Sends all of a batch, waiting for the socket a little where needed.
+/// Sends all of a batch. Waits briefly if the socket is full.
 pub(crate) fn send_batch(
     socket: &mut UdpSocket,
     batch: &mut SendBatch,
@@ -471,22 +471,22 @@ pub(crate) fn send_batch(
                 sys::wait_writable(socket.descriptor(), SEND_WAIT);
             }
             Some(libc::EAGAIN) => {
-                // The device stands still. Others must not wait for it; loss recovery will see to it.
+                // The device is blocked. Others must not wait for it; loss recovery repairs this.
                 Telemetry::add(&telemetry.send_errors, (batch.len() - from) as u64);
                 break;
             }
             Some(libc::EINTR) => {}
             Some(libc::EBADF | libc::ENOTSOCK) => return Err(error),
-            // What looks for the path's MTU may be too large for the device: that is the answer.
+            // A probe of the path's MTU may be too large for the device, which answers the probe.
             Some(libc::EMSGSIZE) if !batch.is_train(from) => from += 1,
             Some(libc::EIO | libc::EINVAL) if batch.is_train(from) => {
-                // The device below cannot do it after all. What this batch held in trains is lost
-                // to the peers' loss recovery; later ones go out packet by packet.
+                // The device does not support segmentation after all. Loss recovery repairs this batch's trains; later
+                // packets are sent one by one.
                 socket.disable_segmentation();
                 Telemetry::add(&telemetry.send_errors, 1);
                 from += 1;
             }
-            // Its queue is full, no route, a firewall: this packet only.
+            // A full queue, no route, a firewall: only this packet is lost.
             _ => {
                 Telemetry::add(&telemetry.send_errors, 1);
                 from += 1;
@@ -497,22 +497,21 @@ pub(crate) fn send_batch(
     Ok(())
 }
 
-/// Batches read before what they caused is sent: bounds the wait of outgoing packets to a few hundred
-/// incoming ones.
+/// Batches read before pending packets are sent. Limits the wait of outgoing packets to a few hundred incoming ones.
 const BATCHES_PER_TURN: usize = 8;
-/// How long a full channel is left alone.
+/// How long to wait before using a full channel again.
 const BACKLOG_PAUSE: Duration = Duration::from_micros(500);
-/// What takes the place of a descriptor that is not waited for.
+/// A placeholder for a descriptor that is not waited for.
 const NONE: RawFd = -1;
-/// Packets share pieces of memory of this size: one allocation for some two hundred small packets.
+/// Packets share allocations of this size: some two hundred small packets in each.
 const ARENA_BYTES: usize = 32 << 10;
-/// Shorter messages are copied even where buffers are lent: little is saved, and much could be kept.
+/// Shorter messages are copied even if buffers are lent: copying them costs little, and lending could keep much.
 const LENT_BYTES_MIN: usize = 8 << 10;
-/// How often costly numbers are published.
+/// How often the numbers that cost a system call are published.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a full send buffer is waited for before another try.
+/// How long to wait for room in a full send buffer.
 const SEND_WAIT: Duration = Duration::from_millis(10);
-/// How often it is waited for in one batch.
+/// How often to wait in one batch.
 const SEND_WAITS_MAX: u32 = 10;
 
 #[cfg(test)]
@@ -525,7 +524,7 @@ mod tests {
         let bind = || UdpSocket::bind("127.0.0.1:0".parse().unwrap(), SocketConfig::default());
         let (mut from, to) = (bind().unwrap(), bind().unwrap());
         let (telemetry, mut batch) = (Telemetry::default(), SendBatch::new());
-        // The first cannot be sent over any network.
+        // The first packet is too large for any network.
         let probe = vec![0; 65_520];
         for data in [&probe[..], b"next"] {
             batch.push(&Outgoing {
@@ -553,7 +552,7 @@ mod tests {
         let (mut from, to) = (bind("127.0.0.1:0"), bind("127.0.0.1:0"));
         let (telemetry, mut batch) = (Telemetry::default(), SendBatch::new());
         let data = vec![0; 2000];
-        // More packets in one train than any kernel takes: refused as a device would.
+        // A train of more packets than any kernel accepts, refused as by a device.
         batch.push(&Outgoing {
             destination: to.local_address().unwrap(),
             source: None,

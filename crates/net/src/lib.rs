@@ -1,10 +1,9 @@
 //! The host with real sockets, threads and the clock.
 //!
-//! One thread runs one [`Host`]: its sockets, one [`Endpoint`](weir_quic::Endpoint) with thousands of
-//! connections, and one role. Packets come in through `recvmmsg` with GRO and leave through `sendmmsg`
-//! with GSO; nothing is shared with other threads but [`Telemetry`] and, where several threads serve one
-//! address, channels between them. This is the only crate with system calls (`sys.rs` and below) and the only one that
-//! reads the clock (`clock.rs`). It knows no role.
+//! One thread runs one [`Host`]: its sockets, one [`Endpoint`](weir_quic::Endpoint) with thousands of connections, and
+//! one role. Packets arrive through `recvmmsg` with GRO and leave through `sendmmsg` with GSO. Threads share only
+//! [`Telemetry`] and, if several threads serve one address, channels between them. This is the only crate with system
+//! calls (`sys.rs` and below), and the only one that reads the clock (`clock.rs`). It does not depend on any role.
 
 pub mod certificate;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! The pause of a host after it received something, if its role adjusts it.
+//! A host's pause after it received something, adjustable by its role.
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use std::{
 pub struct ReceivePause(Arc<AtomicU64>);
 
 impl ReceivePause {
-    /// Pauses of this length to begin with.
+    /// Returns pauses of this initial length.
     pub fn new(duration: Duration) -> Self {
         let pause = Self(Arc::default());
         pause.set(duration);
@@ -27,7 +27,7 @@ impl ReceivePause {
         self.0.store(nanos, Ordering::Relaxed);
     }
 
-    /// The length of the next pause.
+    /// Returns the length of the next pause.
     #[inline]
     pub fn duration(&self) -> Duration {
         Duration::from_nanos(self.0.load(Ordering::Relaxed))

@@ -1,7 +1,8 @@
-//! A slow link between real sockets: a UDP proxy that lets packets through a link emulator (`weir-link`), in real time.
+//! A slow link between real sockets: a UDP proxy that passes packets through a link emulator (`weir-link`) in real
+//! time.
 //!
-//! Each client is given a socket of its own towards the target, so that the target tells them apart; all share the two
-//! directions of one link. It needs no privileges.
+//! Each client gets a socket of its own towards the target, so that the target can tell clients apart. All clients
+//! share the two directions of one link. A shaper needs no privileges.
 
 use std::{
     fmt, io,
@@ -18,44 +19,44 @@ use crate::{
     sys::{self, BATCH, Outgoing, Poller, ReceiveBatch, SendBatch},
 };
 
-/// What a shaper is made with.
+/// The configuration of a shaper.
 #[derive(Clone, Debug)]
 pub struct ShaperConfig {
-    /// Where clients send to; port 0 lets the system choose.
+    /// The address that clients send to. With port 0 the system chooses a port.
     pub listen: SocketAddr,
-    /// Where their packets go on to.
+    /// The destination of clients' packets.
     pub target: SocketAddr,
-    /// From clients to the target.
+    /// The link from clients to the target.
     pub up: Config,
-    /// From the target to clients.
+    /// The link from the target to clients.
     pub down: Config,
-    /// Which rate `down` has from when on, counted from the start; in order.
+    /// Changes of the rate of `down`, with their times since the start, in order.
     pub steps: Vec<(Duration, Rate)>,
-    /// When the steps begin; `None` for the arrival of the first packet.
+    /// When the changes begin; `None` for the arrival of the first packet.
     pub start: Option<Instant>,
-    /// What all chances follow from.
+    /// The random seed.
     pub seed: u64,
-    /// Clients at once. For one more, the one that has been silent for longest is forgotten if that is a minute; else
-    /// its packets are dropped.
+    /// The most clients at one time. For a further client, the one that has been silent the longest is removed if it
+    /// was silent for a minute. Otherwise the packets of the new client are dropped.
     pub clients_max: usize,
 }
 
-/// What a shaper did.
+/// The report of a shaper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShaperReport {
-    /// From clients to the target.
+    /// Counters of the link from clients to the target.
     pub up: Stats,
-    /// From the target to clients.
+    /// Counters of the link from the target to clients.
     pub down: Stats,
-    /// Clients that there were.
+    /// The number of clients.
     pub clients: u64,
     /// Packets of clients for which there was no room.
     pub packets_refused: u64,
-    /// Packets for clients that had been forgotten meanwhile.
+    /// Packets for clients that had been removed.
     pub packets_orphaned: u64,
 }
 
-/// A slow link, ready to run on the calling thread.
+/// A shaper, ready to run on the calling thread.
 pub struct Shaper {
     config: ShaperConfig,
     front: UdpSocket,
@@ -63,14 +64,14 @@ pub struct Shaper {
     poller: Poller,
     up: Link<Parcel>,
     down: Link<Parcel>,
-    /// The next step of the rate.
+    /// The index of the next change of the rate.
     next_step: usize,
     telemetry: Telemetry,
     report: ShaperReport,
 }
 
 struct Client {
-    /// Counted over all that there were.
+    /// The client's number, counted over all clients of the run.
     number: u64,
     address: SocketAddr,
     socket: UdpSocket,
@@ -81,7 +82,7 @@ struct Client {
 #[derive(Clone, Debug)]
 struct Parcel {
     slot: usize,
-    /// Of the client.
+    /// The number of its client.
     number: u64,
     tos: u8,
     data: Bytes,
@@ -98,7 +99,7 @@ impl fmt::Debug for Shaper {
 }
 
 impl Shaper {
-    /// Binds to the address for clients.
+    /// Binds the address for clients.
     pub fn bind(config: ShaperConfig) -> io::Result<Self> {
         let front = UdpSocket::bind(config.listen, SOCKET)?;
         let poller = Poller::new()?;
@@ -119,15 +120,15 @@ impl Shaper {
         })
     }
 
-    /// Where clients send to.
+    /// Returns the address that clients send to.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.front.local_address()
     }
 
-    /// Passes packets on until the request to stop.
+    /// Forwards packets until the request to stop.
     ///
     /// # Errors
-    /// A socket failed in a way that it cannot recover from.
+    /// A socket failed permanently.
     pub fn run(&mut self, stop: &Stop) -> io::Result<ShaperReport> {
         let (mut receive, mut send) = (ReceiveBatch::new(), SendBatch::new());
         let mut ready = Vec::new();
@@ -155,13 +156,13 @@ impl Shaper {
         Ok(self.report)
     }
 
-    /// When the rate changes next.
+    /// Returns when the rate changes next.
     fn next_step_at(&self) -> Option<Instant> {
         let (after, _) = self.config.steps.get(self.next_step)?;
         Some(self.config.start? + *after)
     }
 
-    /// Changes the rate, each time at its own moment.
+    /// Applies the due changes of the rate, each at its own time.
     fn step(&mut self, now: Instant) {
         while let Some(at) = self.next_step_at().filter(|at| *at <= now) {
             let (_, rate) = self.config.steps[self.next_step].clone();
@@ -170,7 +171,7 @@ impl Shaper {
         }
     }
 
-    /// Takes what arrived at a socket.
+    /// Reads the packets that arrived at a socket.
     fn read(&mut self, key: u32, receive: &mut ReceiveBatch) -> io::Result<()> {
         let slot = (key as usize).checked_sub(1);
         let socket = match slot {
@@ -183,7 +184,7 @@ impl Shaper {
         for message in receive.iter() {
             let found = match slot {
                 None => self.client(now, message.remote),
-                // Only the target is heard.
+                // Only packets from the target are accepted.
                 Some(slot) => (message.remote == self.config.target).then_some(slot),
             };
             let Some(found) = found else {
@@ -208,13 +209,13 @@ impl Shaper {
         }
         match result {
             Ok(_) => Ok(()),
-            // The target's port was closed for a packet before.
+            // An earlier packet found the target's port closed.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// The place of a client, who may be new; `None` if there is no room.
+    /// Returns the slot of a client, which may be new; `None` if there is no room.
     fn client(&mut self, now: Instant, address: SocketAddr) -> Option<usize> {
         let known = self.clients.iter();
         if let Some(slot) = known.clone().position(|client| client.address == address) {
@@ -255,7 +256,7 @@ impl Shaper {
         Some(slot)
     }
 
-    /// Sends on what has come out of the link.
+    /// Sends the packets that have passed the link.
     fn deliver(&mut self, now: Instant, send: &mut SendBatch) -> io::Result<()> {
         let Self {
             up,
@@ -307,16 +308,16 @@ fn outgoing(destination: SocketAddr, parcel: &Parcel) -> Outgoing<'_> {
     }
 }
 
-/// What IP and UDP add to a packet.
+/// Returns the bytes that IP and UDP add to a packet.
 fn header_bytes(address: SocketAddr) -> usize {
     if address.is_ipv4() { 20 + 8 } else { 40 + 8 }
 }
 
-/// One packet at a time, as links take them.
+/// Packets one by one, as links expect them.
 const SOCKET: SocketConfig = SocketConfig {
     buffer_bytes: 4 << 20,
     offload: false,
 };
 const FRONT: u32 = 0;
-/// How long a client has to be silent before another may have its place.
+/// How long a client must be silent before another may replace it.
 const FORGET_AFTER: Duration = Duration::from_mins(1);

@@ -1,4 +1,4 @@
-//! A UDP socket set up for large numbers of small packets.
+//! A UDP socket for large numbers of small packets.
 
 use std::{
     io,
@@ -8,30 +8,30 @@ use std::{
 
 use crate::sys;
 
-/// A bound socket that does not block.
+/// A bound, non-blocking socket.
 #[derive(Debug)]
 pub struct UdpSocket {
     inner: std::net::UdpSocket,
-    /// Can send several packets to one peer at once.
+    /// Whether one call can send several packets to one peer (GSO).
     segmentation: bool,
 }
 
 /// Sockets on one address.
 #[derive(Debug)]
 pub struct SocketGroup {
-    /// In the order in which they were bound.
+    /// The sockets, in the order in which they were bound.
     pub sockets: Vec<UdpSocket>,
-    /// Whether the kernel gives each packet to the socket whose endpoint's number its connection ID carries, or
-    /// why not. Then it spreads packets by their addresses, and endpoints have to pass most of them on.
+    /// Whether the kernel gives each packet to the socket that the packet's connection ID names, or why not. Without
+    /// steering, the kernel distributes packets by address, and endpoints must forward most of them.
     pub steering: io::Result<()>,
 }
 
-/// How a socket is set up.
+/// The configuration of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketConfig {
-    /// Bytes of kernel memory for packets not yet read and not yet sent, each; the system may grant less.
+    /// Bytes of kernel buffer, for receiving and for sending each. The system may grant less.
     pub buffer_bytes: usize,
-    /// Use GSO and GRO where the kernel has them.
+    /// Whether to use GSO and GRO if the kernel has them.
     pub offload: bool,
 }
 
@@ -45,12 +45,12 @@ impl Default for SocketConfig {
 }
 
 impl UdpSocket {
-    /// Binds to `address`; port 0 lets the system choose.
+    /// Binds to `address`. With port 0 the system chooses a port.
     pub fn bind(address: SocketAddr, config: SocketConfig) -> io::Result<Self> {
         Self::set_up(std::net::UdpSocket::bind(address)?, address, config)
     }
 
-    /// Binds `count` sockets to one address, for as many threads; port 0 lets the system choose.
+    /// Binds `count` sockets to one address, for as many threads. With port 0 the system chooses a port.
     pub fn bind_group(
         address: SocketAddr,
         config: SocketConfig,
@@ -78,7 +78,7 @@ impl UdpSocket {
             (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
             (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
         ] {
-            // Beyond the system's limit only with privileges; else as much as it grants.
+            // Exceeding the system's limit needs privileges; without them the system grants what it can.
             if sys::set_option(fd, libc::SOL_SOCKET, forced, bytes).is_err() {
                 sys::set_option(fd, libc::SOL_SOCKET, plain, bytes)?;
             }
@@ -102,7 +102,7 @@ impl UdpSocket {
                 libc::IPV6_MTU_DISCOVER,
                 libc::IPV6_PMTUDISC_PROBE,
             )?;
-            // For IPv4 peers, if the system lets the socket have some.
+            // For IPv4 peers, if the system allows them on this socket.
             for (name, value) in [
                 (libc::IP_TOS, ect0),
                 (libc::IP_RECVTOS, 1),
@@ -112,7 +112,7 @@ impl UdpSocket {
             }
         }
         if address.ip().is_unspecified() {
-            // Replies have to leave from the address that the packet came to.
+            // Replies must leave from the address that the packet was sent to.
             if address.is_ipv4() {
                 sys::set_option(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
             } else {
@@ -122,7 +122,7 @@ impl UdpSocket {
         let segmentation =
             config.offload && sys::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
         if config.offload {
-            // Missing in kernels before 5.0: packets then come one by one.
+            // Kernels before 5.0 lack GRO, and deliver packets one by one.
             let _plain = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
         }
         Ok(Self {
@@ -131,7 +131,7 @@ impl UdpSocket {
         })
     }
 
-    /// The address that it is bound to.
+    /// Returns the bound address.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.inner.local_addr()
     }
@@ -150,5 +150,5 @@ impl UdpSocket {
     }
 }
 
-/// ECN codepoint ECT(0), which every packet carries unless said otherwise (RFC 9000 §13.4).
+/// The ECN codepoint ECT(0), the default of every packet (RFC 9000 §13.4).
 pub(crate) const TOS_ECT0: u8 = 0b10;

@@ -1,4 +1,4 @@
-//! Asking hosts to stop, from a signal handler or another thread.
+//! Stops hosts from a signal handler or another thread.
 
 use std::{
     io,
@@ -11,7 +11,7 @@ use std::{
 
 use crate::sys;
 
-/// A request to stop that wakes every host which waits. Clones are the same request.
+/// A request to stop, which wakes every waiting host. Clones share the request.
 #[derive(Clone, Debug)]
 pub struct Stop {
     inner: Arc<Inner>,
@@ -20,12 +20,12 @@ pub struct Stop {
 #[derive(Debug)]
 struct Inner {
     requested: AtomicBool,
-    /// Readable for ever once the request is made.
+    /// Readable from the request on.
     wake: OwnedFd,
 }
 
 impl Stop {
-    /// Not requested yet.
+    /// Returns a request that is not made yet.
     pub fn new() -> io::Result<Self> {
         let wake = sys::eventfd()?;
         Ok(Self {
@@ -47,7 +47,7 @@ impl Stop {
         self.inner.requested.load(Ordering::Acquire)
     }
 
-    /// Waits up to `limit` for the request; returns whether it was made.
+    /// Waits up to `limit` for the request. Returns whether it was made.
     pub fn wait(&self, limit: std::time::Duration) -> bool {
         if !self.is_requested() {
             sys::wait_readable(&[self.descriptor()], Some(limit));

@@ -1,5 +1,4 @@
-//! System calls. The only files with `unsafe` are this one and those below it, kept to what safe crates do not
-//! offer.
+//! System calls that no safe crate offers. This file and those below it are the only ones with `unsafe`.
 
 #![expect(unsafe_code, reason = "system calls that no safe wrapper offers")]
 
@@ -39,7 +38,7 @@ pub(crate) fn set_option(socket: RawFd, level: c_int, name: c_int, value: c_int)
     check(result).map(drop)
 }
 
-/// Packets that the kernel dropped because this socket's receive buffer was full, since it was opened.
+/// Returns how many packets the kernel has dropped because this socket's receive buffer was full.
 pub(crate) fn receive_drops(socket: RawFd) -> u64 {
     let mut info = [0_u32; MEMINFO_FIELDS];
     let mut size = socklen_t::try_from(size_of_val(&info)).unwrap_or(0);
@@ -60,8 +59,8 @@ pub(crate) fn receive_drops(socket: RawFd) -> u64 {
     }
 }
 
-/// Waits until one of `descriptors` (four at most) is readable or `limit` has passed (`None`: no limit); returns
-/// whether the last one is.
+/// Waits until one of `descriptors`, at most four, is readable, or `limit` has passed (`None`: no limit). Returns
+/// whether the last one is readable.
 pub(crate) fn wait_readable(descriptors: &[RawFd], limit: Option<Duration>) -> bool {
     let mut polls = [libc::pollfd {
         fd: -1,
@@ -104,7 +103,7 @@ fn wait(polls: &mut [libc::pollfd], limit: Option<Duration>) {
     unsafe { libc::ppoll(polls.as_mut_ptr(), count, limit, ptr::null()) };
 }
 
-/// A set of sockets that can be waited for together.
+/// A set of sockets to wait for together.
 #[derive(Debug)]
 pub(crate) struct Poller {
     descriptor: OwnedFd,
@@ -136,7 +135,7 @@ impl Poller {
         check(result).map(drop)
     }
 
-    /// The keys of the sockets that are readable now.
+    /// Adds the keys of the readable sockets to `keys`.
     pub(crate) fn ready(&self, keys: &mut Vec<u32>) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 256];
         // SAFETY: a live array and its length; does not wait.
@@ -152,7 +151,7 @@ impl Poller {
     }
 }
 
-/// A descriptor that becomes readable when it is signalled.
+/// Returns a descriptor that becomes readable when it is signalled.
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: no pointers; the result is checked and owned.
     let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
@@ -167,7 +166,7 @@ pub(crate) fn signal_eventfd(descriptor: &OwnedFd) {
     unsafe { libc::write(descriptor.as_raw_fd(), one.as_ptr().cast(), one.len()) };
 }
 
-/// Makes an eventfd no longer readable.
+/// Clears an eventfd, so that it is not readable.
 pub(crate) fn clear_eventfd(descriptor: &OwnedFd) {
     let mut count = [0_u8; 8];
     // SAFETY: eight live bytes. Fails only if it was not readable.
@@ -180,7 +179,7 @@ pub(crate) fn clear_eventfd(descriptor: &OwnedFd) {
     };
 }
 
-/// CPU time of the calling thread.
+/// Returns the CPU time of the calling thread.
 pub(crate) fn thread_cpu() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -192,7 +191,7 @@ pub(crate) fn thread_cpu() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
 }
 
-/// Lets the calling thread run on one core only.
+/// Restricts the calling thread to one core.
 pub fn pin_to_core(core: usize) -> io::Result<()> {
     // SAFETY: all-zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -207,25 +206,25 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// Asks a process to end, by SIGTERM, or with a negative number all of that process group. Does nothing if it is gone.
+/// Sends SIGTERM to a process, or with a negative number to its process group. Does nothing if it does not exist.
 pub fn terminate(pid: i32) {
-    // 0 would name our own group, and -1 everybody.
+    // 0 means this process's group, and -1 every process.
     if !(-1..=0).contains(&pid) {
         // SAFETY: no pointers; the number names one process or one group.
         unsafe { libc::kill(pid, libc::SIGTERM) };
     }
 }
 
-/// Ends a process at once, by SIGKILL, or with a negative number all of that process group. Does nothing if it is gone.
+/// Sends SIGKILL to a process, or with a negative number to its process group. Does nothing if it does not exist.
 pub fn kill(pid: i32) {
-    // 0 would name our own group, and -1 everybody.
+    // 0 means this process's group, and -1 every process.
     if !(-1..=0).contains(&pid) {
         // SAFETY: no pointers; the number names one process or one group.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
 }
 
-/// Raises this process's limit of open files as far as allowed; returns the limit.
+/// Raises this process's limit of open files as far as allowed. Returns the limit.
 pub fn raise_open_files_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -247,9 +246,9 @@ fn check(result: c_int) -> io::Result<c_int> {
     }
 }
 
-/// `SO_MEMINFO` of `linux/socket.h`, which `libc` does not have for every target.
+/// `SO_MEMINFO` of `linux/socket.h`, which `libc` lacks on some targets.
 const SO_MEMINFO: c_int = 55;
-/// Fields that `SO_MEMINFO` returns (`linux/sock_diag.h`).
+/// The number of fields that `SO_MEMINFO` returns (`linux/sock_diag.h`).
 const MEMINFO_FIELDS: usize = 9;
 /// `SK_MEMINFO_DROPS`.
 const MEMINFO_DROPS: usize = 8;

@@ -1,11 +1,11 @@
-//! What a host tells other threads about itself.
+//! Numbers that a host publishes to other threads.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-/// Numbers of one host thread, written by it and read by anyone. All only grow.
+/// Counters of one host thread, which writes them. Any thread may read them. All only grow.
 #[derive(Debug, Default)]
 pub struct Telemetry {
     pub(crate) packets_received: AtomicU64,
@@ -26,7 +26,7 @@ pub struct Telemetry {
     forwarding: Histogram,
 }
 
-/// Delays by power of two of microseconds.
+/// Counts of delays by power of two of microseconds.
 #[derive(Debug)]
 struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -34,7 +34,7 @@ struct Histogram {
     sum_nanos: AtomicU64,
 }
 
-/// [`Telemetry`] at a moment.
+/// A snapshot of [`Telemetry`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TelemetrySnapshot {
     /// UDP payloads received.
@@ -57,7 +57,7 @@ pub struct TelemetrySnapshot {
     pub messages_sent: u64,
     /// Messages received from peer threads.
     pub messages_received: u64,
-    /// Peer threads that slept and were woken for messages.
+    /// Sleeping peer threads that were woken for messages.
     pub threads_woken: u64,
     /// Turns after which the channel to a peer thread was too full for all messages.
     pub channels_full: u64,
@@ -65,10 +65,10 @@ pub struct TelemetrySnapshot {
     pub turns: u64,
     /// CPU time of the thread.
     pub cpu: Duration,
-    /// How long turns and late timers kept others waiting.
+    /// How long turns and late timers delayed other work.
     pub lag: Delays,
-    /// From when received packets were read to when what they caused was handed to the system: for each packet that
-    /// was read in a turn that sent something, the time to the end of that turn.
+    /// The time from reading received packets to handing the resulting packets to the system. For each packet read in a
+    /// turn that sent something, this is the time to the end of the turn.
     pub forwarding: Delays,
 }
 
@@ -77,14 +77,14 @@ pub struct TelemetrySnapshot {
 pub struct Delays {
     /// Counts by power of two of microseconds: bucket `n` holds delays below `2^n` µs.
     pub buckets: Vec<u64>,
-    /// The largest.
+    /// The largest delay.
     pub max: Duration,
-    /// All together.
+    /// The sum of all delays.
     pub sum: Duration,
 }
 
 impl Telemetry {
-    /// The numbers now.
+    /// Returns the current numbers.
     pub fn snapshot(&self) -> TelemetrySnapshot {
         let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
         TelemetrySnapshot {
@@ -107,18 +107,18 @@ impl Telemetry {
         }
     }
 
-    /// Adds to a number that only the calling thread writes: a plain load and store, no bus lock.
+    /// Adds to a number that only the calling thread writes. Uses a plain load and store without a bus lock.
     pub(crate) fn add(value: &AtomicU64, amount: u64) {
         let sum = value.load(Ordering::Relaxed).wrapping_add(amount);
         value.store(sum, Ordering::Relaxed);
     }
 
-    /// How long after it could have been handled something was.
+    /// Records how late something was handled.
     pub(crate) fn record_lag(&self, lag: Duration) {
         self.lag.record(lag, 1);
     }
 
-    /// How long `packets` were here before what they caused was sent.
+    /// Records the time from reading `packets` to sending the resulting packets.
     pub(crate) fn record_forwarding(&self, delay: Duration, packets: u64) {
         self.forwarding.record(delay, packets);
     }
@@ -157,7 +157,7 @@ impl Histogram {
 }
 
 impl Delays {
-    /// The delay that a share of `quantile` (0 to 1) stayed below; an upper bound.
+    /// Returns an upper bound of the delay below which a share of `quantile` (0 to 1) stayed.
     pub fn quantile(&self, quantile: f64) -> Duration {
         let total: u64 = self.buckets.iter().sum();
         #[expect(
@@ -177,7 +177,7 @@ impl Delays {
         self.max
     }
 
-    /// What was added since `earlier`.
+    /// Returns what was added since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |index: usize| earlier.buckets.get(index).copied().unwrap_or(0);
@@ -187,7 +187,7 @@ impl Delays {
             .enumerate()
             .map(|(index, count)| count - before(index))
             .collect();
-        // The largest of the difference is not known; its bucket bounds it.
+        // The largest delay of the difference is unknown; its bucket bounds it.
         let last = buckets.iter().rposition(|&count| count > 0);
         let bound = last.map_or(Duration::ZERO, |exponent| {
             Duration::from_micros(1 << exponent)
@@ -200,7 +200,7 @@ impl Delays {
     }
 }
 
-/// Powers of two of microseconds up to over an hour.
+/// Powers of two of microseconds, up to over an hour.
 const BUCKETS: usize = 33;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Channels between threads: each has one writer and one reader, a limit, and wakes its reader only if it sleeps.
+//! Bounded channels between threads. Each has one writer and one reader, and wakes its reader only if it sleeps.
 
 use std::{
     io,
@@ -17,15 +17,15 @@ use crate::sys;
 pub struct ThreadChannels<T> {
     own: u16,
     wakers: Vec<Arc<ThreadWaker>>,
-    /// From each thread to this one, by its number; none from itself.
+    /// Channels from each thread to this one, by thread number; none from itself.
     incoming: Vec<Option<Arc<Channel<T>>>>,
-    /// From this one to each.
+    /// Channels from this thread to each thread.
     outgoing: Vec<Option<Arc<Channel<T>>>>,
-    /// Swapped with a channel to empty it, so that neither allocates again and again.
+    /// A buffer that is swapped with a channel's to empty it, so that neither allocates repeatedly.
     taken: Vec<T>,
 }
 
-/// What is on its way from one thread to another.
+/// The items on their way from one thread to another.
 #[derive(Debug)]
 struct Channel<T> {
     items: Mutex<Vec<T>>,
@@ -40,7 +40,7 @@ struct ThreadWaker {
     event: OwnedFd,
 }
 
-/// The ends of channels between `count` threads, one for each thread, in their order. No channel holds more than
+/// Returns the ends of channels between `count` threads, one for each thread, in order. A channel holds at most
 /// `items_max`.
 pub fn thread_channels<T>(count: u16, items_max: usize) -> io::Result<Vec<ThreadChannels<T>>> {
     let count = usize::from(count);
@@ -67,7 +67,7 @@ pub fn thread_channels<T>(count: u16, items_max: usize) -> io::Result<Vec<Thread
 }
 
 impl<T> ThreadChannels<T> {
-    /// The numbers of the other threads.
+    /// Returns the numbers of the other threads.
     pub fn others(&self) -> impl Iterator<Item = u16> + use<T> {
         let own = self.own;
         (0_u16..)
@@ -75,7 +75,7 @@ impl<T> ThreadChannels<T> {
             .filter(move |&other| other != own)
     }
 
-    /// Puts items into the channel of thread `to`, as many as fit, off the front. Returns whether it had to be woken.
+    /// Moves as many items as fit from the front of `items` to thread `to`. Returns whether the thread had to be woken.
     pub fn send(&self, to: u16, items: &mut Vec<T>) -> bool {
         let to = usize::from(to);
         let Some(channel) = self.outgoing.get(to).and_then(Option::as_ref) else {
@@ -85,7 +85,7 @@ impl<T> ThreadChannels<T> {
         self.wakers[to].wake()
     }
 
-    /// Takes all that is there, by the number of the thread it came from.
+    /// Takes all items, with the number of the thread that sent them.
     pub fn collect(&mut self, mut take: impl FnMut(u16, Drain<'_, T>)) {
         let Self {
             incoming, taken, ..
@@ -99,11 +99,11 @@ impl<T> ThreadChannels<T> {
         }
     }
 
-    /// Sleeps by `wait`, unless something is there. `wait` gets a descriptor that becomes readable when something
-    /// comes, and returns whether it is.
+    /// Sleeps with `wait`, unless an item is there. `wait` receives a descriptor that becomes readable when an item
+    /// arrives, and returns whether it is readable.
     pub(crate) fn sleep(&self, wait: impl FnOnce(RawFd) -> bool) {
         let waker = &self.wakers[usize::from(self.own)];
-        // Who puts something in later sees this, and who did before is seen below.
+        // A thread that sends later sees this flag; an item that was sent before is found below.
         waker.is_asleep.store(true, Ordering::SeqCst);
         let mut incoming = self.incoming.iter().flatten();
         if incoming.all(|channel| channel.is_empty()) && wait(waker.event.as_raw_fd()) {
@@ -144,7 +144,7 @@ impl<T> Channel<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<T>> {
-        // Nobody panics while holding it but for want of memory.
+        // A thread that holds the lock panics only if memory runs out.
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -157,7 +157,7 @@ impl ThreadWaker {
         })
     }
 
-    /// Wakes the thread if it sleeps; returns whether it had to.
+    /// Wakes the thread if it sleeps. Returns whether it slept.
     fn wake(&self) -> bool {
         let is_asleep = self.is_asleep.swap(false, Ordering::SeqCst);
         if is_asleep {
@@ -167,7 +167,7 @@ impl ThreadWaker {
     }
 }
 
-/// What a channel holds at most, unless there is reason for another limit: many turns' worth.
+/// The default limit of a channel: the messages of many turns.
 pub const CHANNEL_ITEMS_MAX: usize = 1 << 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Waking a host from another thread, when its role has something new to look at.
+//! Wakes a host from another thread, when its role has something new to do.
 
 use std::{
     io,
@@ -8,21 +8,21 @@ use std::{
 
 use crate::sys;
 
-/// Wakes the host that was made with it. Clones are the same waker.
+/// Wakes the host that it was created with. Clones are the same waker.
 #[derive(Clone, Debug)]
 pub struct Waker {
     event: Arc<OwnedFd>,
 }
 
 impl Waker {
-    /// A waker that has not woken its host yet.
+    /// Returns a waker that has not woken its host.
     pub fn new() -> io::Result<Self> {
         sys::eventfd().map(|event| Self {
             event: Arc::new(event),
         })
     }
 
-    /// Wakes the host, now or as soon as it would sleep. It then looks whether its role's time has come.
+    /// Wakes the host, now or when it would next sleep. The host then checks whether its role is due.
     pub fn wake(&self) {
         sys::signal_eventfd(&self.event);
     }

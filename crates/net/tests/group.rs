@@ -1,5 +1,5 @@
-//! Two threads on one port: packets find the thread of their connection, also after the client's address has
-//! changed, and also where the kernel gives them to the wrong one.
+//! Two threads on one port: packets reach the thread of their connection, also after the client's address has changed,
+//! and also if the kernel gives them to the wrong thread.
 
 #![expect(
     clippy::unwrap_used,
@@ -33,7 +33,7 @@ use weir_quic::{
 };
 use weir_transport::{Direction, Read, StreamId, Transport as _};
 
-/// Sends every stream's bytes back, and knows whom it has served.
+/// Echoes every stream, and records its peers.
 #[derive(Default)]
 struct Echo {
     clients: Vec<Handle>,
@@ -79,7 +79,7 @@ impl App for Echo {
     }
 }
 
-/// Each client writes on its stream, waits for the echo, and writes again.
+/// Each client writes on its stream, waits for the echo, and repeats this.
 #[derive(Default)]
 struct Clients {
     streams: Vec<(Handle, StreamId)>,
@@ -158,7 +158,7 @@ fn config(server: Option<ServerTls>) -> EndpointConfig {
     }
 }
 
-/// What one server thread has to say in the end.
+/// The result of one server thread.
 struct Ended {
     app: Echo,
     counters: Counters,
@@ -173,7 +173,7 @@ struct Server {
     threads: Vec<JoinHandle<Ended>>,
 }
 
-/// Starts a server of two threads; with `is_crossed` each reads the other's socket.
+/// Starts a server of two threads. With `is_crossed` each reads the other's socket.
 fn start_server(is_crossed: bool) -> Server {
     let made = Certificate::self_made(&["localhost".to_owned()]).unwrap();
     let certificate = made.chain[0].clone();
@@ -207,7 +207,7 @@ fn start_server(is_crossed: bool) -> Server {
                 between: host.endpoint().peer_thread_counters(),
                 telemetry: shown.snapshot(),
             };
-            // While a socket of the group is closed, the kernel gives its last packets to the other.
+            // When one socket of the group is closed, the kernel gives its last packets to the other.
             over.wait();
             ended
         };
@@ -225,7 +225,7 @@ fn start_server(is_crossed: bool) -> Server {
 
 const THREADS: u16 = 2;
 
-/// Stands between clients and server, and changes its outer address once, in mid-stream.
+/// A NAT between clients and server, which changes its outer address once, in mid-stream.
 struct Nat {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
@@ -257,7 +257,7 @@ fn start_nat(server: SocketAddr) -> Nat {
                 is_idle = false;
             }
             let moved = count.load(Ordering::Relaxed) > PACKETS_BEFORE_MOVE;
-            // What comes to the old address is lost.
+            // Packets to the old address are lost.
             let current = &outer[usize::from(moved)];
             while let Ok((size, _)) = current.recv_from(&mut buffer) {
                 inner.send_to(&buffer[..size], client.unwrap()).unwrap();
@@ -278,7 +278,7 @@ fn start_nat(server: SocketAddr) -> Nat {
 
 const PACKETS_BEFORE_MOVE: u64 = 700;
 
-/// Runs all clients through a moving address; returns what the server's threads say.
+/// Runs all clients through the NAT. Returns the results of the server's threads.
 fn run(is_crossed: bool) -> Vec<Ended> {
     let server = start_server(is_crossed);
     let nat = start_nat(server.address);

@@ -1,5 +1,5 @@
-//! Two hosts on loopback with real sockets: datagrams to many, streams that come back whole, bad
-//! certificates and protocols, and a stop that takes leave.
+//! Two hosts on loopback with real sockets: datagrams to many clients, echoed streams, invalid certificates and
+//! protocols, and a clean stop.
 
 #![expect(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ use weir_quic::{
 };
 use weir_transport::{Direction, Read, StreamId, Transport as _, WriteError};
 
-/// Sends a datagram to every peer each 5 ms, and every stream's bytes back.
+/// Sends every peer a datagram every 5 ms, and echoes every stream.
 #[derive(Default)]
 struct Server {
     peers: Vec<Handle>,
@@ -108,7 +108,7 @@ impl App for Server {
     }
 }
 
-/// What the clients saw.
+/// What the clients received.
 #[derive(Clone, Default)]
 struct Seen {
     connected: usize,
@@ -117,7 +117,7 @@ struct Seen {
     lost: Vec<Lost>,
 }
 
-/// Connects many clients; each sends 100 kB on a stream and wants them back, and 20 datagrams.
+/// Connects many clients. Each sends 100 kB on a stream and expects them back, and 20 datagrams.
 struct Clients {
     wanted: usize,
     seen: Arc<Mutex<Seen>>,
@@ -246,7 +246,7 @@ impl Running {
     }
 }
 
-/// Runs clients against a server until they have what they want; gives up after [`PATIENCE`].
+/// Runs clients against a server until they have received everything. Gives up after [`PATIENCE`].
 fn run_clients(
     server: &Running,
     count: usize,
@@ -260,7 +260,7 @@ fn run_clients(
     run_clients_to(server.address, count, sockets, trust, protocols)
 }
 
-/// The same, from given sockets to an address.
+/// Like `run_clients`, with given sockets and address.
 fn run_clients_to(
     address: SocketAddr,
     count: usize,
@@ -278,7 +278,7 @@ fn run_clients_to(
     seen.lock().unwrap().clone()
 }
 
-/// Connects as many clients as `app` wants, and runs it to its end.
+/// Connects as many clients as `app` wants, and runs `app` to its end.
 fn run_app(
     mut app: Clients,
     address: SocketAddr,
@@ -370,7 +370,7 @@ fn a_server_that_stops_says_so() {
         reason = "stops the server while the clients run"
     )]
     let stopper = thread::spawn(move || {
-        // Whoever has its echo is connected on both sides.
+        // A client with its echo is connected on both sides.
         wait_until(|| echoed.lock().unwrap().echoed == 3 * ECHO_BYTES);
         stop.request();
     });
@@ -386,7 +386,7 @@ fn a_server_that_stops_says_so() {
     server.stop();
 }
 
-/// Clients from `sockets` get all they want from a server at `address`.
+/// Checks that clients on `sockets` receive everything from a server at `address`.
 fn serves(server: Running, address: SocketAddr, count: usize, sockets: Vec<UdpSocket>) {
     let seen = run_clients_to(address, count, sockets, Trust::Anyone, &["weir-test"]);
     assert_eq!((seen.connected, seen.echoed), (count, count * ECHO_BYTES));
@@ -404,7 +404,7 @@ fn ipv6_works_as_well() {
 
 #[test]
 fn answers_leave_from_the_address_that_was_asked() {
-    // The system would choose 127.0.0.1, and the client would not take that for an answer.
+    // The system would reply from 127.0.0.1, and the client would not accept that as a response.
     let server = start_server_on(socket("0.0.0.0:0", SocketConfig::default()));
     let address = SocketAddr::new("127.0.0.2".parse().unwrap(), server.address.port());
     let sockets = vec![socket("127.0.0.1:0", SocketConfig::default())];
@@ -433,7 +433,7 @@ fn hosts_without_offload_send_packet_by_packet() {
     assert!(!plain.has_segmentation());
     serves(server, address, 5, vec![plain]);
 
-    // One that can, with one that cannot.
+    // A socket with segmentation, and one without.
     let server = start_server_on(socket("127.0.0.1:0", SocketConfig::default()));
     let address = server.address;
     serves(server, address, 5, vec![socket("127.0.0.1:0", PLAIN)]);
@@ -447,10 +447,10 @@ fn two_hundred_sockets_are_one_host() {
     serves(server, address, 200, sockets);
 }
 
-/// How long a machine that has much else to do may take; only a test that hangs takes longer.
+/// How long to wait on a busy machine. Only a test that hangs needs longer.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Looks again and again, for at most [`PATIENCE`].
+/// Polls a condition, for at most [`PATIENCE`].
 fn wait_until(is_there: impl Fn() -> bool) {
     let began = clock::now();
     while !is_there() && clock::now() - began < PATIENCE {
@@ -458,10 +458,10 @@ fn wait_until(is_there: impl Fn() -> bool) {
     }
 }
 
-/// Has more to send than it can, and will not take leave.
+/// A role that always has more to send, and does not stop on request.
 struct Busy {
     peers: Vec<Handle>,
-    /// How many those are, for the other threads.
+    /// The number of its peers, for other threads.
     known: Arc<AtomicUsize>,
     asked: Arc<Mutex<Option<Instant>>>,
 }

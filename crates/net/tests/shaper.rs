@@ -1,4 +1,4 @@
-//! A slow link between sockets of loopback: what comes through, when, and what does not.
+//! A slow link between loopback sockets: which packets pass, and when.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use std::{
 use weir_link::{Bitrate, Config, Delay, Loss, Probability, Queue, Rate};
 use weir_net::{Shaper, ShaperConfig, ShaperReport, Stop, clock};
 
-/// A shaper on a thread of its own.
+/// A shaper on its own thread.
 struct Running {
     address: SocketAddr,
     stop: Stop,
@@ -52,13 +52,13 @@ impl Running {
 
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // Only a test that hangs waits so long.
+    // Only a test that hangs waits for this long.
     let patience = Duration::from_mins(5);
     socket.set_read_timeout(Some(patience)).unwrap();
     socket
 }
 
-/// The next packet and who sent it.
+/// Returns the next packet and its sender.
 fn next(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
     let mut buffer = [0; 2000];
     let (length, from) = socket.recv_from(&mut buffer).unwrap();
@@ -100,13 +100,13 @@ fn one_client_more_than_there_is_room_for_is_dropped_and_counted() {
 
 #[test]
 fn rate_queue_and_delay_are_those_of_the_link() {
-    // All packets have to be there before the first may leave: a machine that is busy gets more time for that.
+    // All packets must arrive before the first may leave, so a busy machine gets more time for it.
     let times = [200, 1000, 10_000, 60_000].map(Duration::from_millis);
     assert!(times.into_iter().any(is_link_obeyed), "they never were");
 }
 
-/// Sends more packets than the queue takes, of which none leaves before `hold` is over, and checks what becomes of
-/// them; false if they did not all come in that time.
+/// Sends more packets than the queue accepts, of which none leaves before `hold` is over, and checks their fate.
+/// Returns false if they did not all arrive in that time.
 fn is_link_obeyed(hold: Duration) -> bool {
     let (server, client) = (socket(), socket());
     let start = clock::now();
@@ -116,7 +116,7 @@ fn is_link_obeyed(hold: Duration) -> bool {
             bytes_max: 10_000,
             packets_max: 1000,
         };
-        // 100 kbit/s, so that a packet of 1000 bytes with its headers takes 82 ms.
+        // At 100 kbit/s, a packet of 1000 bytes with its headers takes 82 ms.
         let rate = Rate::Fixed(Bitrate::from_kilobits_per_second(100));
         config.start = Some(start);
         config.steps = vec![(Duration::ZERO, Rate::Fixed(Bitrate::ZERO)), (hold, rate)];
@@ -126,20 +126,20 @@ fn is_link_obeyed(hold: Duration) -> bool {
     for number in 0..20 {
         server.send_to(&[number; 1000], from).unwrap();
     }
-    // The shaper reads all that there is before it passes anything on.
+    // The shaper reads everything available before it forwards anything.
     client.send_to(b"all is sent", shaper.address).unwrap();
     next(&server);
     if clock::now() - start >= hold {
         shaper.end();
         return false;
     }
-    // One is being sent, nine wait.
+    // One packet is being sent, nine are queued.
     for number in 0..10 {
         assert!(next(&client).0 == [number; 1000], "in their order");
     }
     let took = clock::now() - start;
     let report = shaper.end();
-    // Not sooner than the link permits; how much later is the machine's affair.
+    // Not earlier than the link permits. How much later depends on the machine.
     let least = hold + Duration::from_millis(10 * 82 + 50);
     assert!(took >= least, "{took:?}");
     assert_eq!(report.down.delivered, 10);
@@ -159,7 +159,7 @@ fn equal_seeds_lose_equal_packets() {
         for number in 0..100_u8 {
             client.send_to(&[number], shaper.address).unwrap();
         }
-        // What comes after them shows that they have come. Most likely it is lost sometimes, too.
+        // A marker shows that the packets before it have passed. It is sometimes lost too.
         let mut arrived = Vec::new();
         let short = Duration::from_millis(50);
         server.set_read_timeout(Some(short)).unwrap();
@@ -188,7 +188,7 @@ fn equal_seeds_lose_equal_packets() {
     assert!((25..75).contains(&first.len()), "{}", first.len());
 }
 
-/// No number of a packet that counts.
+/// A number that no counted packet has.
 const MARKER: u8 = 255;
 
 #[test]

@@ -1,4 +1,4 @@
-//! How fast virtual time passes: 200 listeners, 35 seconds of a datagram each 20 ms.
+//! The speed of virtual time: 200 subscribers receive a datagram every 20 ms for 35 seconds.
 
 #[path = "../tests/sim/audience.rs"]
 mod audience;

@@ -1,23 +1,23 @@
-//! What happens next: one heap for all that has a time.
+//! The agenda: one heap of everything that has a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-/// Something that has to be looked at when its time comes, by its index.
+/// A task for its time, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Task {
     /// A step of the story.
     Step(usize),
-    /// A link with a packet that may have come out.
+    /// A link that may have a packet to deliver.
     Link(usize),
-    /// A node with a timer.
+    /// A node whose timer is due.
     Node(usize),
     /// A node with messages from its peer threads.
     Messages(usize),
 }
 
-/// Tasks in the order of their times; those of one time in the order they were entered.
+/// Tasks in order of time. Tasks of equal time are in order of entry.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     entries: BinaryHeap<Reverse<(Instant, u64, Task)>>,
@@ -30,12 +30,12 @@ impl Agenda {
         self.entries.push(Reverse((at, self.sequence, task)));
     }
 
-    /// The time of the next task.
+    /// Returns the time of the next task.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.entries.peek().map(|Reverse((at, _, _))| *at)
     }
 
-    /// The next task, if its time has come.
+    /// Returns the next task if it is due.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<(Instant, Task)> {
         if self.next()? > now {
             return None;
@@ -44,16 +44,15 @@ impl Agenda {
     }
 }
 
-/// The live entry of one link or node in the agenda.
+/// The current entry of one link or node in the agenda.
 ///
-/// Time-outs mostly move to later, so an entry is left where it is and its owner looks again when
-/// it comes up; only one that moves to earlier costs a new entry, and the old one is then passed
-/// over.
+/// Timeouts mostly move to later times. Such an entry stays where it is, and its owner checks again when the entry is
+/// due. Only a move to an earlier time adds an entry, and the old one is then ignored.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm(Option<Instant>);
 
 impl Alarm {
-    /// Makes sure that `task` comes up no later than `at`.
+    /// Ensures that `task` is due no later than `at`.
     pub(crate) fn set(&mut self, agenda: &mut Agenda, task: Task, at: Option<Instant>) {
         let Some(at) = at else { return };
         if self.0.is_none_or(|live| live > at) {
@@ -62,7 +61,7 @@ impl Alarm {
         }
     }
 
-    /// Whether the entry that came up is the live one, which it then no longer is.
+    /// Whether the entry that is due is the current one, and clears it if so.
     pub(crate) fn rings(&mut self, at: Instant) -> bool {
         let is_live = self.0 == Some(at);
         if is_live {

@@ -1,31 +1,30 @@
-//! The certificate of every simulated server: the same bytes each time.
+//! The certificate of every simulated server: always the same bytes.
 
 use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ED25519, SerialNumber};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// The name that [`certificate`] is for.
+/// The name in the [`certificate`].
 pub const SERVER_NAME: &str = "localhost";
 
-/// The PKCS #8 form of an Ed25519 private key up to the key itself (RFC 8410 §7).
+/// An Ed25519 private key in PKCS #8 form, up to the key itself (RFC 8410 §7).
 const KEY_PREFIX: [u8; 16] = [
     0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20,
 ];
-/// The private key of all simulated servers, known to all the world.
+/// The private key of all simulated servers, which is public.
 const KEY: [u8; 32] = *b"weir-sim: the key to no door yet";
 
 /// A server's certificate and its private key.
 #[derive(Debug)]
 pub struct Certificate {
-    /// The certificate, signed by itself.
+    /// The self-signed certificate.
     pub chain: Vec<CertificateDer<'static>>,
-    /// Its key, which is no secret.
+    /// Its key, which is public.
     pub key: PrivateKeyDer<'static>,
 }
 
-/// The certificate for [`SERVER_NAME`]: the same key, serial number and validity, so the same
-/// bytes, each time.
+/// Returns the certificate for [`SERVER_NAME`]. Key, serial number and validity are constant, so the bytes are too.
 ///
-/// It is an Ed25519 one because these signatures are always equally long, and not drawn at random.
+/// It is an Ed25519 certificate, because these signatures have a constant length and are not random.
 pub fn certificate() -> Certificate {
     let key = PrivatePkcs8KeyDer::from([&KEY_PREFIX[..], &KEY[..]].concat());
     let pair = KeyPair::from_pkcs8_der_and_sign_algo(&key, &PKCS_ED25519)

@@ -10,7 +10,7 @@ use rustls::time_provider::TimeProvider;
 /// The time of day at which every simulation starts: 15 January 2027, 08:00 UTC.
 const START_OF_DAY: Duration = Duration::from_hours(500_000);
 
-/// The clock of one simulation. It only moves when it is told to.
+/// The clock of one simulation, which moves only when it is set.
 #[derive(Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -40,7 +40,7 @@ impl Clock {
         self.now - self.start
     }
 
-    /// The instant this long after the start.
+    /// Returns the instant `elapsed` after the start.
     pub(crate) fn at(&self, elapsed: Duration) -> Instant {
         self.start + elapsed
     }
@@ -54,7 +54,7 @@ impl Clock {
             .store(elapsed, Ordering::Relaxed);
     }
 
-    /// The time of day, for TLS and address tokens: it moves with the clock.
+    /// Returns the time of day for TLS and address tokens. It moves with the clock.
     pub(crate) fn time_of_day(&self) -> Arc<TimeOfDay> {
         Arc::clone(&self.time_of_day)
     }

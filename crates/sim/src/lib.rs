@@ -1,19 +1,18 @@
 //! The host with a virtual clock: many QUIC endpoints with their roles, joined by emulated links.
 //!
-//! A [`Sim`] runs the same [`App`](weir_quic::App)s as the host with real sockets, exchanges the
-//! same QUIC packets between them, and gets through minutes of virtual time in seconds. Everything
-//! that is left to chance follows from one seed: two runs with the same seed and the same calls
-//! send the same packets at the same times, in one process or in two, and [`Sim::trace_hash`]
-//! tells.
+//! A [`Sim`] runs the same [`App`](weir_quic::App)s as the host with real sockets. It exchanges the same QUIC packets
+//! between them, and runs minutes of virtual time in seconds. All random choices derive from one seed: two runs with
+//! the same seed and the same calls send the same packets at the same times, in one process or in two.
+//! [`Sim::trace_hash`] compares runs.
 //!
 //! ```text
 //! node: App + Endpoint ──▶ link ──▶ App + Endpoint :node
 //!                      ◀── link ◀──
 //! ```
 //!
-//! A *node* is an endpoint with its role and one or more socket addresses. Each ordered pair of
-//! nodes has a link of its own, in each direction. Faults and changes are *steps*: closures that
-//! run at their virtual time and may do to the simulation whatever a test may do between two runs.
+//! A *node* is an endpoint with its role and one or more socket addresses. Each ordered pair of nodes has a link of its
+//! own. Faults and changes are *steps*: closures that run at their virtual time, and can do with the simulation
+//! whatever a test can do between two runs.
 //!
 //! ```text
 //! let mut sim = Sim::new(7);
@@ -32,8 +31,8 @@
 //! let report = sim.app::<Load>(load).report();
 //! ```
 //!
-//! It is *not* a model of the machine: roles and QUIC take no virtual time, sockets have no
-//! buffers, and no packet is lost but by a link or for want of a receiver.
+//! It is *not* a model of the machine: roles and QUIC take no virtual time, and sockets have no buffers. Packets are
+//! lost only by a link, or if nobody has their address.
 
 mod agenda;
 mod certificate;

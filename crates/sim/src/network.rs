@@ -1,4 +1,4 @@
-//! The links between nodes, and who has which address.
+//! The links between nodes, and the owners of addresses.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -11,20 +11,20 @@ use weir_quic::EcnCodepoint;
 use crate::agenda::{Agenda, Alarm, Task};
 use crate::trace::{Moment, Trace};
 
-/// A UDP datagram on its way: what the links of a simulation carry.
+/// A UDP datagram on a link.
 #[derive(Clone, Debug)]
 pub struct Datagram {
-    /// The address it was sent from.
+    /// The address of the sender.
     pub source: SocketAddr,
-    /// The address it was sent to.
+    /// The address of the receiver.
     pub destination: SocketAddr,
-    /// The ECN codepoint of its IP header.
+    /// The ECN codepoint of the IP header.
     pub ecn: Option<EcnCodepoint>,
-    /// Its payload.
+    /// The payload.
     pub data: BytesMut,
 }
 
-/// The node, and the number of its socket, that has an address.
+/// The owner of an address: a node, and the number of its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) node: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Network {
     trace: Trace,
 }
 
-/// A link in its place.
+/// A link, and its entry in the agenda.
 #[derive(Debug)]
 struct Wired {
     link: Link<Datagram>,
@@ -66,7 +66,7 @@ impl Network {
         self.default_config = config;
     }
 
-    /// The index of a link, which is made with the default configuration if there was none.
+    /// Returns the index of a link. Creates it with the default configuration if it does not exist.
     pub(crate) fn link_index(&mut self, now: Instant, from: usize, to: usize) -> usize {
         if let Some(index) = self.by_pair.get(&(from, to)) {
             return *index;
@@ -80,13 +80,13 @@ impl Network {
         index
     }
 
-    /// Puts an empty link with this configuration in place of what was there.
+    /// Replaces a link with an empty one of this configuration.
     pub(crate) fn replace_link(&mut self, now: Instant, from: usize, to: usize, config: Config) {
         let index = self.link_index(now, from, to);
         self.links[index].link = Link::new(now, config, self.link_seed(from, to));
     }
 
-    /// Puts one empty link in place of those between all of these pairs, which share it from now on.
+    /// Replaces the links of all these pairs with one empty link that they share.
     pub(crate) fn share_link(&mut self, now: Instant, pairs: &[(usize, usize)], config: Config) {
         let Some(&(from, to)) = pairs.first() else {
             return;
@@ -105,13 +105,13 @@ impl Network {
         Some(&self.links[*index].link)
     }
 
-    /// Sees to it that a link is looked at in time.
+    /// Enters the next event of a link in the agenda.
     pub(crate) fn schedule(&mut self, agenda: &mut Agenda, index: usize) {
         let Wired { link, alarm } = &mut self.links[index];
         alarm.set(agenda, Task::Link(index), link.poll_timeout());
     }
 
-    /// Whether a link has to be looked at, its entry at `at` having come up.
+    /// Whether the agenda's entry at `at` is the link's current one.
     pub(crate) fn alarm_rings(&mut self, index: usize, at: Instant) -> bool {
         self.links[index].alarm.rings(at)
     }
@@ -120,7 +120,7 @@ impl Network {
         self.owners.get(&address).copied()
     }
 
-    /// Gives an address to a node's socket. It must be free.
+    /// Assigns an address to a node's socket. It must be free.
     pub(crate) fn claim(&mut self, address: SocketAddr, owner: Owner) {
         let before = self.owners.insert(address, owner);
         assert!(before.is_none(), "{address} belongs to {before:?} already");
@@ -130,7 +130,7 @@ impl Network {
         self.owners.remove(&address);
     }
 
-    /// Puts a datagram of the node `from` on its link.
+    /// Sends a datagram of the node `from` over its link.
     pub(crate) fn send(
         &mut self,
         now: Instant,
@@ -167,13 +167,13 @@ impl Network {
         &self.trace
     }
 
-    /// A seed for each pair that does not depend on when, or whether, other links are made.
+    /// Returns a link's seed, which does not depend on other links.
     fn link_seed(&self, from: usize, to: usize) -> u64 {
         derived(self.seed, [LINK_SEEDS, from as u64, to as u64]).next_u64()
     }
 }
 
-/// A generator for one purpose, named by `path`, independent of those for others.
+/// Returns a generator for one purpose, named by `path`, independent of all others.
 pub(crate) fn derived(seed: u64, path: [u64; 3]) -> Random {
     path.into_iter()
         .fold(Random::new(seed), |mut random, part| {
@@ -181,7 +181,7 @@ pub(crate) fn derived(seed: u64, path: [u64; 3]) -> Random {
         })
 }
 
-/// What IP and UDP add to a datagram on the link.
+/// Returns the bytes that IP and UDP add to a datagram.
 fn header_bytes(address: SocketAddr) -> usize {
     match address.ip() {
         IpAddr::V4(_) => 20 + 8,
@@ -189,5 +189,5 @@ fn header_bytes(address: SocketAddr) -> usize {
     }
 }
 
-/// The first part of the path of link seeds.
+/// The first element of the path of link seeds.
 const LINK_SEEDS: u64 = 1;

@@ -1,4 +1,4 @@
-//! One endpoint with its role, as the simulation hosts it.
+//! One endpoint with its role, as a node of a simulation.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -13,16 +13,16 @@ use crate::agenda::{Agenda, Alarm, Task};
 use crate::clock::Clock;
 use crate::network::{Datagram, Network, Owner};
 
-/// One node of a simulation.
+/// The ID of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub(crate) usize);
 
-/// A role that can be asked for again by its own type.
+/// A role that can be cast back to its own type.
 pub trait AnyApp: App + Any {}
 
 impl<A: App + Any> AnyApp for A {}
 
-/// What a node's endpoint is made with; a client with the default limits unless told otherwise.
+/// The configuration of a node's endpoint. By default a client with the default limits.
 #[derive(Clone)]
 pub struct NodeConfig {
     /// Limits of the endpoint and its connections.
@@ -30,11 +30,11 @@ pub struct NodeConfig {
     /// Certificate and protocols, for a node that accepts connections; see
     /// [`Sim::server_tls`](crate::Sim::server_tls).
     pub server: Option<ServerTls>,
-    /// The address of the node's first socket; its socket `n` has a port higher by `n`. If `None`,
-    /// the node gets an IPv4 address of its own, and ports from 4433 on.
+    /// The address of the node's first socket. Socket `n` has a port higher by `n`. With `None` the node gets an IPv4
+    /// address of its own, and ports from 4433 on.
     pub address: Option<SocketAddr>,
-    /// Whether packets for one peer are made in batches as a real host does. Sizes may then be
-    /// padded to be equal.
+    /// Whether packets for one peer are built in batches, as a real host does. Their sizes may then be padded to be
+    /// equal.
     pub segmentation_offload: bool,
 }
 
@@ -55,24 +55,24 @@ pub(crate) struct Node {
     pub(crate) config: NodeConfig,
     /// The address of socket 0.
     address: SocketAddr,
-    /// The sockets that have their addresses.
+    /// The number of sockets with an address.
     sockets: u32,
-    /// How often the node was started; each time has its own randomness.
+    /// How often the node was started. Each start has its own randomness.
     pub(crate) starts: u64,
-    /// Of a node that runs.
+    /// The endpoint of a running node.
     pub(crate) endpoint: Option<Box<Endpoint>>,
-    /// Of a node that was started; it stays for inspection when the node is killed.
+    /// The role of a started node. It stays for inspection after the node is killed.
     pub(crate) app: Option<Box<dyn AnyApp>>,
     pub(crate) alarm: Alarm,
-    /// In the list of nodes that must be turned.
+    /// Whether the node is in the list of nodes that must run a turn.
     pub(crate) is_dirty: bool,
-    /// Among the nodes that the simulation knows to be busy.
+    /// Whether the simulation counts the node as busy.
     pub(crate) counts_as_busy: bool,
-    /// Which of several nodes with one address it is.
+    /// The node's number among several with one address.
     pub(crate) shard: Shard,
-    /// Whether packets to this address go to the node that their connection ID names.
+    /// Whether packets to this address reach the node that their connection ID names.
     pub(crate) is_steered: bool,
-    /// Messages from peer threads, each with the number of its sender and the time at which it arrives.
+    /// Messages from peer threads, each with its time of arrival and the number of its sender.
     pub(crate) messages: VecDeque<(Instant, u16, Vec<ThreadMessage>)>,
 }
 
@@ -84,7 +84,7 @@ impl Node {
         node
     }
 
-    /// One more node with the address of `first`, which gets what comes there.
+    /// Returns a further node with the address of `first`.
     pub(crate) fn sibling(id: usize, first: &Self) -> Self {
         Self {
             sockets: 1,
@@ -92,7 +92,7 @@ impl Node {
         }
     }
 
-    /// A node that was never started and has no socket.
+    /// Returns a node that was never started and has no socket.
     fn stopped(id: usize, config: NodeConfig, address: SocketAddr) -> Self {
         Self {
             id,
@@ -115,7 +115,7 @@ impl Node {
         self.address
     }
 
-    /// Whether the node runs and its role has something left to do.
+    /// Whether the node runs and its role has work left.
     pub(crate) fn is_busy(&self) -> bool {
         let app = self.app.as_ref().filter(|_| self.endpoint.is_some());
         app.is_some_and(|app| !app.is_finished())
@@ -132,8 +132,7 @@ impl Node {
         self.claim_sockets(sockets.saturating_sub(1), network);
     }
 
-    /// Lets the role and the endpoint do all they have to do at this time, and sends what comes of
-    /// it.
+    /// Runs the role and the endpoint at this time, and sends their packets.
     pub(crate) fn turn(&mut self, clock: &Clock, network: &mut Network, agenda: &mut Agenda) {
         let Some(mut endpoint) = self.endpoint.take() else {
             return;
@@ -159,7 +158,7 @@ impl Node {
         self.app = Some(app);
     }
 
-    /// Returns whether anything happened that calls for another look.
+    /// Runs one turn. Returns whether something happened that needs another turn.
     fn turn_once(
         &mut self,
         clock: &Clock,
@@ -195,7 +194,7 @@ impl Node {
         }
     }
 
-    /// Sends what the endpoint has collected.
+    /// Sends the packets of the endpoint.
     fn send(
         &mut self,
         clock: &Clock,
@@ -229,7 +228,7 @@ impl Node {
         endpoint.outbox().clear();
     }
 
-    /// Gives addresses to the sockets up to number `last`.
+    /// Assigns addresses to the sockets up to number `last`.
     fn claim_sockets(&mut self, last: u32, network: &mut Network) {
         for socket in self.sockets..=last {
             let owner = Owner {
@@ -248,7 +247,7 @@ impl Node {
     }
 }
 
-/// 10.0.0.1 for the first node, then upwards.
+/// Returns the default address of a node, from 10.0.0.1 upwards.
 fn default_address(id: usize) -> SocketAddr {
     let number = u32::try_from(id + 1)
         .ok()
@@ -257,7 +256,7 @@ fn default_address(id: usize) -> SocketAddr {
     SocketAddr::from(((10 << 24 | number).to_be_bytes(), PORT))
 }
 
-/// The port of a node's first socket, unless it has an address of its own choice.
+/// The port of a node's first socket, unless its configuration has an address.
 const PORT: u16 = 4433;
-/// A node that turns more often than this without time passing will not stop.
+/// A node that runs more turns at one time than this would never stop.
 const ROUNDS_MAX: u32 = 100_000;

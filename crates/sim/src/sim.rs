@@ -17,17 +17,16 @@ use crate::trace::{Moment, Traffic};
 
 /// A network of nodes in virtual time.
 ///
-/// Misuse (a node or a type that does not exist, an address taken twice) panics: it is a mistake in
-/// the test.
+/// Misuse panics, since it is a mistake in the test: a node or a type that does not exist, an address assigned twice.
 pub struct Sim {
     seed: u64,
     clock: Clock,
     agenda: Agenda,
     network: Network,
     nodes: Vec<Node>,
-    /// Nodes that must be turned before time moves on.
+    /// Nodes that must run a turn before time moves on.
     dirty: Vec<usize>,
-    /// How many nodes run and have something left to do.
+    /// The number of running nodes whose roles have work left.
     busy_nodes: usize,
     steps: Vec<Option<Step>>,
     steps_left: usize,
@@ -38,16 +37,16 @@ type Step = Box<dyn FnOnce(&mut Sim)>;
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// What was waited for has come.
+    /// The condition of the run holds.
     Finished,
-    /// The deadline passed.
+    /// The deadline has passed.
     Deadline,
-    /// Nothing is left that could ever happen.
+    /// Nothing is left that could happen.
     Idle,
 }
 
 impl Sim {
-    /// A simulation without nodes. Everything that is left to chance follows from `seed`.
+    /// Returns a simulation without nodes. All random choices derive from `seed`.
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -62,23 +61,23 @@ impl Sim {
         }
     }
 
-    /// The virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// The virtual time since the start.
+    /// Returns the virtual time since the start.
     pub fn elapsed(&self) -> Duration {
         self.clock.elapsed()
     }
 
-    /// The instant this long after the start.
+    /// Returns the instant `elapsed` after the start.
     pub fn instant(&self, elapsed: Duration) -> Instant {
         self.clock.at(elapsed)
     }
 
-    /// TLS for a node that accepts connections, with the [`certificate`] and the simulation's time
-    /// of day.
+    /// Returns TLS settings for a node that accepts connections, with the [`certificate`] and the simulation's time of
+    /// day.
     pub fn server_tls(&self, protocols: &[&str]) -> ServerTls {
         let certificate = certificate();
         let time = self.clock.time_of_day();
@@ -86,10 +85,10 @@ impl Sim {
             .expect("the certificate belongs to its key")
     }
 
-    /// What a node connects with to a server that has the [`certificate`]; the name to give is
+    /// Returns TLS settings for a node that connects to a server with the [`certificate`]. The server name is
     /// [`SERVER_NAME`](crate::SERVER_NAME).
     ///
-    /// It remembers sessions, so runs that are to be equal must not share one.
+    /// The settings remember TLS sessions, so runs that must be equal must not share them.
     pub fn client_config(&self, protocols: &[&str]) -> ClientConfig {
         let time = self.clock.time_of_day();
         let trust = Trust::Roots(certificate().chain);
@@ -101,16 +100,16 @@ impl Sim {
         }
     }
 
-    /// Adds a node, which has its address but does not run yet.
+    /// Adds a node, which has an address and is not started.
     pub fn add_node(&mut self, config: NodeConfig) -> NodeId {
         let id = self.nodes.len();
         self.nodes.push(Node::new(id, config, &mut self.network));
         NodeId(id)
     }
 
-    /// Adds `count` nodes that share an address, as the threads of one process do. With `is_steered` a packet comes
-    /// to the node of its connection, as a kernel does it; else they all come to the first. Messages between the
-    /// nodes take [`PEER_THREAD_DELAY`].
+    /// Adds `count` nodes that share an address, as the threads of one process do. With `is_steered` a packet reaches
+    /// the node of its connection, as with kernel steering; otherwise all packets reach the first node. Messages
+    /// between the nodes take [`PEER_THREAD_DELAY`].
     pub fn add_group(&mut self, config: NodeConfig, count: u16, is_steered: bool) -> Vec<NodeId> {
         let first = self.add_node(config);
         for _ in 1..count {
@@ -126,13 +125,12 @@ impl Sim {
         group
     }
 
-    /// Starts a node with a role, or starts it again: nothing is left of what it was before but its
-    /// address.
+    /// Starts a node with a role, or restarts it. A restart keeps nothing except the address.
     pub fn start(&mut self, node: NodeId, app: impl App + 'static) {
         self.kill(node);
         let node_state = &mut self.nodes[node.0];
         let shard = node_state.shard;
-        // Nodes with one address have one seed, too.
+        // Nodes with one address share a seed.
         let first = node.0 - usize::from(shard.index());
         let path = [ENDPOINT_SEEDS, first as u64, node_state.starts];
         let mut random = derived(self.seed, path);
@@ -159,45 +157,43 @@ impl Sim {
         self.mark(node.0);
     }
 
-    /// Stops a node as a crash does: it sends nothing more, and what it is sent vanishes. Its role
-    /// stays for [`app`](Self::app). Does nothing to a node that does not run.
+    /// Stops a node like a crash: it sends nothing more, and packets to it are lost. Its role stays for
+    /// [`app`](Self::app). Does nothing to a node that is not running.
     pub fn kill(&mut self, node: NodeId) {
         self.nodes[node.0].endpoint = None;
         self.recount(node.0);
     }
 
-    /// Asks a running node to stop, as a signal does: its role may take leave of its peers.
+    /// Asks a running node to stop, as a signal does. Its role may close its sessions first.
     pub fn shutdown(&mut self, node: NodeId) {
         self.with(node, |now, app, endpoint| {
             app.handle_shutdown(now, endpoint);
         });
     }
 
-    /// Gives a node another address, as a NAT does: the node does not know, and packets to the old
-    /// one vanish.
+    /// Changes a node's address, as a NAT does. The node does not know, and packets to the old address are lost.
     pub fn rebind(&mut self, node: NodeId, address: SocketAddr) {
         self.nodes[node.0].rebind(address, &mut self.network);
     }
 
-    /// The address of a node's first socket.
+    /// Returns the address of a node's first socket.
     pub fn address(&self, node: NodeId) -> SocketAddr {
         self.nodes[node.0].address()
     }
 
-    /// Whether a node was started and neither killed since nor has it finished.
+    /// Whether a node is running and its role has work left.
     pub fn is_busy(&self, node: NodeId) -> bool {
         self.nodes[node.0].is_busy()
     }
 
-    /// The role of a node that was started with one of this type, even if the node was killed
-    /// since.
+    /// Returns the role of a node that was started with this type, also after the node was killed.
     pub fn app<A: App + 'static>(&self, node: NodeId) -> &A {
         let app = self.nodes[node.0].app.as_deref().map(|app| app as &dyn Any);
         let app = app.and_then(|app| app.downcast_ref());
         app.unwrap_or_else(|| panic!("{node:?} was not started with a {}", type_name::<A>()))
     }
 
-    /// Works on the role and the endpoint of a running node from outside.
+    /// Calls a function with the role and the endpoint of a running node.
     pub fn with_app<A: App + 'static, R>(
         &mut self,
         node: NodeId,
@@ -211,33 +207,32 @@ impl Sim {
         })
     }
 
-    /// The configuration of links between pairs of nodes that have not exchanged a packet yet.
+    /// Sets the configuration of links between pairs of nodes that have not exchanged a packet.
     pub fn set_default_link(&mut self, config: Config) {
         self.network.set_default_config(config);
     }
 
-    /// Puts a new link in one direction between two nodes. Packets in the old one are lost.
+    /// Replaces the link in one direction between two nodes. Packets in the old one are lost.
     pub fn set_link(&mut self, from: NodeId, to: NodeId, config: Config) {
         self.network
             .replace_link(self.clock.now(), from.0, to.0, config);
     }
 
-    /// Puts new, equal links in both directions between two nodes. Packets in the old ones are
-    /// lost.
+    /// Replaces the links in both directions between two nodes by equal links. Packets in the old ones are lost.
     pub fn set_path(&mut self, one: NodeId, other: NodeId, config: Config) {
         self.set_link(one, other, config.clone());
         self.set_link(other, one, config);
     }
 
-    /// Puts one new link between several pairs of nodes, from the first to the second of each, as where the ways of
-    /// several connections meet. Packets in the old ones are lost; [`change_link`](Self::change_link) for one pair is
-    /// for all.
+    /// Replaces the links of several pairs of nodes, each from its first to its second node, by one shared link, such
+    /// as a bottleneck of several connections. Packets in the old ones are lost. [`change_link`](Self::change_link) for
+    /// one pair then applies to all.
     pub fn share_link(&mut self, pairs: &[(NodeId, NodeId)], config: Config) {
         let pairs: Vec<_> = pairs.iter().map(|(from, to)| (from.0, to.0)).collect();
         self.network.share_link(self.clock.now(), &pairs, config);
     }
 
-    /// Changes the link in one direction between two nodes, with the packets inside it.
+    /// Changes the link in one direction between two nodes, and keeps the packets in it.
     pub fn change_link(
         &mut self,
         from: NodeId,
@@ -250,7 +245,7 @@ impl Sim {
         self.network.schedule(&mut self.agenda, index);
     }
 
-    /// Counts of the link in one direction between two nodes.
+    /// Returns the counters of the link in one direction between two nodes.
     pub fn link_stats(&self, from: NodeId, to: NodeId) -> Stats {
         self.network
             .existing_link(from.0, to.0)
@@ -258,7 +253,7 @@ impl Sim {
             .unwrap_or_default()
     }
 
-    /// Loses all packets in one direction between two nodes from `begin` to `end`.
+    /// Drops all packets in one direction between two nodes from `begin` to `end`.
     pub fn blackhole(&mut self, from: NodeId, to: NodeId, begin: Duration, end: Duration) {
         for (at, is_blackhole) in [(begin, true), (end, false)] {
             self.at(at, move |sim| {
@@ -267,7 +262,7 @@ impl Sim {
         }
     }
 
-    /// Does something when this much virtual time has passed since the start, or at once if it has.
+    /// Runs a step when this much virtual time has passed since the start, or at once if it has already.
     pub fn at(&mut self, elapsed: Duration, step: impl FnOnce(&mut Self) + 'static) {
         let at = self.clock.at(elapsed).max(self.clock.now());
         self.agenda.enter(at, Task::Step(self.steps.len()));
@@ -275,14 +270,12 @@ impl Sim {
         self.steps_left += 1;
     }
 
-    /// Runs until no step is left and all running roles have finished, but not beyond `deadline`
-    /// from the start.
+    /// Runs until no step is left and all roles have finished, but at most until `deadline` after the start.
     pub fn run(&mut self, deadline: Duration) -> End {
         self.run_until(deadline, |sim| sim.busy_nodes == 0 && sim.steps_left == 0)
     }
 
-    /// Runs until `is_done`, which is asked whenever something has happened, but not beyond
-    /// `deadline` from the start.
+    /// Runs until `is_done`, which is called after each event, but at most until `deadline` after the start.
     pub fn run_until(&mut self, deadline: Duration, mut is_done: impl FnMut(&Self) -> bool) -> End {
         let deadline = self.clock.at(deadline);
         let mut rounds = 0;
@@ -315,13 +308,12 @@ impl Sim {
         }
     }
 
-    /// A hash of every datagram so far: when, from where, to where, how long. Runs with equal ones
-    /// were equal.
+    /// Returns a hash of time, source, destination and length of every datagram so far. Equal runs have equal hashes.
     pub fn trace_hash(&self) -> u64 {
         self.network.trace().hash()
     }
 
-    /// What the nodes sent each other so far.
+    /// Returns what the nodes have sent to each other so far.
     pub fn traffic(&self) -> Traffic {
         self.network.trace().traffic()
     }
@@ -348,7 +340,7 @@ impl Sim {
         }
     }
 
-    /// Hands over what has come out of a link.
+    /// Delivers the packets that have arrived on a link.
     fn deliver(&mut self, link: usize) {
         let now = self.clock.now();
         let elapsed = self.clock.elapsed();
@@ -374,7 +366,7 @@ impl Sim {
         self.network.schedule(&mut self.agenda, link);
     }
 
-    /// Who really gets a packet to `owner`.
+    /// Returns which node receives a packet to `owner`.
     fn steered(&self, owner: Owner, packet: &[u8]) -> Owner {
         let Node {
             shard, is_steered, ..
@@ -405,7 +397,7 @@ impl Sim {
         }
     }
 
-    /// Hands over the messages that have arrived.
+    /// Delivers the messages that have arrived.
     fn deliver_messages(&mut self, index: usize) {
         let now = self.clock.now();
         let node = &mut self.nodes[index];
@@ -419,7 +411,7 @@ impl Sim {
         self.mark(index);
     }
 
-    /// Works on the role and the endpoint of a running node.
+    /// Calls a function with the role and the endpoint of a running node.
     fn with<R>(
         &mut self,
         node: NodeId,
@@ -436,7 +428,7 @@ impl Sim {
         result
     }
 
-    /// Puts a node on the list of those that must be turned.
+    /// Adds a node to the list of those that must run a turn.
     fn mark(&mut self, node: usize) {
         if !std::mem::replace(&mut self.nodes[node].is_dirty, true) {
             self.dirty.push(node);
@@ -455,7 +447,7 @@ impl Sim {
         self.dirty.clear();
     }
 
-    /// Corrects the count of busy nodes for one of them.
+    /// Updates the count of busy nodes for one of them.
     fn recount(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         self.busy_nodes -= usize::from(node.counts_as_busy);
@@ -464,9 +456,9 @@ impl Sim {
     }
 }
 
-/// How long a message from one node to another with the same address takes.
+/// The delay of a message between nodes with the same address.
 pub const PEER_THREAD_DELAY: Duration = Duration::from_micros(20);
-/// The first part of the path of endpoint seeds.
+/// The first element of the path of endpoint seeds.
 const ENDPOINT_SEEDS: u64 = 2;
-/// More rounds than this without time passing mean that packets go in a circle for ever.
+/// More rounds than this at one time mean that packets circulate for ever.
 const ROUNDS_MAX: u32 = 100_000;

@@ -1,9 +1,9 @@
-//! What went over the network: counts, and a hash that two equal runs share.
+//! The trace of the network: counters, and a hash that equal runs share.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// What the nodes of a simulation sent each other so far, in UDP datagrams.
+/// What the nodes of a simulation have sent to each other, in UDP datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Datagrams sent.
@@ -14,11 +14,11 @@ pub struct Traffic {
     pub delivered: u64,
     /// Bytes of the datagrams that reached a running node, without headers.
     pub delivered_bytes: u64,
-    /// Datagrams to an address that no running node has, at the time of sending or of arrival.
+    /// Datagrams to an address that no running node had when they were sent or arrived.
     pub unroutable: u64,
 }
 
-/// What happened to a datagram.
+/// An event of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Moment {
     Sent = 1,
@@ -26,7 +26,7 @@ pub(crate) enum Moment {
     Unroutable = 3,
 }
 
-/// Counts and hash of all datagrams of a simulation.
+/// Counters and hash of all datagrams of a simulation.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     traffic: Traffic,
@@ -79,7 +79,7 @@ impl Trace {
         self.mix(u64::from(address.port()));
     }
 
-    /// One step of an FNV-like hash over whole words; the rotation brings high bits down again.
+    /// Mixes one word into an FNV-like hash. The rotation moves high bits down.
     fn mix(&mut self, value: u64) {
         self.hash = (self.hash.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }

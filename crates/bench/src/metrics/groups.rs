@@ -1,8 +1,8 @@
-//! How many groups were received, in part and in whole, in fixed memory.
+//! Counts groups received in part and in whole, in fixed memory.
 
 use crate::limits::GROUP_WINDOW;
 
-/// Objects counted per group, exact for groups less than 512 behind the newest.
+/// Objects per group. Exact for the newest 512 groups.
 #[derive(Clone, Debug)]
 pub(super) struct Groups {
     any: u64,
@@ -22,7 +22,7 @@ impl Groups {
         }
     }
 
-    /// Notes a new object of `group`, which has `expected` objects in all.
+    /// Counts a new object of `group`, which has `expected` objects in all.
     pub(super) fn insert(&mut self, group: u64, expected: u64) {
         if expected == 1 {
             self.any += 1;
@@ -44,17 +44,17 @@ impl Groups {
         }
     }
 
-    /// Groups of which at least one object was received (decision 18).
+    /// Returns the number of groups of which at least one object was received (decision 18).
     pub(super) fn any(&self) -> u64 {
         self.any
     }
 
-    /// Groups of which every object was received (decision 18).
+    /// Returns the number of groups of which every object was received (decision 18).
     pub(super) fn complete(&self) -> u64 {
         self.complete
     }
 
-    /// Objects received of a recent group.
+    /// Returns the number of objects received of a recent group.
     pub(super) fn objects_in(&self, group: u64) -> u64 {
         let slot = slot_of(group);
         if self.numbers[slot] == group {
@@ -70,7 +70,7 @@ impl Groups {
     reason = "only the lowest bits are kept"
 )]
 fn slot_of(group: u64) -> usize {
-    // The slots are a power of two, so the lowest bits are the remainder.
+    // The number of slots is a power of two, so the lowest bits are the remainder.
     group as usize & (GROUP_WINDOW - 1)
 }
 

@@ -1,11 +1,11 @@
-//! What arrived by subscriber and by planned time, in fixed memory: for the heat map of a report, and to judge a part
-//! of a run.
+//! Arrivals by subscriber and planned time, in fixed memory. They make the heat map of a report, and let a part of a
+//! run be judged.
 
 use crate::limits::{HEAT_COLUMNS_MAX, HEAT_ROWS_MAX};
 use crate::schedule::Schedule;
 
-/// Arrivals of one plan at all of its subscribers. Neighbours share a row where there are many, and the columns are
-/// seconds of the data phase, or longer where it is long.
+/// Arrivals of one plan at all of its subscribers. Large audiences share rows. A column is a second of the data phase,
+/// or longer in long runs.
 #[derive(Clone, Debug)]
 pub struct Heat {
     column_ns: u64,
@@ -24,16 +24,16 @@ struct Cell {
 /// One row of a [`Heat`]: some subscribers, column by column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeatRow {
-    /// The subscribers of the row, from..to.
+    /// The range of subscribers in this row.
     pub subscribers: std::ops::Range<usize>,
-    /// Different objects that arrived.
+    /// Distinct objects that arrived, by column.
     pub received: Vec<u64>,
-    /// The slowest of them, in microseconds.
+    /// The largest latency by column, in microseconds.
     pub latency_max_us: Vec<u64>,
 }
 
 impl Heat {
-    /// Nothing has arrived at `subscribers` subscribers yet.
+    /// Returns an empty heat map for `subscribers` subscribers.
     pub fn new(schedule: &Schedule, subscribers: usize) -> Self {
         let data_ns = schedule.data_phase_ns().max(1);
         let column_ns = data_ns.div_ceil(HEAT_COLUMNS_MAX as u64).max(COLUMN_NS_MIN);
@@ -49,7 +49,7 @@ impl Heat {
         }
     }
 
-    /// An object that was planned `planned_ns` after the beginning of the data phase has reached `subscriber`.
+    /// Records the arrival at `subscriber` of an object planned `planned_ns` after the beginning of the data phase.
     #[inline]
     pub(crate) fn record(&mut self, subscriber: usize, planned_ns: u64, latency_ns: Option<u64>) {
         let row = subscriber / self.subscribers_per_row;
@@ -62,7 +62,7 @@ impl Heat {
         }
     }
 
-    /// The rows, top to bottom.
+    /// Returns the rows, top to bottom.
     pub fn rows(&self) -> impl Iterator<Item = HeatRow> {
         let rows = self.cells.chunks(self.columns.max(1)).enumerate();
         rows.map(|(row, cells)| {
@@ -78,12 +78,12 @@ impl Heat {
         })
     }
 
-    /// Different objects that arrived of those planned from column `from` on, over all subscribers.
+    /// Counts the distinct objects that arrived and were planned in column `from` or later, over all subscribers.
     pub fn received_from(&self, from: usize) -> u64 {
         self.received_in(from..self.columns)
     }
 
-    /// Different objects that arrived of those planned in `columns`, over all subscribers.
+    /// Counts the distinct objects that arrived and were planned in `columns`, over all subscribers.
     pub fn received_in(&self, columns: std::ops::Range<usize>) -> u64 {
         let within = columns.start.min(self.columns)..columns.end.min(self.columns);
         let rows = self.cells.chunks(self.columns.max(1));
@@ -93,7 +93,7 @@ impl Heat {
             .sum()
     }
 
-    /// Of the first `sent` objects of `schedule`, how many are planned in each column.
+    /// Counts the first `sent` objects of `schedule` by the column that they are planned in.
     pub fn planned(&self, schedule: &Schedule, sent: u64) -> Vec<u64> {
         let mut planned = vec![0; self.columns];
         for number in 0..sent.min(schedule.objects()) {
@@ -102,13 +102,13 @@ impl Heat {
         planned
     }
 
-    /// The first column that begins at `ns` after the beginning of the data phase or later.
+    /// Returns the first column that begins at or after `ns` of the data phase.
     pub fn column_from(&self, ns: u64) -> usize {
         let column = ns.div_ceil(self.column_ns);
         usize::try_from(column).unwrap_or(self.columns)
     }
 
-    /// How much planned time a column covers, in nanoseconds.
+    /// Returns the planned time that a column covers, in nanoseconds.
     pub fn column_ns(&self) -> u64 {
         self.column_ns
     }
@@ -116,14 +116,14 @@ impl Heat {
     #[inline]
     fn column_of(&self, planned_ns: u64) -> usize {
         let column = planned_ns / self.column_ns;
-        // What is planned for the very end belongs to the last column.
+        // An object planned at the very end belongs to the last column.
         usize::try_from(column)
             .unwrap_or(usize::MAX)
             .min(self.columns - 1)
     }
 }
 
-/// A column covers at least a second.
+/// The shortest column.
 const COLUMN_NS_MIN: u64 = 1_000_000_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is known of a track before anything is sent.
+//! What publisher and subscribers know of a track in advance.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::profile::{Pattern, StreamMapping, TrackMode, TrackProfile};
 use crate::qperf::Wire;
 use crate::schedule::Schedule;
 
-/// One track as its publisher and all of its subscribers expect it; they share one.
+/// The plan of one track, shared by its publisher and its subscribers.
 #[derive(Clone, Debug)]
 pub struct TrackPlan {
     schedule: Schedule,
@@ -30,7 +30,7 @@ pub struct TrackPlan {
 }
 
 impl TrackPlan {
-    /// The plan of track `number` of its profile in run `run_id`, whose times are those of `clock`.
+    /// Returns the plan of track `number` of its profile in run `run_id`, with times by `clock`.
     pub fn new(track: &TrackProfile, number: u64, run_id: u64, clock: RunClock) -> Self {
         let seed = run_id.wrapping_add(number);
         let schedule = Schedule::new(track, 0).seeded(seed);
@@ -52,7 +52,7 @@ impl TrackPlan {
         }
     }
 
-    /// The plan with messages of that form.
+    /// Returns the plan with messages in the form `wire`.
     #[must_use]
     pub fn on(self, wire: Wire) -> Self {
         let schedule = self.schedule.on(wire);
@@ -68,68 +68,68 @@ impl TrackPlan {
         }
     }
 
-    /// How messages look.
+    /// Returns the form of the messages.
     pub fn wire(&self) -> Wire {
         self.wire
     }
 
-    /// What is sent when.
+    /// Returns the schedule.
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
 
-    /// How objects travel.
+    /// Returns how objects travel.
     pub fn track_mode(&self) -> TrackMode {
         self.track_mode
     }
 
-    /// Which stream an object travels on.
+    /// Returns how objects map to streams.
     pub fn stream_mapping(&self) -> StreamMapping {
         self.stream_mapping
     }
 
-    /// When objects are due.
+    /// Returns when objects are due.
     pub fn pattern(&self) -> Pattern {
         self.pattern
     }
 
-    /// The extension headers of every object, which a relay must not change.
+    /// Returns the extension headers of every object, which a relay must not change.
     pub fn properties(&self) -> &Properties {
         &self.properties
     }
 
-    /// How long an object may wait to be sent; one that arrives later than that is late.
+    /// Returns how long an object may wait to be sent. An object with a larger latency counts as late.
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
 
-    /// Whether a subscriber that saw no START is served all the same.
+    /// Whether a subscriber that saw no START is measured nevertheless (decision 15).
     pub fn late_join(&self) -> bool {
         self.late_join
     }
 
-    /// MOQT's publisher priority: lower is sent first.
+    /// Returns MOQT's publisher priority: a lower number is sent first.
     pub fn priority(&self) -> u8 {
         self.priority
     }
 
-    /// The content of every object, the same for all publishers and subscribers of the run.
+    /// Returns the content of every object, the same for all publishers and subscribers of the run.
     pub fn content(&self) -> &Content {
         &self.content
     }
 
-    /// What tells this run's objects from those of another.
+    /// Returns the number that tells this run's objects from those of another run.
     pub fn run_id(&self) -> u64 {
         self.run_id
     }
 
-    /// The clock of the times that travel with objects.
+    /// Returns the clock of the times that objects carry.
     pub fn clock(&self) -> &RunClock {
         &self.clock
     }
 
-    /// What one subscriber can miss of what the publisher has sent. Where the track is fetched, the publisher counts what
-    /// it sent to all who fetch, and none of them is owed more than the whole of it once.
+    /// Limits the publisher's count to what one subscriber is due. For a fetched track the publisher counts the objects
+    /// of all fetches, and one subscriber is due the track once.
     pub fn sent_to_one(&self, sent: SentTotals) -> SentTotals {
         match self.pattern {
             Pattern::Fetch => SentTotals {
@@ -140,17 +140,17 @@ impl TrackPlan {
         }
     }
 
-    /// How long stragglers are waited for at the end (decision 13).
+    /// Returns how long a subscriber waits for late objects after COMPLETION (decision 13).
     pub fn drain(&self) -> Duration {
         self.ttl.max(DRAIN_MIN)
     }
 
-    /// After how long without an object a started track is given up (decision 14).
+    /// Returns how long a started track may be silent before it is given up (decision 14).
     pub fn idle_timeout(&self) -> Duration {
         let interval = self.schedule.longest_gap();
         IDLE_MIN.max(self.ttl) + self.schedule.object_at(0).max(interval * 2)
     }
 }
 
-/// Longer than the pauses that a busy relay makes.
+/// Longer than the pauses of a busy relay.
 const IDLE_MIN: Duration = Duration::from_secs(5);

@@ -17,23 +17,23 @@ use weir_histogram::Histogram;
 
 pub use self::result::{PublisherVariance, SentTotals, TrackResult};
 
-/// Everything that one subscriber measures of one track, in 20 KiB, whatever arrives. It allocates
-/// nothing, so receivers can lie side by side in one vector.
+/// Everything that one subscriber measures of one track, in 20 KiB whatever arrives. It does not allocate, so receivers
+/// can lie side by side in one vector.
 #[derive(Clone, Debug)]
 pub struct TrackReceiver {
     phase: Phase,
     failure: Option<Failure>,
     started: bool,
-    /// Whether any object carried a tag, so that the publisher is one of ours.
+    /// Whether any object carried a tag, which only weir's publishers write.
     tagged: bool,
     completion: Option<Completion>,
-    /// When something new of this run came last, of any kind. What is repeated keeps no track open.
+    /// When the last new message of this run arrived, of any kind. Repeated messages do not keep a track open.
     last_message: Option<Instant>,
     bytes: u64,
     counters: Counters,
-    /// When object zero of the older tool was sent, in microseconds since 1970.
+    /// When object zero of a qperf track was sent, in microseconds since 1970.
     origin_us: Option<u64>,
-    /// MOQT Group ID less benchmark group number, from the first object on (decision 11).
+    /// MOQT Group ID minus the benchmark's group number, fixed by the first object (decision 11).
     group_offset: Option<u64>,
     punctuality: Punctuality,
     arrivals: Arrivals,
@@ -42,26 +42,26 @@ pub struct TrackReceiver {
     latency: Histogram,
 }
 
-/// Where a track is in its life.
+/// The phase of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Objects may come.
+    /// Objects may arrive.
     Open,
-    /// The publisher is done; stragglers may come until then.
+    /// The publisher has ended the track; late objects count until `until`.
     Draining { until: Instant, end: End },
-    /// Nothing is counted any more.
+    /// Nothing is counted.
     Ended(End),
 }
 
-/// How a track came to its end.
+/// How a track ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// By COMPLETION.
+    /// With COMPLETION.
     Completion,
-    /// By `PUBLISH_DONE` (decision 14).
+    /// With `PUBLISH_DONE` (decision 14).
     PublishDone,
-    /// Nothing came any more (decision 14).
+    /// Without any message for the idle timeout (decision 14).
     Idle,
     /// The session was lost.
     Disconnected,
@@ -69,15 +69,15 @@ pub enum End {
     Interrupted,
 }
 
-/// Why a track is failed, whatever else was measured.
+/// Why a track failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// An object or COMPLETION came before START (decision 15).
+    /// An object or COMPLETION arrived before START (decision 15).
     NoStart,
     /// START describes another track than the profile.
     OtherProfile,
-    /// As many malformed messages as are put up with.
+    /// Too many malformed messages arrived ([`MALFORMED_MAX`]).
     Malformed,
     /// The relay refused the subscription.
     Refused,
@@ -92,31 +92,31 @@ pub enum Received {
     Data {
         /// Its number in the track.
         number: u64,
-        /// From its planned time to now; `None` if it carries no tag.
+        /// From its planned time to its arrival; `None` if it carries no tag.
         latency_ns: Option<u64>,
     },
-    /// An object that was received before, or so long ago that nobody knows.
+    /// A duplicate, or an object too old to tell from one.
     Repeated,
     /// An object of another run.
     Foreign,
     /// COMPLETION.
     Completion,
-    /// No message of this track's benchmark.
+    /// A message that is malformed or does not belong to this track's benchmark.
     Malformed,
-    /// Not looked at, since the track has ended or failed.
+    /// Not examined, since the track has ended or failed.
     Ignored,
 }
 
-/// What is counted beside the objects.
+/// Counters beside the objects.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     duplicates: u64,
     reordered: u64,
     late: u64,
-    /// The lowest number of those.
+    /// The lowest number of a late object.
     first_late: Option<u64>,
     cut_by_reset: u64,
-    /// Group and subgroup of the stream that was reset last, and the objects that count as cut off with it.
+    /// Group and subgroup of the stream that was reset last, and how many of its objects count as cut off.
     last_cut: Option<((u64, u64), u64)>,
     malformed: u64,
     corrupt: u64,
@@ -128,15 +128,15 @@ struct Counters {
 /// An object as MOQT delivers it.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivered<'a> {
-    /// Its MOQT Group ID.
+    /// The MOQT Group ID.
     pub group: u64,
-    /// Its MOQT Object ID.
+    /// The MOQT Object ID.
     pub object: u64,
-    /// Its first [`crate::payload::HEAD_BYTES`] bytes, or all of them if it has fewer.
+    /// The first [`crate::payload::HEAD_BYTES`] bytes, or all bytes of a shorter object.
     pub head: &'a [u8],
-    /// Its size.
+    /// The size in bytes.
     pub bytes: u64,
-    /// Whether its content and extension headers are those that were sent, as far as they were compared.
+    /// Whether content and extension headers are as sent, as far as they were compared.
     pub intact: bool,
 }
 
@@ -148,7 +148,7 @@ impl Counters {
 }
 
 impl TrackReceiver {
-    /// A track of which nothing has been received.
+    /// Returns a receiver that has received nothing.
     pub fn new() -> Self {
         Self {
             phase: Phase::Open,
@@ -169,7 +169,7 @@ impl TrackReceiver {
         }
     }
 
-    /// Takes an object whose last byte arrived now.
+    /// Takes an object whose last byte arrives at `now`.
     pub fn handle_object(
         &mut self,
         now: Instant,
@@ -194,7 +194,7 @@ impl TrackReceiver {
         }
     }
 
-    /// A message that is none of the benchmark's. [`MALFORMED_MAX`] of them fail the track.
+    /// Counts a message that is not the benchmark's. [`MALFORMED_MAX`] of them fail the track.
     pub fn handle_malformed(&mut self) -> Received {
         self.counters.malformed += 1;
         if self.counters.malformed >= MALFORMED_MAX {
@@ -203,9 +203,9 @@ impl TrackReceiver {
         Received::Malformed
     }
 
-    /// A stream of MOQT group `group` was reset before its object `next_object` was received whole:
-    /// that object and the rest of the subgroup were cut off. Where the last reset was of the same subgroup, only what
-    /// that one left counts.
+    /// Notes that a stream of MOQT group `group` was reset before its object `next_object` was complete. This object
+    /// and the rest of the subgroup count as cut off. If the last reset was in the same subgroup, only objects that it
+    /// did not count are added.
     pub fn handle_reset(&mut self, plan: &TrackPlan, group: u64, subgroup: u64, next_object: u64) {
         let schedule = plan.schedule();
         let offset = self
@@ -223,7 +223,7 @@ impl TrackReceiver {
         }
     }
 
-    /// The publisher says that nothing more will come; what is on its way may still arrive.
+    /// Notes that the publisher has ended the track. Objects on their way may still arrive.
     pub fn handle_publish_done(&mut self, now: Instant, plan: &TrackPlan) {
         if self.phase == Phase::Open {
             self.phase = Phase::Draining {
@@ -233,7 +233,7 @@ impl TrackReceiver {
         }
     }
 
-    /// Fails the track for good; the first failure is the one that is reported.
+    /// Fails the track for good. The first failure is reported.
     pub fn fail(&mut self, failure: Failure) {
         self.failure.get_or_insert(failure);
     }
@@ -242,14 +242,13 @@ impl TrackReceiver {
     pub fn end(&mut self, end: End) {
         self.phase = match self.phase {
             Phase::Open => Phase::Ended(end),
-            // The verdict was out; only stragglers are cut off.
+            // The publisher has ended the track; only late objects are cut off.
             Phase::Draining { end, .. } => Phase::Ended(end),
             Phase::Ended(_) => return,
         };
     }
 
-    /// When [`Self::handle_timeout`] has something to do: the end of the drain, or the time after
-    /// which a started track is idle.
+    /// Returns when [`Self::handle_timeout`] is due: at the end of the drain, or when a started track becomes idle.
     pub fn poll_timeout(&self, plan: &TrackPlan) -> Option<Instant> {
         match self.phase {
             Phase::Open => Some(self.last_message? + plan.idle_timeout()),
@@ -258,7 +257,7 @@ impl TrackReceiver {
         }
     }
 
-    /// Ends the track if its time has come.
+    /// Ends the track if its drain or idle timeout is over.
     pub fn handle_timeout(&mut self, now: Instant, plan: &TrackPlan) {
         if self
             .poll_timeout(plan)
@@ -268,12 +267,12 @@ impl TrackReceiver {
         }
     }
 
-    /// Whether nothing more is counted.
+    /// Whether the track has ended.
     pub fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended(_))
     }
 
-    /// Whether the track is over before its time, or worthless.
+    /// Whether the track ended early or failed.
     pub fn has_failed(&self) -> bool {
         let is_cut_off = match self.phase {
             Phase::Ended(end) => end != End::Completion,
@@ -282,32 +281,32 @@ impl TrackReceiver {
         self.failure.is_some() || is_cut_off
     }
 
-    /// Whether the track goes on, as far as is known.
+    /// Whether the track is open: neither draining nor ended.
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// Whether START was seen.
+    /// Whether START was received.
     pub fn has_started(&self) -> bool {
         self.started
     }
 
-    /// Different objects received.
+    /// Returns the number of distinct objects received.
     pub fn objects(&self) -> u64 {
         self.sequence.unique()
     }
 
-    /// Latencies from the planned time, of all objects with a tag.
+    /// Returns the latencies of all objects with a tag, from their planned time.
     pub fn latency(&self) -> &Histogram {
         &self.latency
     }
 
-    /// Absolute receive variances.
+    /// Returns the absolute receive variances.
     pub fn receive_variance(&self) -> &Histogram {
         self.arrivals.variance.absolute()
     }
 
-    /// The first START says what is to come; those that repeat it are ignored. [evens-00 §5.2]
+    /// Takes START. The first one describes the track; repetitions are ignored. [evens-00 §5.2]
     fn handle_start(&mut self, now: Instant, plan: &TrackPlan, start: &Start) -> Received {
         let is_first = !std::mem::replace(&mut self.started, true);
         if is_first {
@@ -365,7 +364,7 @@ impl TrackReceiver {
         self.punctuality
             .on_object(header.milliseconds_since_first_object, planned_ns);
         let variance_ns = self.arrivals.on_object(now, planned_ns);
-        // What is fetched was not sent for whoever fetches it: there is no latency to speak of.
+        // A fetched object was not sent at its planned time, so it has no latency.
         let tag = tag.filter(|_| plan.pattern() != Pattern::Fetch);
         let latency_ns = tag.map(|tag| self.measure_latency(now, plan, &tag));
         if plan.pattern() == Pattern::Fetch {
@@ -380,7 +379,7 @@ impl TrackReceiver {
         Received::Data { number, latency_ns }
     }
 
-    /// An object of the older tool: its place is what MOQT says, its time that of sending.
+    /// Takes an object of qperf: MOQT gives its place, and the object the time of sending.
     fn handle_qperf(
         &mut self,
         now: Instant,
@@ -462,14 +461,14 @@ impl TrackReceiver {
         Received::Completion
     }
 
-    /// The draft fails a track whose START did not come first. [evens-00 §5.2]
+    /// Fails a track whose START did not come first. [evens-00 §5.2]
     fn require_start(&mut self, plan: &TrackPlan) {
         if !self.started && !plan.late_join() {
             self.fail(Failure::NoStart);
         }
     }
 
-    /// Checks that the relay kept the object where the publisher put it (decision 11).
+    /// Checks that the relay kept the object's group and number (decision 11).
     fn check_place(&mut self, delivered: &Delivered<'_>, header: &DataHeader) {
         let offset = delivered.group.wrapping_sub(header.group_number);
         let kept = *self.group_offset.get_or_insert(offset) == offset;
@@ -478,8 +477,8 @@ impl TrackReceiver {
         }
     }
 
-    /// Checks that the relay passed on what it was given. An object with room for a tag and without one is of a publisher
-    /// of another make, whose content nobody knows here, unless others of its track have one.
+    /// Checks that the relay passed on the content unchanged. If no object of a track carries a tag although there is
+    /// room, its publisher is another tool, whose content is unknown.
     fn check_content(&mut self, delivered: &Delivered<'_>, header: &DataHeader, has_tag: bool) {
         self.tagged |= has_tag;
         let is_corrupt = if has_tag || !Tag::fits(header.data_length) {
@@ -497,7 +496,7 @@ impl TrackReceiver {
         latency_ns
     }
 
-    /// Nobody need wait for stragglers if everything is there.
+    /// Ends the drain early if every object has arrived.
     fn end_if_whole(&mut self) {
         let sent = self.completion.map(|completion| completion.objects_sent);
         if sent.is_some_and(|sent| self.sequence.unique() >= sent) {

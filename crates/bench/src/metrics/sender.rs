@@ -16,7 +16,7 @@ use weir_report::statistics::Distribution;
 /// What a publisher has sent of one track, and how punctually.
 #[derive(Clone, Debug, Default)]
 pub struct TrackSender {
-    /// When the first and the last object were sent.
+    /// The times of sending of the first and the last object.
     ends: Option<(Instant, Instant)>,
     objects: u64,
     groups: u64,
@@ -28,18 +28,18 @@ pub struct TrackSender {
     dropped: Dropped,
 }
 
-/// Why an object that was due was not sent, or was dropped after it had been handed over.
+/// Why a due object was not sent, or was dropped after it had been queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// Larger than a datagram on this path.
+    /// Larger than the largest datagram of the path.
     TooLarge,
-    /// Its time to live passed in a send queue.
+    /// Its time to live ended in a send queue.
     Expired,
-    /// The queue before a blocked stream was full.
+    /// The queue of a blocked stream was full.
     QueueFull,
     /// The relay stopped the stream.
     Stopped,
-    /// Nobody wants the track, or the relay asked to pause it.
+    /// The relay has no subscription to the track, or has paused it.
     NotForwarded,
     /// The session was lost.
     Disconnected,
@@ -62,17 +62,16 @@ pub struct Refusals {
     pub disconnected: u64,
 }
 
-/// Datagrams of any kind that the connection took and did not send. They stay among what was sent, as COMPLETION has
-/// said.
+/// Datagrams of any kind that the connection accepted and then dropped. They still count as sent, as in COMPLETION.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Dropped {
-    /// Because their time to live had passed.
+    /// Dropped because their time to live ended.
     pub expired: u64,
-    /// Because too much waited to be sent.
+    /// Dropped because the queue was full.
     pub crowded_out: u64,
 }
 
-/// What a publisher says of one track.
+/// What a publisher measured of one track.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SenderResult {
     /// DATA objects sent.
@@ -89,12 +88,12 @@ pub struct SenderResult {
     pub lateness: Option<Distribution>,
     /// Objects not sent.
     pub refusals: Refusals,
-    /// Datagrams that were dropped after they had been handed over.
+    /// Datagrams that the connection accepted and then dropped.
     pub dropped: Dropped,
 }
 
 impl TrackSender {
-    /// The header of an object that is sent now.
+    /// Returns the header of an object that is sent at `now`.
     pub fn header(&self, now: Instant, item: &DataItem) -> DataHeader {
         DataHeader {
             group_number: item.group_number,
@@ -106,7 +105,7 @@ impl TrackSender {
         }
     }
 
-    /// The tag of an object that is sent now and was planned for `planned`.
+    /// Returns the tag of an object that is sent at `now` and was planned for `planned`.
     pub fn tag(
         now: Instant,
         planned: Instant,
@@ -122,12 +121,12 @@ impl TrackSender {
         }
     }
 
-    /// A START message was sent.
+    /// Counts a START message.
     pub fn on_start(&mut self) {
         self.starts += 1;
     }
 
-    /// An object planned for `planned` was handed to the transport now.
+    /// Counts an object planned for `planned` that was handed to the transport at `now`.
     pub fn on_sent(&mut self, now: Instant, planned: Instant, item: &DataItem) {
         let first = self.ends.map_or(now, |(first, _)| first);
         self.ends = Some((first, now));
@@ -141,18 +140,18 @@ impl TrackSender {
             .record_ns(nanoseconds(now.saturating_duration_since(planned)));
     }
 
-    /// An object was not sent.
+    /// Counts an object that was not sent.
     pub fn on_refused(&mut self, refusal: Refusal) {
         *self.refusals.of_mut(refusal) += 1;
     }
 
-    /// The connection has dropped datagrams that it had taken.
+    /// Counts datagrams that the connection accepted and then dropped.
     pub fn on_dropped(&mut self, dropped: Dropped) {
         self.dropped.expired += dropped.expired;
         self.dropped.crowded_out += dropped.crowded_out;
     }
 
-    /// The COMPLETION message for what has been sent. [evens-00 §5.4.3]
+    /// Returns the COMPLETION message for the objects sent so far. [evens-00 §5.4.3]
     pub fn completion(&self) -> Completion {
         Completion {
             objects_sent: self.objects,
@@ -161,7 +160,7 @@ impl TrackSender {
         }
     }
 
-    /// Objects and groups sent so far.
+    /// Returns the objects and groups sent so far.
     pub fn totals(&self) -> SentTotals {
         SentTotals {
             objects: self.objects,
@@ -169,17 +168,17 @@ impl TrackSender {
         }
     }
 
-    /// Objects that were not sent.
+    /// Returns the objects that were not sent, by reason.
     pub fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    /// How long after their planned time objects were sent.
+    /// Returns the delays between planned time and time of sending.
     pub fn lateness(&self) -> &Histogram {
         &self.lateness
     }
 
-    /// All figures as they stand.
+    /// Returns all figures so far.
     pub fn result(&self) -> SenderResult {
         let completion = self.completion();
         SenderResult {
@@ -196,7 +195,7 @@ impl TrackSender {
 }
 
 impl Refusals {
-    /// All together.
+    /// Returns the sum over all reasons.
     pub fn total(&self) -> u64 {
         self.too_large
             + self.expired
@@ -218,7 +217,7 @@ impl Refusals {
     }
 }
 
-/// Milliseconds between two instants, rounded to the nearest.
+/// Returns the milliseconds between two instants, rounded to the nearest.
 fn rounded_ms(from: Instant, to: Instant) -> u32 {
     let ns = nanoseconds(to.saturating_duration_since(from));
     u32::try_from(ns.saturating_add(500_000) / 1_000_000).unwrap_or(u32::MAX)

@@ -1,18 +1,18 @@
-//! Which numbers of a sequence have been seen, in fixed memory.
+//! The set of numbers seen of a sequence, in fixed memory.
 
 use crate::limits::SEQUENCE_WINDOW;
 
-/// The numbers seen: exact for the newest 32,768, summed up for those before.
+/// The numbers seen. Exact for the newest 32,768; of older ones only a summary is kept.
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
-    /// The lowest number that `words` still covers, a multiple of 64.
+    /// The lowest number in `words`, a multiple of 64.
     base: u64,
     lowest: u64,
     highest: u64,
     unique: u64,
-    /// The first number from `lowest` on that was not seen, or one past the highest.
+    /// The lowest number not seen at or after `lowest`, or one past the highest if there is no gap.
     frontier: u64,
-    /// Whether the window has left the frontier behind, so that it stays where it is.
+    /// Whether the window has passed the frontier, which then stays where it is.
     frontier_final: bool,
     /// A ring: number `n` is bit `n % 64` of word `n / 64 % WORDS`.
     words: [u64; WORDS],
@@ -27,7 +27,7 @@ pub(super) enum Arrival {
     Reordered,
     /// Seen before.
     Duplicate,
-    /// So far behind that nobody knows.
+    /// Too far behind the highest to tell.
     Stale,
 }
 
@@ -44,7 +44,7 @@ impl Sequence {
         }
     }
 
-    /// Notes `number`, which is below 2^63.
+    /// Records `number`, which is below 2^63.
     pub(super) fn insert(&mut self, number: u64) -> Arrival {
         if self.unique == 0 {
             self.base = number.saturating_sub(WINDOW / 2) & !63;
@@ -79,22 +79,22 @@ impl Sequence {
         arrival
     }
 
-    /// Different numbers seen.
+    /// Returns how many distinct numbers were seen.
     pub(super) fn unique(&self) -> u64 {
         self.unique
     }
 
-    /// The lowest and the highest number seen.
+    /// Returns the lowest and the highest number seen.
     pub(super) fn range(&self) -> Option<(u64, u64)> {
         (self.unique > 0).then_some((self.lowest, self.highest))
     }
 
-    /// The first number between the lowest and the highest that was not seen.
+    /// Returns the first gap between the lowest and the highest number.
     pub(super) fn first_gap(&self) -> Option<u64> {
         (self.unique > 0 && self.frontier <= self.highest).then_some(self.frontier)
     }
 
-    /// Moves the window up so that it covers `number`.
+    /// Moves the window so that it covers `number`.
     fn advance(&mut self, number: u64) {
         let base = ((number - WINDOW) / 64 + 1) * 64;
         let words = ((base - self.base) / 64).min(WORDS as u64);
@@ -120,7 +120,7 @@ impl Sequence {
 }
 
 fn place(number: u64) -> (usize, u64) {
-    // The words are a power of two, so the lowest bits are the remainder.
+    // The number of words is a power of two, so the lowest bits are the remainder.
     ((number / 64) as usize & (WORDS - 1), 1 << (number % 64))
 }
 

@@ -33,7 +33,7 @@ fn profile(groups: u32, per_group: u32) -> TrackProfile {
     }
 }
 
-/// A publisher and a subscriber with nothing between them but the test.
+/// A publisher and a subscriber without a relay between them.
 struct Bench {
     origin: Instant,
     plan: TrackPlan,
@@ -144,7 +144,7 @@ impl Sent {
         }
     }
 
-    /// As it arrives where nothing happens to it.
+    /// The object as an undisturbed path delivers it.
     fn delivered(&self) -> Delivered<'_> {
         Delivered {
             group: self.item.group,
@@ -183,7 +183,7 @@ fn a_track_without_loss_is_good() {
         (figures.total_duration_ms, figures.actual_duration_ms),
         (Some(220.0), 220.0)
     );
-    // 3 groups of 300 + 3 · 120 bytes in 240 ms; equal without loss (decision 27).
+    // 3 groups of 300 + 3 · 120 bytes in 240 ms. Without loss the three rates are equal (decision 27).
     let rates = (
         figures.expected_bits_per_second,
         figures.average_bits_per_second,
@@ -206,7 +206,7 @@ fn latency_counts_from_the_planned_time() {
     let ItemKind::Data(data) = item.kind else {
         panic!("the first object")
     };
-    // The publisher sends 30 ms late; the object travels for 2 ms.
+    // The publisher sends 30 ms late; the path takes 2 ms.
     let (planned, now) = (bench.origin + item.at, bench.origin + item.at + 30 * MS);
     let tag = TrackSender::tag(now, planned, &data, RUN, bench.plan.clock());
     let mut bytes = BytesMut::new();
@@ -289,7 +289,7 @@ fn stragglers_have_the_drain_to_arrive() {
     }
     bench.receive(last, last.item.at);
     assert!(!bench.receiver.has_ended());
-    // ttl is 3 s, more than the least drain of 2 s.
+    // The ttl is 3 s, longer than the shortest drain of 2 s.
     bench.wait_until(last.item.at + 2_999 * MS);
     assert!(!bench.receiver.has_ended());
     let mut punctual = bench;

@@ -1,14 +1,14 @@
-//! When objects were sent and received, against the plan.
+//! The times of sending and arrival, compared with the plan.
 
 use std::time::{Duration, Instant};
 
 use crate::clock::{milliseconds, nanoseconds, signed_between, signed_nanoseconds};
 use weir_histogram::Histogram;
 
-/// Arrivals of one track: deltas, receive variance, jitter.
+/// Arrivals of one track: deltas and jitter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrivals {
-    /// The first and the last object in the order of arrival.
+    /// The first and the last object in order of arrival.
     ends: Option<(Moment, Moment)>,
     count: u64,
     last_delta: Duration,
@@ -26,8 +26,8 @@ struct Moment {
 }
 
 impl Arrivals {
-    /// Notes an object that arrived now and was planned `planned_ns` after object zero. Returns its
-    /// receive variance in nanoseconds: `(t − t0) − (n − n0)·interval` (decision 20).
+    /// Records an object that arrives at `now` and was planned `planned_ns` after object zero. Returns its receive
+    /// variance in nanoseconds: `(t − t0) − (n − n0)·interval` (decision 20).
     pub(super) fn on_object(&mut self, now: Instant, planned_ns: u64) -> i64 {
         let planned_ns = i64::try_from(planned_ns).unwrap_or(i64::MAX);
         let moment = Moment {
@@ -36,7 +36,7 @@ impl Arrivals {
         };
         let (first, previous) = self.ends.unwrap_or((moment, moment));
         if self.count > 0 {
-            // In the order of arrival (decision 22).
+            // Deltas follow the order of arrival (decision 22).
             self.last_delta = now.saturating_duration_since(previous.received);
             self.max_delta = self.max_delta.max(self.last_delta);
             let transit_change_ns = signed_nanoseconds(self.last_delta)
@@ -51,23 +51,23 @@ impl Arrivals {
         variance_ns
     }
 
-    /// Between the last two arrivals.
+    /// Returns the time between the last two arrivals.
     pub(super) fn receive_delta_ms(&self) -> Option<f64> {
         (self.count > 1).then(|| milliseconds(signed_nanoseconds(self.last_delta)))
     }
 
-    /// Mean time between arrivals.
+    /// Returns the mean time between arrivals.
     pub(super) fn average_delta_ms(&self) -> Option<f64> {
         let gaps = self.count.checked_sub(1).filter(|gaps| *gaps > 0)?;
         Some(mean_ms(signed_nanoseconds(self.duration()), gaps))
     }
 
-    /// Longest time between two arrivals.
+    /// Returns the longest time between two arrivals.
     pub(super) fn max_delta_ms(&self) -> Option<f64> {
         (self.count > 1).then(|| milliseconds(signed_nanoseconds(self.max_delta)))
     }
 
-    /// From the first arrival to the last.
+    /// Returns the time from the first arrival to the last.
     pub(super) fn duration(&self) -> Duration {
         let ends = self
             .ends
@@ -82,7 +82,7 @@ impl Arrivals {
     }
 }
 
-/// Deviations from the plan: their absolute values, their drift, the last one (decision 21).
+/// Deviations from the plan: absolute values, drift, and the latest value (decision 21).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Variance {
     signed_sum_ns: i64,
@@ -101,12 +101,12 @@ impl Variance {
         milliseconds(self.last_ns)
     }
 
-    /// Mean of the signed values: above zero, arrivals fell behind the plan.
+    /// Returns the mean of the signed values: above zero, arrivals fell behind the plan.
     pub(super) fn drift_ms(&self) -> f64 {
         mean_ms(self.signed_sum_ns, self.absolute.count())
     }
 
-    /// Mean of the absolute values.
+    /// Returns the mean of the absolute values.
     pub(super) fn average_ms(&self) -> f64 {
         self.absolute
             .mean()
@@ -118,8 +118,8 @@ impl Variance {
     }
 }
 
-/// What the publisher says of its own punctuality: `ms_since_first − n·interval` (decision 19).
-/// Every subscriber hears the same, so no histogram is kept per subscriber.
+/// Publisher variance by the publisher's own times: `ms_since_first − n·interval` (decision 19). It is the same for
+/// every subscriber, so subscribers keep no histogram of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Punctuality {
     count: u64,
@@ -130,7 +130,7 @@ pub(super) struct Punctuality {
 }
 
 impl Punctuality {
-    /// Notes an object sent `sent_ms` after the first and planned `planned_ns` after it.
+    /// Records an object sent `sent_ms` after the first and planned `planned_ns` after it.
     pub(super) fn on_object(&mut self, sent_ms: u32, planned_ns: u64) {
         let sent_ns = signed_nanoseconds(Duration::from_millis(u64::from(sent_ms)));
         let variance_ns = sent_ns.saturating_sub_unsigned(planned_ns);
@@ -163,8 +163,8 @@ impl Punctuality {
     }
 }
 
-/// The nanoseconds by which `later_ns` is after `earlier_ns` on the run's clock, and whether they
-/// were the wrong way round, which two clocks may make them.
+/// Returns the nanoseconds from `earlier_ns` to `later_ns`, and whether the difference was negative. It can be if the
+/// times come from two clocks.
 pub(super) fn latency_ns(earlier_ns: u64, later_ns: u64) -> (u64, bool) {
     (later_ns.saturating_sub(earlier_ns), later_ns < earlier_ns)
 }
@@ -174,7 +174,7 @@ pub(super) fn exceeds(ns: u64, limit: Duration) -> bool {
     ns > nanoseconds(limit)
 }
 
-/// A sum of nanoseconds over `count`, in milliseconds; 0 of none.
+/// Returns a sum of nanoseconds divided by `count`, in milliseconds; 0 if `count` is zero.
 #[expect(clippy::cast_precision_loss, reason = "a printed figure")]
 fn mean_ms(sum_ns: i64, count: u64) -> f64 {
     if count == 0 {
@@ -200,7 +200,7 @@ mod tests {
         let origin = any_instant();
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.receive_delta_ms(), None);
-        // Objects 5, 6, 8 and 7 of a 20 ms track.
+        // Objects 5, 6, 8 and 7 of a track with a 20 ms interval.
         let variances: Vec<i64> = [(100, 100), (123, 120), (159, 160), (160, 140)]
             .map(|(received_ms, planned_ms)| {
                 let now = origin + Duration::from_millis(received_ms);
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(arrivals.average_delta_ms(), Some(20.0));
         assert_eq!(arrivals.max_delta_ms(), Some(36.0));
         assert_eq!(arrivals.duration(), Duration::from_millis(60));
-        // |D| is 3, 4 and 21 ms, each smoothed by a sixteenth.
+        // |D| is 3, 4 and 21 ms. Each changes the jitter by a sixteenth.
         let jitter = [3.0, 4.0, 21.0]
             .into_iter()
             .fold(0.0, |jitter, d| jitter + (d - jitter) / 16.0);

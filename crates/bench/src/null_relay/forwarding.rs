@@ -1,4 +1,4 @@
-//! Objects on their way through the null relay: datagrams, streams, and what waits before streams that are blocked.
+//! Forwarding in the null relay: datagrams, streams, and queues of blocked streams.
 
 use bytes::{Bytes, BytesMut};
 use weir_client::send_queue::SendQueue;
@@ -80,7 +80,7 @@ impl NullRelay {
         let mut echo = None;
         if self.faults.echo_another_run {
             let mut other = bytes.clone();
-            // The number of the run stands behind the four bytes that a tag begins with.
+            // The run's number follows the tag's four magic bytes.
             if let Some(byte) = other.get_mut(payload + DATA_HEADER_BYTES + 4) {
                 *byte ^= 1;
                 echo = Some(other.freeze());
@@ -89,7 +89,7 @@ impl NullRelay {
         for bytes in std::iter::once(bytes.freeze()).chain(echo) {
             for (handle, _) in &self.tracks[number].subscribers {
                 if let Some(mut connection) = turn.connection(*handle) {
-                    // What is too large for a path, or finds no room, is lost: that is what datagrams are like.
+                    // A datagram that is too large for the path, or does not fit the queue, is lost.
                     let _is_sent = connection.send_datagram(bytes.clone(), None);
                     turn.endpoint.fill_from(turn.now, *handle);
                 }
@@ -165,7 +165,7 @@ impl NullRelay {
         self.write(turn, stream, &bytes.freeze());
     }
 
-    /// Writes to all copies of a publisher's stream, or queues before those that are blocked.
+    /// Writes to all copies of a publisher's stream. Bytes for blocked copies are queued.
     pub(super) fn write(&mut self, turn: &mut Turn<'_>, stream: (Handle, StreamId), bytes: &Bytes) {
         let Some(forwarded) = self.streams.get_mut(&stream) else {
             return;
@@ -196,7 +196,7 @@ impl NullRelay {
         });
     }
 
-    /// A stream that was blocked takes bytes again.
+    /// Resumes a stream that was blocked.
     pub(super) fn on_writable(&mut self, turn: &mut Turn<'_>, copy: (Handle, StreamId)) {
         let Some(backlog) = self.backlogs.get_mut(&copy) else {
             return;

@@ -1,4 +1,4 @@
-//! Publishers that offer one track twice, or leave without a word, at the null relay.
+//! Publishers that offer the same track, or leave without PUBLISH_DONE, at the null relay.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::stories::world::{CLIENTS, RELAY, endpoints, turn};
 use weir_client::clients::Clients;
 use weir_client::turn::Turn;
 
-/// A null relay and clients that do as they are told.
+/// A null relay and its clients.
 struct Table {
     now: Instant,
     clients: Endpoint,
     server: Endpoint,
     relay: NullRelay,
     peers: Clients,
-    /// What each of the clients was told.
+    /// The session events of each client.
     heard: Vec<Vec<SessionEvent>>,
 }
 
@@ -46,7 +46,7 @@ impl Table {
         table
     }
 
-    /// A tenth of a second in which everything reaches everybody.
+    /// Runs for 100 ms, in which every message arrives.
     fn deliver_all(&mut self) {
         for _ in 0..100 {
             self.now += Duration::from_millis(1);
@@ -68,7 +68,7 @@ impl Table {
         }
     }
 
-    /// One client does something, and everybody hears of it.
+    /// Lets one client act, and delivers the messages that follow.
     fn act<R>(
         &mut self,
         client: usize,
@@ -99,7 +99,7 @@ impl Table {
         subscribed.unwrap()
     }
 
-    /// How often a client was told that its request is accepted, and that it is done.
+    /// Counts how often a client received an acceptance of its request, and an end of it.
     fn told(&self, client: usize, id: RequestId) -> (usize, usize) {
         let (mut accepted, mut done) = (0, 0);
         for event in &self.heard[client] {
@@ -140,19 +140,19 @@ fn whoever_waits_for_a_track_is_accepted_once_by_two_publishers() {
     let second = table.publish(2);
     assert_eq!(table.told(0, subscription), (1, 0));
     assert_eq!(table.relay.upstream.len(), 2);
-    // The second took the place of the first: what becomes of that one is nobody's business.
+    // The second publisher has replaced the first, so the end of the first goes unnoticed.
     table.act(1, |session, connection| {
         session.cancel(connection, first, ResetCode::CANCELLED);
     });
     assert_eq!(table.told(0, subscription), (1, 0));
-    // It leaves without PUBLISH_DONE as well, and nothing is kept of it.
+    // The second publisher leaves without PUBLISH_DONE, and its state is removed.
     table.act(2, |session, connection| {
         session.cancel(connection, second, ResetCode::CANCELLED);
     });
     assert_eq!(table.told(0, subscription), (1, 1));
     assert!(table.relay.upstream.is_empty());
     table.expect_nobody_lost();
-    // Who comes then waits for the next.
+    // A later subscriber waits for the next publisher.
     let again = table.subscribe(3);
     assert_eq!(table.told(3, again), (0, 0));
     table.publish(4);

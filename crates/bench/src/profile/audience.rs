@@ -1,28 +1,28 @@
-//! What the audience does beside listening: `[audience]`, the one section of a profile that is no track.
+//! The section `[audience]`: what subscribers do beside receiving.
 
 use std::time::Duration;
 
 use weir_report::relay::Conduct;
 
-/// How subscribers join, read, and come and go. The default is a peaceful audience whose rate of joining the
-/// command line decides.
+/// How subscribers join, read and churn. By default they read at once and stay, and the command line sets the rate at
+/// which they join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audience {
-    /// Clients started per second, zero for all at once; `None` leaves it to the command line.
+    /// Clients that start per second, or zero for all at once. With `None` the command line decides.
     pub joins_per_second: Option<u32>,
-    /// Share of the subscribers that read slowly, in per cent: 0 to 99.
+    /// Per cent of the subscribers that read slowly, 0 to 99.
     pub slow_subscribers: u8,
-    /// How long slow subscribers leave their streams unread each time.
+    /// How long slow subscribers leave their streams unread at a time.
     pub slow_read_pause: Duration,
-    /// Share of the subscribers that leave and come back, in per cent: 0 to 99.
+    /// Per cent of the subscribers that leave and rejoin, 0 to 99.
     pub churning_subscribers: u8,
-    /// Sessions that these end and begin anew, per second, all of them together.
+    /// Sessions per second that churning subscribers end and replace, all of them together.
     pub churn_per_second: u32,
 }
 
 impl Audience {
-    /// How subscriber `number` of `all` behaves. Those of one kind are spread evenly; where both kinds would
-    /// meet, it reads slowly.
+    /// Returns how subscriber `number` of `all` behaves. Each kind is spread evenly. A subscriber selected for both
+    /// kinds reads slowly.
     pub fn conduct_of(&self, number: usize, all: usize) -> Conduct {
         let is_among = |number: usize, share: u8| {
             let upto = |number: usize| number.saturating_mul(share.into()) / 100;
@@ -38,12 +38,12 @@ impl Audience {
         }
     }
 
-    /// Whether somebody in it reads slowly, or comes and goes.
+    /// Whether some subscriber reads slowly or churns.
     pub fn is_unruly(&self) -> bool {
         self.slow_subscribers > 0 || self.churning_subscribers > 0
     }
 
-    /// From one end of a session to the next, if there are any.
+    /// Returns the time between two ends of sessions; `None` without churn.
     pub fn churn_period(&self) -> Option<Duration> {
         if self.churning_subscribers == 0 {
             return None;

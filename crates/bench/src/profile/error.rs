@@ -1,4 +1,4 @@
-//! What is wrong with a profile, where, and what was expected instead.
+//! Errors in profiles: what is wrong, where, and what is expected.
 
 use std::fmt::{self, Display};
 
@@ -8,26 +8,26 @@ use super::key::Key;
 use crate::interpolate::TemplateError;
 use crate::limits::{LINE_BYTES_MAX, PROFILE_BYTES_MAX, SECTION_NAME_BYTES_MAX, TRACKS_MAX};
 
-/// The first thing wrong with a profile.
+/// The first error in a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileError {
-    /// The file as the user named it.
+    /// The name of the file as the user gave it.
     pub file: String,
-    /// The line, from one; `None` if the file as a whole is at fault.
+    /// The line, from one; `None` if the error concerns the whole file.
     pub line: Option<usize>,
-    /// The key as it is written there.
+    /// The key as written there.
     pub key: Option<String>,
     /// What is wrong.
     pub problem: Problem,
 }
 
-/// What can be wrong with a profile.
+/// The kinds of errors in a profile.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Problem {
-    /// More bytes than any profile needs.
+    /// A file that is too large.
     #[error("the file is larger than {PROFILE_BYTES_MAX} bytes")]
     FileTooLarge,
-    /// No section at all.
+    /// No section.
     #[error("no track: expected at least one [section]")]
     NoTrack,
     /// More sections than allowed.
@@ -36,55 +36,55 @@ pub enum Problem {
     /// A line that is too long.
     #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
     LineTooLong,
-    /// Bytes that are no text.
+    /// Bytes that are not UTF-8.
     #[error("the line is not UTF-8 text")]
     NotText,
-    /// A line that is none of the known forms.
+    /// A line that is neither section, key, comment nor blank.
     #[error("expected `[section]`, `key = value` or `; comment`, found {}", shown(.0))]
     NotALine(String),
-    /// A section line without a proper name.
+    /// A section without a valid name.
     #[error("expected a section name of 1 to {SECTION_NAME_BYTES_MAX} bytes in brackets")]
     SectionName,
-    /// A section that stands twice.
+    /// A section that occurs twice.
     #[error("the section [{section}] stands on line {first_line} already")]
     DuplicateSection {
         /// The section's name.
         section: String,
-        /// Where it stands first.
+        /// The line where it occurs first.
         first_line: usize,
     },
-    /// A key above the first section.
+    /// A key before the first section.
     #[error("a key before the first [section]")]
     OutsideSection,
-    /// A key that nobody knows.
+    /// An unknown key.
     #[error("unknown key; expected one of {}", Key::names(*.of_audience))]
     UnknownKey {
-        /// Whether it stands in the section of the audience.
+        /// Whether it is in the section `[audience]`.
         of_audience: bool,
     },
-    /// A key that stands twice, perhaps under two names.
+    /// A key that occurs twice, perhaps under two names.
     #[error("the key stands on line {first_line} already, as {first_name}")]
     DuplicateKey {
-        /// Where it stands first.
+        /// The line where it occurs first.
         first_line: usize,
-        /// What it is called there.
+        /// Its name there.
         first_name: String,
     },
-    /// A section without a key that it needs.
+    /// A section that lacks a required key.
     #[error("missing from the section [{section}]")]
     MissingKey {
         /// The section's name.
         section: String,
     },
-    /// A value out of range or of another kind.
+    /// A value that is out of range or of the wrong kind.
     #[error("expected {expected}, found {}", shown(.found))]
     Value {
-        /// What would have been right.
+        /// The values that are allowed.
         expected: String,
-        /// What stands there.
+        /// The value found.
         found: String,
     },
-    /// A template that cannot be filled in.
+    /// A template that is not valid.
     #[error("{0}")]
     Template(TemplateError),
     /// Two keys that contradict each other.
@@ -92,7 +92,7 @@ pub enum Problem {
     Conflict {
         /// The other key.
         other_name: String,
-        /// Where it stands.
+        /// The line of the other key.
         other_line: usize,
         /// How they contradict each other.
         reason: String,
@@ -115,7 +115,7 @@ impl Display for ProfileError {
 impl std::error::Error for ProfileError {}
 
 impl ProfileError {
-    /// A fault of the whole file, whose name is not known yet.
+    /// Returns an error of the whole file, whose name is filled in later.
     pub(super) fn of_file(problem: Problem) -> Self {
         Self {
             file: String::new(),
@@ -125,7 +125,7 @@ impl ProfileError {
         }
     }
 
-    /// A fault of a whole line.
+    /// Returns an error of a whole line.
     pub(super) fn at(line: usize, problem: Problem) -> Self {
         let line = Some(line);
         Self {
@@ -134,7 +134,7 @@ impl ProfileError {
         }
     }
 
-    /// A fault of a key, or of its value.
+    /// Returns an error of a key or its value.
     pub(super) fn of_key(line: usize, key: &str, problem: Problem) -> Self {
         let key = Some(key.to_owned());
         Self {
@@ -149,7 +149,7 @@ impl ProfileError {
     }
 }
 
-/// What stands in the file, in quotes, cut to what fits an error message.
+/// Returns text of the file in quotes, shortened for an error message.
 fn shown(text: &str) -> String {
     if text.is_empty() {
         "nothing".to_owned()
@@ -158,7 +158,7 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// The head of `text`, harmless to a terminal.
+/// Returns the beginning of `text`, safe to print on a terminal.
 fn excerpt(text: &str) -> String {
     let head: String = text.chars().take(EXCERPT_CHARS_MAX).collect();
     let more = if head.len() < text.len() { "…" } else { "" };

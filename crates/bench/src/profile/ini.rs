@@ -1,4 +1,4 @@
-//! From the bytes of a file to a profile: lines, sections, tracks.
+//! Parses a profile: lines, sections, tracks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -102,7 +102,7 @@ fn open_section<'a>(
     Ok(())
 }
 
-/// The values of one section, before they are understood.
+/// The values of one section, not yet parsed.
 struct Section<'a> {
     name: &'a str,
     line: usize,
@@ -178,7 +178,7 @@ impl<'a> Section<'a> {
             .map_err(|error| namespace.template_fault(error))
     }
 
-    /// `track_mode`, or `reliable`, or both if they agree (decision 2).
+    /// Returns `track_mode`, or `reliable`, or both if they agree (decision 2).
     fn track_mode(&self) -> Result<TrackMode, ProfileError> {
         let Some(reliable) = self.optional(Key::Reliable) else {
             return self.required(Key::TrackMode)?.track_mode();
@@ -198,7 +198,7 @@ impl<'a> Section<'a> {
         Ok(mode)
     }
 
-    /// How objects map to streams, which datagrams do not.
+    /// Returns how objects map to streams. Datagram tracks must not set it.
     fn stream_mapping(&self) -> Result<StreamMapping, ProfileError> {
         let Some(value) = self.optional(Key::StreamMapping) else {
             return Ok(StreamMapping::default());
@@ -254,15 +254,15 @@ impl<'a> Section<'a> {
         Ok(pattern)
     }
 
-    /// `value` contradicts the first of the other keys that stands here.
+    /// Returns an error: `value` contradicts the first of `others` that is present.
     fn contradiction(&self, value: &Value<'a>, others: &[Key], reason: &str) -> ProfileError {
         let other = others.iter().find_map(|key| self.optional(*key));
         let (first, second) = in_order(value, other.unwrap_or(value));
         second.conflict(first, reason.to_owned())
     }
 
-    /// The data phase: `duration`, or `total_transmit_time` less the start delay, or both if they
-    /// agree (decision 7).
+    /// Returns the data phase: `duration`, or `total_transmit_time` minus the start delay, or both if they agree
+    /// (decision 7).
     fn duration(&self) -> Result<Duration, ProfileError> {
         let duration = self.optional(Key::Duration);
         let Some(total) = self.optional(Key::TotalTransmitTime) else {
@@ -316,7 +316,7 @@ fn in_order<'v, 'a>(left: &'v Value<'a>, right: &'v Value<'a>) -> (&'v Value<'a>
     }
 }
 
-/// The name of the section that is no track.
+/// The name of the section that is not a track.
 pub(super) const AUDIENCE: &str = "audience";
-/// What some editors put before UTF-8 text.
+/// A byte order mark, which some editors write before UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";

@@ -1,4 +1,4 @@
-//! The keys of a profile and the names they go by.
+//! The keys of a profile and their names.
 
 /// A key of a track's section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,8 +32,8 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// Finds a key by its canonical name or an alias. Case does not matter, and the blanks of
-    /// Table 1's `Objects Per Group` stand for underscores.
+    /// Finds a key by its canonical name or an alias. Case is ignored, and the blanks of Table 1's `Objects Per Group`
+    /// stand for underscores.
     pub(super) fn find(name: &str) -> Option<Self> {
         let folded: String = name
             .split_ascii_whitespace()
@@ -46,18 +46,18 @@ impl Key {
         row.map(|(key, _)| *key)
     }
 
-    /// The canonical name.
+    /// Returns the canonical name.
     pub(super) fn name(self) -> &'static str {
         let row = TABLE.iter().find(|(key, _)| *key == self);
         row.expect("every key has a row, as a test shows").1[0]
     }
 
-    /// Whether it stands in the section of the audience instead of one of a track.
+    /// Whether the key belongs to `[audience]` instead of a track.
     pub(super) fn is_of_audience(self) -> bool {
         self >= Self::JoinsPerSecond
     }
 
-    /// The canonical names of the keys of the audience's section, or of a track's, for an error message.
+    /// Returns the canonical names of the keys of `[audience]`, or of a track, for an error message.
     pub(super) fn names(of_audience: bool) -> String {
         TABLE
             .iter()
@@ -68,8 +68,8 @@ impl Key {
     }
 }
 
-/// Every key with its names, the canonical one first: those of the draft's Appendix A, then ours.
-/// The aliases are the names of the draft's Table 1.
+/// Every key with its names, the canonical name first. Keys of the draft's Appendix A precede weir's own. Aliases are
+/// the names of the draft's Table 1.
 const TABLE: &[(Key, &[&str])] = &[
     (Key::Namespace, &["namespace"]),
     (Key::Name, &["name"]),

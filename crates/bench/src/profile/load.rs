@@ -1,11 +1,11 @@
-//! A profile made to fit one probe: its windows and its bit rate.
+//! Scales a profile for one probe of a search: its windows and its bit rate.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::profile::{Interval, ObjectSize, Profile, TrackMode, TrackProfile};
 
-/// `profile` with every track sending for `steady`, after a start delay.
+/// Returns `profile` with every track sending for `steady`, after a start delay.
 pub fn with_windows(profile: &Profile, start_delay: Duration, steady: Duration) -> Profile {
     let mut profile = profile.clone();
     for track in &mut profile.tracks {
@@ -15,13 +15,14 @@ pub fn with_windows(profile: &Profile, start_delay: Duration, steady: Duration) 
     profile
 }
 
-/// Bits per second that a subscriber of all tracks of `profile` gets.
+/// Returns the bits per second that a subscriber of all tracks receives.
 pub fn bits_per_second(profile: &Profile) -> f64 {
     profile.tracks.iter().map(track_bits_per_second).sum()
 }
 
-/// `profile` scaled to about `bits_per_second` over all tracks: objects on streams get larger or smaller, datagrams, which
-/// have to fit into packets, come more or less often. None if a size or an interval would leave its range.
+/// Returns `profile` scaled to about `bits_per_second` over all tracks. Objects on streams change their size;
+/// datagrams, which must fit into packets, change their interval. `None` if a size or an interval would leave its
+/// range.
 pub fn with_bits_per_second(profile: &Profile, bits_per_second: f64) -> Option<Profile> {
     let factor = bits_per_second / self::bits_per_second(profile);
     let mut profile = profile.clone();
@@ -41,18 +42,18 @@ pub fn with_bits_per_second(profile: &Profile, bits_per_second: f64) -> Option<P
     Some(profile)
 }
 
-/// The whole numbers of kilobits per second that [`with_bits_per_second`] can give `profile`; at most [`KILOBITS_MAX`].
+/// Returns the range of kilobits per second that [`with_bits_per_second`] can give `profile`, up to [`KILOBITS_MAX`].
 pub fn kilobits_per_second(profile: &Profile) -> RangeInclusive<u64> {
     let bits = |kilobits: u64| Duration::from_millis(kilobits).as_secs_f64() * 1e6;
     let is_possible = |kilobits| with_bits_per_second(profile, bits(kilobits)).is_some();
-    // What is possible is one stretch around the rate that the profile has.
+    // The possible rates are one contiguous range around the profile's own rate.
     let own = first_of(1, KILOBITS_MAX, |one| bits(one) >= bits_per_second(profile));
     let least = first_of(1, own, is_possible);
     let beyond = first_of(own, KILOBITS_MAX, |one| !is_possible(one));
     least..=(beyond - 1).max(own)
 }
 
-/// The first number from `least` on of which `is_so` holds, as it does of all that follow; `most` if of none before.
+/// Returns the first number from `least` on for which the monotonic `is_so` holds; `most` if none before it.
 fn first_of(mut least: u64, mut most: u64, is_so: impl Fn(u64) -> bool) -> u64 {
     while least < most {
         let middle = least.midpoint(most);
@@ -83,7 +84,7 @@ fn scaled(size: ObjectSize, factor: f64) -> Option<ObjectSize> {
     ObjectSize::new((f64::from(size.bytes()) * factor).round() as u32)
 }
 
-/// A hundred gigabits per second.
+/// 100 Gbit/s.
 pub const KILOBITS_MAX: u64 = 100_000_000;
 
 #[cfg(test)]
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn bit_rates_scale_in_both_modes() {
         let profile = profile();
-        // 120 bytes each 20 ms, and a mean of 2,000 bytes each 40 ms.
+        // 120 bytes every 20 ms, and a mean of 2,000 bytes every 40 ms.
         let rate = bits_per_second(&profile);
         assert!((rate - 448_000.0).abs() < 1e-6, "{rate}");
         let double = with_bits_per_second(&profile, 896_000.0).unwrap();

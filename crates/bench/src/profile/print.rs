@@ -1,4 +1,4 @@
-//! A profile as text in the canonical form.
+//! Prints a profile in canonical form.
 
 use std::fmt::{Display, Write as _};
 
@@ -6,7 +6,7 @@ use super::key::Key;
 use super::value::print_milliseconds;
 use super::{Audience, ExtensionHeaders, Mode, Pattern, Profile, StreamMapping, TrackProfile};
 
-/// Every track as a section, with the keys of the draft's Appendix A in its order.
+/// Prints each track as a section, with the keys of the draft's Appendix A in its order.
 pub(super) fn to_ini(profile: &Profile) -> String {
     let mut sections: Vec<String> = profile.tracks.iter().map(section).collect();
     if profile.audience != Audience::default() {
@@ -101,5 +101,5 @@ fn mode_number(mode: Mode) -> u8 {
     }
 }
 
-/// The length of `total_transmit_time`.
+/// The length of `total_transmit_time`, the longest key.
 const WIDTH: usize = 19;

@@ -103,7 +103,7 @@ fn the_short_audio_and_video_differ_in_their_times_alone() {
         assert_eq!((track.start_delay, track.duration), secs(1, 3));
         (track.start_delay, track.duration) = secs(5, 30);
     }
-    // Two groups in three seconds instead of one and a half.
+    // Groups of 1.5 s, so that three seconds hold two.
     assert_eq!(short.tracks[1].objects_per_group.count(), 45);
     short.tracks[1].objects_per_group = ObjectsPerGroup::new(150).unwrap();
     assert_eq!(

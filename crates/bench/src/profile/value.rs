@@ -1,4 +1,4 @@
-//! One `key = value` line, and the kinds of values there are.
+//! The value of a `key = value` line, and its kinds.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::limits::{
     OBJECT_BYTES_MAX, OBJECT_BYTES_MIN, OBJECTS_PER_GROUP_MAX, PER_SECOND_MAX,
 };
 
-/// A value with its place in the file.
+/// A value with its line and key.
 #[derive(Debug)]
 pub(super) struct Value<'a> {
     pub(super) line: usize,
-    /// The key as it is written.
+    /// The key as written.
     pub(super) name: &'a str,
     pub(super) text: &'a str,
 }
 
-/// What `pattern` may say.
+/// The values of `pattern`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PatternName {
     Interval,
@@ -37,7 +37,7 @@ impl Value<'_> {
         self.fault(Problem::Template(error))
     }
 
-    /// This value contradicts another one.
+    /// Returns an error: this value contradicts `other`.
     pub(super) fn conflict(&self, other: &Value<'_>, reason: String) -> ProfileError {
         self.fault(Problem::Conflict {
             other_name: other.name.to_owned(),
@@ -120,7 +120,7 @@ impl Value<'_> {
             .ok_or_else(|| self.expected(&format!("1 to {EXTENSION_HEADER_BYTES_MAX} bytes")))
     }
 
-    /// The name of a pattern; a burst wants its number of objects beside.
+    /// Parses the name of a pattern. A burst also needs its number of objects.
     pub(super) fn pattern(&self) -> Result<PatternName, ProfileError> {
         match self.text.to_ascii_lowercase().as_str() {
             "interval" => Ok(PatternName::Interval),
@@ -140,7 +140,7 @@ impl Value<'_> {
         })
     }
 
-    /// A share in per cent; somebody has to be left.
+    /// Parses a share in per cent, below 100 so that some subscribers are left.
     pub(super) fn share(&self) -> Result<u8, ProfileError> {
         let share = self.number().and_then(|number| u8::try_from(number).ok());
         share
@@ -184,7 +184,7 @@ impl Value<'_> {
         })
     }
 
-    /// A plain decimal number, without a sign.
+    /// Parses a plain decimal number without a sign.
     fn number(&self) -> Option<u32> {
         let digits = self.text.bytes().all(|byte| byte.is_ascii_digit());
         if digits { self.text.parse().ok() } else { None }
@@ -199,7 +199,7 @@ impl Value<'_> {
     }
 }
 
-/// Reads `33.33` as 33,330,000 ns: exact, where a floating point number would not be.
+/// Parses milliseconds exactly, without floating point: `33.33` is 33,330,000 ns.
 fn parse_milliseconds(text: &str) -> Option<Duration> {
     let (whole, fraction) = match text.split_once('.') {
         Some((_, "")) => return None,
@@ -217,7 +217,7 @@ fn parse_milliseconds(text: &str) -> Option<Duration> {
     ))
 }
 
-/// The shortest text that [`parse_milliseconds`] reads as `duration`.
+/// Returns the shortest text that [`parse_milliseconds`] parses to `duration`.
 pub(super) fn print_milliseconds(duration: Duration) -> String {
     let ns = duration.as_nanos();
     let (whole, fraction) = (ns / u128::from(NS_PER_MS), ns % u128::from(NS_PER_MS));
@@ -226,7 +226,7 @@ pub(super) fn print_milliseconds(duration: Duration) -> String {
 }
 
 const NS_PER_MS: u64 = 1_000_000;
-/// Six decimals of a millisecond are nanoseconds.
+/// Decimals of a millisecond down to a nanosecond.
 const DECIMALS: usize = 6;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One publisher: its offers, its answers to the relay, and the tracks it serves.
+//! One publisher: its offers, its responses to the relay, and its tracks.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -24,17 +24,17 @@ use weir_client::peer::DataEvent;
 use weir_client::turn::Turn;
 use weir_histogram::Histogram;
 
-/// The tracks of one publisher; its connection is handed in.
+/// The tracks of one publisher. The caller passes in its connection.
 #[derive(Debug)]
 pub(crate) struct PublisherClient {
     tracks: Vec<Publication>,
-    /// Offers that the relay has not answered yet: PUBLISH or `PUBLISH_NAMESPACE`.
+    /// Offers without a response: PUBLISH or `PUBLISH_NAMESPACE`.
     pending: BTreeMap<RequestId, Offer>,
     offered: bool,
     failure: Option<String>,
-    /// Responses to FETCH requests that are not finished.
+    /// FETCH responses in progress.
     fetches: Vec<FetchResponse>,
-    /// When the end of a track may be announced, by its number.
+    /// When the end of each track may be announced, by track number.
     ends: BTreeMap<usize, Instant>,
 }
 
@@ -55,17 +55,18 @@ impl PublisherClient {
         }
     }
 
-    /// Why the publisher failed, if it did.
+    /// Returns why the publisher failed, if it did.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Whether a track was at work when the connection was lost.
+    /// Whether a track was being sent when the connection was lost.
     pub(super) fn is_cut_off(&self) -> bool {
         self.tracks.iter().any(Publication::is_cut_off)
     }
 
-    /// Counts the datagrams that the connection took and did not send. It does not tell of which track they were: they
+    /// Counts the datagrams that the connection accepted and then dropped. The connection does not tell their tracks,
+    /// so they count for the first datagram track.
     /// count for the first that has datagrams.
     pub(super) fn note_dropped(&mut self, stats: &ConnectionStats, plans: &[TrackPlan]) {
         let has_datagrams = |track: &&mut Publication| {
@@ -91,7 +92,7 @@ impl PublisherClient {
         self.failure.is_some() || self.tracks.iter().all(Publication::is_done)
     }
 
-    /// Takes an event of its data streams.
+    /// Handles an event of the data streams.
     pub(super) fn on_data_event(
         &mut self,
         turn: &mut Turn<'_>,
@@ -100,7 +101,7 @@ impl PublisherClient {
         event: &DataEvent,
     ) {
         match event {
-            // A publisher subscribes to nothing, so no object is for it.
+            // A publisher has no subscriptions, so it expects no object.
             DataEvent::Acknowledged(_) | DataEvent::Datagram(..) => {}
             DataEvent::Writable(_) | DataEvent::StreamsAvailable => {
                 self.flush(turn, client);
@@ -117,7 +118,7 @@ impl PublisherClient {
         }
     }
 
-    /// Takes up blocked streams and announces ends; called now and then.
+    /// Resumes blocked streams and announces ends. Called periodically.
     pub(super) fn on_check(
         &mut self,
         turn: &mut Turn<'_>,
@@ -129,7 +130,7 @@ impl PublisherClient {
         self.announce_ends(turn, client, plans);
     }
 
-    /// The largest object of every datagram track has to fit (decision 26).
+    /// Checks that the largest object of every datagram track fits into a datagram (decision 26).
     pub(super) fn check_datagram_sizes(
         &mut self,
         turn: &mut Turn<'_>,
@@ -158,7 +159,7 @@ impl PublisherClient {
         Ok(())
     }
 
-    /// Sends one item of a track if it is due.
+    /// Sends the next item of a track if it is due.
     pub(super) fn send_due(
         &mut self,
         turn: &mut Turn<'_>,
@@ -180,7 +181,7 @@ impl PublisherClient {
         }
     }
 
-    /// When the next item of a track is to be sent, or tried again.
+    /// Returns when the next item of a track is to be sent, or retried.
     pub(super) fn next_at(
         &mut self,
         now: Instant,
@@ -240,7 +241,7 @@ impl PublisherClient {
         }
     }
 
-    /// Takes an event of the session.
+    /// Handles an event of the session.
     pub(super) fn on_session_event(
         &mut self,
         turn: &mut Turn<'_>,
@@ -263,7 +264,7 @@ impl PublisherClient {
                 self.fail(format!("the relay broke the protocol: {violation}"));
             }
             SessionEvent::GoAway(_) => self.fail("the relay is going away".to_owned()),
-            // Answers to what a publisher never asks, and objects it never subscribed to.
+            // Responses to requests that a publisher never sends, and objects without a subscription.
             SessionEvent::Updated { .. }
             | SessionEvent::Done { .. }
             | SessionEvent::Namespace { .. }
@@ -280,7 +281,7 @@ impl PublisherClient {
         }
     }
 
-    /// Offers all tracks, once the session is open.
+    /// Offers all tracks, once the session is established.
     fn offer(&mut self, turn: &mut Turn<'_>, client: &mut Client, config: &PublisherConfig) {
         self.offered = true;
         let Some((session, mut connection)) = client.open(turn) else {
@@ -364,7 +365,7 @@ impl PublisherClient {
             && track.on_forward(&mut connection, forward)
             && forward
         {
-            // The answer that turns forwarding on says where the subscriber joins [moqt-18 §5.1].
+            // The response that enables forwarding says where the subscriber joins [moqt-18 §5.1].
             answer.parameters.largest_object = track.largest();
         }
         session.update_ok(&mut connection, id, answer);
@@ -390,7 +391,7 @@ impl PublisherClient {
         self.fail(format!("the relay refused {what}: {code} {reason:?}"));
     }
 
-    /// The relay withdrew its subscription, or its acceptance of an offer.
+    /// Handles the end of the relay's subscription, or of its acceptance of an offer.
     fn on_closed(&mut self, turn: &mut Turn<'_>, client: &mut Client, id: RequestId) {
         let Some((_, mut connection)) = client.open(turn) else {
             return;
@@ -405,7 +406,7 @@ impl PublisherClient {
         self.fetches.retain(|response| response.request != id);
     }
 
-    /// Sends what fetch streams take, and ends those that are through.
+    /// Sends what fetch streams accept, and removes those that are complete.
     fn flush_fetches(&mut self, turn: &mut Turn<'_>, client: &mut Client, plans: &[TrackPlan]) {
         let now = turn.now;
         if self.fetches.is_empty() {
@@ -429,7 +430,7 @@ impl PublisherClient {
         });
     }
 
-    /// Sends `PUBLISH_DONE` for the tracks whose last message has had time to leave.
+    /// Sends `PUBLISH_DONE` for tracks whose last message has had time to leave.
     fn announce_ends(&mut self, turn: &mut Turn<'_>, client: &mut Client, plans: &[TrackPlan]) {
         let due: Vec<usize> = self
             .ends
@@ -457,7 +458,7 @@ impl PublisherClient {
         }
     }
 
-    /// Fails the publisher; the first reason stays.
+    /// Fails the publisher. The first reason is kept.
     pub(super) fn fail(&mut self, reason: String) {
         if self.failure.is_none() {
             self.failure = Some(reason);
@@ -468,7 +469,7 @@ impl PublisherClient {
     }
 }
 
-/// The fetched track and range that a request asks for, if this publisher has it.
+/// Returns the track and range of a FETCH, if this publisher has them.
 fn fetched_range(tracks: &[Publication], fetch: &Fetch) -> Option<(usize, (Location, Location))> {
     let FetchKind::Standalone { track, start, end } = &fetch.kind else {
         return None;
@@ -479,9 +480,9 @@ fn fetched_range(tracks: &[Publication], fetch: &Fetch) -> Option<(usize, (Locat
     Some((number, (*start, *end)))
 }
 
-/// How long `PUBLISH_DONE` waits, since it must not overtake datagrams that wait to be sent.
+/// How long `PUBLISH_DONE` waits, so that it does not overtake queued datagrams.
 const DONE_DELAY: Duration = Duration::from_millis(100);
-/// How often COMPLETION is tried again while objects wait in front of it.
+/// How often COMPLETION is retried while objects are queued before it.
 const RETRY_PERIOD: Duration = Duration::from_millis(5);
 const NO_PAST: Reason = (
     RequestErrorCode::NOT_SUPPORTED,

@@ -1,5 +1,4 @@
-//! A range of a track that somebody fetches: all its objects on one stream, as fast as that takes them.
-//! [evens-00 §3.3]
+//! The response to a FETCH: all objects of a range on one stream, as fast as the stream accepts them. [evens-00 §3.3]
 
 use std::time::Instant;
 
@@ -31,19 +30,19 @@ pub(super) struct FetchResponse {
     began: Instant,
     /// The next item of the schedule.
     next: u64,
-    /// The last place that is asked for.
+    /// The last location requested.
     end: Location,
     pending: Bytes,
 }
 
-/// How far a flush came.
+/// How far a flush got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// More is to be sent, when the stream takes it.
+    /// The stream is blocked before the end.
     Blocked,
-    /// All was sent.
+    /// Everything was sent.
     Done,
-    /// Nobody wants the rest.
+    /// The relay does not want the rest.
     Abandoned,
 }
 
@@ -72,12 +71,12 @@ impl FetchResponse {
         }
     }
 
-    /// Whether `stream` is this one.
+    /// Whether the response uses `stream`.
     pub(super) fn is(&self, stream: StreamId) -> bool {
         self.stream == Some(stream)
     }
 
-    /// Sends what the stream takes.
+    /// Sends what the stream accepts.
     pub(super) fn flush(
         &mut self,
         now: Instant,
@@ -108,7 +107,7 @@ impl FetchResponse {
         }
     }
 
-    /// Encodes the next item of the range. Returns whether there was one.
+    /// Encodes the next item of the range. Returns false if there is none.
     fn encode_next(
         &mut self,
         now: Instant,
@@ -177,7 +176,7 @@ impl FetchResponse {
     }
 }
 
-/// The answer to a FETCH of any range of a track: all of it is there.
+/// Returns the FETCH_OK for any range of a track. All of the track exists.
 pub(super) fn fetch_ok(plan: &TrackPlan) -> FetchOk {
     FetchOk {
         end_of_track: true,
@@ -202,8 +201,8 @@ mod tests {
     use crate::profile::Profile;
     use crate::test_transport::TestTransport;
 
-    /// Objects, groups, START messages that are sent of what a track of `milliseconds` has from `start` on, by an object
-    /// every 10 microseconds, each group as long as groups may be.
+    /// Counts the objects, groups and START messages that a fetch from `start` on returns. The track has `milliseconds`
+    /// of an object every 10 microseconds, in groups as long as allowed.
     fn fetched(milliseconds: u64, start: impl Fn(&TrackPlan) -> Location) -> (u64, u64, u64) {
         let profile = format!(
             "[file]

@@ -1,4 +1,4 @@
-//! What a publisher offers to the relay, and how it answers when the relay asks.
+//! What a publisher offers to the relay, and how it answers the relay's requests.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +17,19 @@ use super::PublisherConfig;
 use super::publication::Publication;
 use crate::metrics::TrackPlan;
 
-/// What was offered.
+/// An offer without a response.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Offer {
-    /// PUBLISH of the track of that number.
+    /// PUBLISH of the track of this number.
     Track(usize),
     /// `PUBLISH_NAMESPACE`.
     Namespace,
 }
 
-/// Why a request is refused: for programs and for people.
+/// Why a request is refused: a code for programs and a text for people.
 pub(super) type Reason = (RequestErrorCode, &'static str);
 
-/// PUBLISH for every track.
+/// Sends PUBLISH for every track.
 pub(super) fn offer_tracks(
     session: &mut Session,
     connection: &mut Connection<'_>,
@@ -47,7 +47,7 @@ pub(super) fn offer_tracks(
     Ok(())
 }
 
-/// `PUBLISH_NAMESPACE` for every namespace of the tracks.
+/// Sends `PUBLISH_NAMESPACE` for every namespace of the tracks.
 pub(super) fn offer_namespaces(
     session: &mut Session,
     connection: &mut Connection<'_>,
@@ -74,7 +74,7 @@ fn with_tokens(config: &PublisherConfig) -> Parameters {
     }
 }
 
-/// Accepts the relay's SUBSCRIBE, if it is for a track that nobody subscribed to yet.
+/// Accepts the relay's SUBSCRIBE if it names a track without a subscription.
 pub(super) fn accept(
     tracks: &mut [Publication],
     plans: &[TrackPlan],
@@ -105,7 +105,7 @@ pub(super) fn accept(
     })
 }
 
-/// Priority and time to live of a track, as relays are to treat it (decisions 28 and 29).
+/// Returns the properties of a track that tell relays its priority and time to live (decisions 28 and 29).
 pub(super) fn track_properties(plan: &TrackPlan) -> Properties {
     let ttl_ms = u64::try_from(plan.ttl().as_millis()).unwrap_or(u64::MAX);
     Properties::builder()
@@ -117,7 +117,7 @@ pub(super) fn track_properties(plan: &TrackPlan) -> Properties {
         .build()
 }
 
-/// Bytes of a datagram before its payload, at most.
+/// Returns the most bytes of a datagram before its payload.
 pub(super) fn datagram_overhead(draft: Draft, track: &Publication, plan: &TrackPlan) -> usize {
     let schedule = plan.schedule();
     let header = ObjectDatagram {

@@ -1,4 +1,4 @@
-//! One subgroup stream of a publisher: what waits for it, and what became of that.
+//! One subgroup stream of a publisher, its queue, and what became of each object.
 
 use std::time::Instant;
 
@@ -11,24 +11,25 @@ use crate::metrics::{Refusal, TrackSender};
 use crate::schedule::DataItem;
 use weir_client::send_queue::SendQueue;
 
-/// A stream, from the first object of its group to its end. When it is given up, the rest of the group is refused for the same reason.
+/// A stream, from the first object of its group to its end. If it is given up, the rest of the group is refused for the
+/// same reason.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) queue: SendQueue<Queued, Refusal>,
-    /// The last object that was queued, for the delta in the next one's header.
+    /// The last queued object. The next header holds the difference from it.
     pub(super) previous: Option<u64>,
 }
 
-/// What is noted of an object that waits.
+/// What is kept of a queued object.
 #[derive(Debug)]
 pub(super) struct Queued {
     deadline: Instant,
-    /// For an object of the benchmark: what it is, and when it was to be sent.
+    /// For a DATA message: its item, and its planned time.
     data: Option<(DataItem, Instant)>,
 }
 
 impl Outgoing {
-    /// A stream that is yet to be opened.
+    /// Returns a stream that opens with its first object.
     pub(super) fn new(priority: i32) -> Self {
         Self {
             queue: SendQueue::new(priority),
@@ -36,7 +37,7 @@ impl Outgoing {
         }
     }
 
-    /// Whether an object of `bytes` bytes can be queued; if not, why.
+    /// Checks that an object of `bytes` bytes can be queued; the error is the reason why not.
     pub(super) fn check_room(&self, bytes: usize) -> Result<(), Refusal> {
         if let Some(reason) = self.queue.refusal() {
             return Err(reason);
@@ -63,7 +64,7 @@ impl Outgoing {
         self.queue.push(bytes, Queued { deadline, data });
     }
 
-    /// Sends what can be sent, and gives the stream up if an object waited beyond its time to live.
+    /// Sends what the stream accepts. Gives it up if an object has exceeded its time to live.
     pub(super) fn flush(
         &mut self,
         now: Instant,
@@ -89,7 +90,7 @@ impl Outgoing {
         }
     }
 
-    /// Resets the stream; what waited is refused for `reason`.
+    /// Resets the stream, and refuses queued objects for `reason`.
     pub(super) fn give_up(
         &mut self,
         transport: &mut dyn Transport,
@@ -100,7 +101,7 @@ impl Outgoing {
         refuse(self.queue.give_up(transport, code, reason), sender, reason);
     }
 
-    /// The connection is gone, and the stream with it.
+    /// Refuses queued objects after the connection was lost.
     pub(super) fn abandon(&mut self, sender: &mut TrackSender, reason: Refusal) {
         refuse(self.queue.abandon(reason), sender, reason);
     }

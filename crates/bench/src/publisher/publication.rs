@@ -25,7 +25,7 @@ use crate::profile::{StreamMapping, TrackMode};
 use crate::qperf::{self, Wire};
 use crate::schedule::{Cursor, DataItem, Item, ItemKind};
 
-/// A track that a publisher serves.
+/// A track that a publisher sends.
 #[derive(Debug)]
 pub(super) struct Publication {
     pub(super) plan: usize,
@@ -35,10 +35,10 @@ pub(super) struct Publication {
     subscription: Subscription,
     cursor: Cursor,
     largest: Option<Location>,
-    /// Open streams with their MOQT group and subgroup, oldest first.
+    /// Open streams by MOQT group and subgroup, oldest first.
     streams: VecDeque<((u64, u64), Outgoing)>,
     streams_opened: u64,
-    /// Whether objects are fetched instead of sent by the schedule.
+    /// Whether the relay fetches objects, instead of their being sent by the schedule.
     is_fetched: bool,
     progress: Progress,
 }
@@ -46,22 +46,22 @@ pub(super) struct Publication {
 /// The relay's subscription to a track [moqt-18 §5.1].
 #[derive(Clone, Copy, Debug)]
 enum Subscription {
-    /// The relay has none.
+    /// There is no subscription.
     None,
-    /// PUBLISH was sent, and is not answered.
+    /// PUBLISH was sent and has no response.
     Offered { request: RequestId, forward: bool },
-    /// The relay's SUBSCRIBE or the publisher's PUBLISH was accepted; `forward` is whether the relay wants objects.
+    /// The relay's SUBSCRIBE or the publisher's PUBLISH was accepted. `forward` says whether the relay wants objects.
     Established { request: RequestId, forward: bool },
 }
 
-/// How far a track has come.
+/// The progress of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// There is something to send, or its end to announce.
+    /// Items remain, or the end is not announced.
     Going,
-    /// The relay was told that nothing more comes.
+    /// The relay was notified of the end.
     Done,
-    /// The connection was lost before the relay could be told.
+    /// The connection was lost before the relay was notified of the end.
     CutOff,
 }
 
@@ -102,8 +102,8 @@ impl Publication {
         }
     }
 
-    /// The relay asks to be sent objects, or not to be: then the streams that are open end, since what would end them may
-    /// not be sent [moqt-18 §11.4.3]. Returns whether that is a change.
+    /// Applies the relay's request to send objects or to pause. A pause resets open streams, since their ends may not
+    /// be sent [moqt-18 §11.4.3]. Returns whether the state changed.
     pub(super) fn on_forward(&mut self, transport: &mut dyn Transport, forward: bool) -> bool {
         let is_change = match &mut self.subscription {
             Subscription::None => false,
@@ -118,13 +118,13 @@ impl Publication {
         is_change
     }
 
-    /// The relay, or the publisher, ended the subscription.
+    /// Ends the subscription, on behalf of the relay or the publisher.
     pub(super) fn on_unsubscribed(&mut self, transport: &mut dyn Transport) {
         self.subscription = Subscription::None;
         self.cancel_streams(transport);
     }
 
-    /// Resets the streams that are open: nobody wants the rest of them.
+    /// Resets the open streams, the rest of which is not wanted.
     fn cancel_streams(&mut self, transport: &mut dyn Transport) {
         for (_, outgoing) in &mut self.streams {
             let code = ResetCode::CANCELLED;
@@ -133,7 +133,7 @@ impl Publication {
         self.streams.clear();
     }
 
-    /// The connection is gone.
+    /// Notes that the connection was lost.
     pub(super) fn on_disconnected(&mut self) {
         self.subscription = Subscription::None;
         for (_, outgoing) in &mut self.streams {
@@ -154,7 +154,7 @@ impl Publication {
         }
     }
 
-    /// Whether the relay takes objects.
+    /// Whether the relay accepts objects.
     pub(super) fn is_served(&self) -> bool {
         let is_wanted = matches!(
             self.subscription,
@@ -168,32 +168,32 @@ impl Publication {
         self.is_fetched
     }
 
-    /// Whether the relay was told that nothing more comes, or cannot be told any more.
+    /// Whether the relay was notified of the end, or cannot be.
     pub(super) fn is_done(&self) -> bool {
         self.progress != Progress::Going
     }
 
-    /// Whether the connection was lost before the relay could be told that nothing more comes.
+    /// Whether the connection was lost before the relay was notified of the end.
     pub(super) fn is_cut_off(&self) -> bool {
         self.progress == Progress::CutOff
     }
 
-    /// The largest location published so far.
+    /// Returns the largest location published so far.
     pub(super) fn largest(&self) -> Option<Location> {
         self.largest
     }
 
-    /// When the next item is due after the release; `None` if all were sent.
+    /// Returns when the next item is due, since the release; `None` if all were sent.
     pub(super) fn next_at(&self, plan: &TrackPlan) -> Option<Duration> {
         if self.is_fetched {
-            // The track can be fetched for as long as another would send.
+            // A fetched track stays available for the time that its schedule would take.
             return (!self.cursor.is_at_end()).then(|| plan.schedule().end());
         }
         self.cursor.next_at(plan.schedule())
     }
 
-    /// Sends the next item if it is due, or counts why it was not. `released` is when the schedule
-    /// began. Returns whether there was one.
+    /// Sends the next item if it is due, or counts why it was not sent. `released` is when the schedule began. Returns
+    /// whether an item was due.
     pub(super) fn send_due(
         &mut self,
         now: Instant,
@@ -239,14 +239,14 @@ impl Publication {
         true
     }
 
-    /// Whether COMPLETION is next, but not all objects have left yet, so that it cannot say how many
-    /// were sent. Their time to live bounds the wait.
+    /// Whether COMPLETION is next and must wait: until all objects have left their queues, their count is unknown.
+    /// Their time to live bounds the wait.
     pub(super) fn awaits_streams(&self, plan: &TrackPlan) -> bool {
         let waits = |(_, outgoing): &((u64, u64), Outgoing)| !outgoing.queue.is_empty();
         self.cursor.awaits_completion(plan.schedule()) && self.streams.iter().any(waits)
     }
 
-    /// Takes up streams that were blocked.
+    /// Resumes streams that were blocked.
     pub(super) fn flush(&mut self, now: Instant, transport: &mut dyn Transport) {
         for (_, outgoing) in &mut self.streams {
             outgoing.flush(now, transport, &mut self.sender);
@@ -255,7 +255,7 @@ impl Publication {
             .retain(|(_, outgoing)| !outgoing.queue.is_over());
     }
 
-    /// The relay stopped a stream. Returns whether it is one of this track.
+    /// Handles the relay's STOP_SENDING. Returns whether the stream belongs to this track.
     pub(super) fn handle_stopped(
         &mut self,
         transport: &mut dyn Transport,
@@ -273,17 +273,17 @@ impl Publication {
         true
     }
 
-    /// Whether everything was sent and its streams are closed, so that the end can be announced.
+    /// Whether everything was sent and the streams are closed, so that the end can be announced.
     pub(super) fn is_ready_to_end(&self, plan: &TrackPlan) -> bool {
         !self.is_done() && self.next_at(plan).is_none() && self.streams.is_empty()
     }
 
-    /// The end was announced, or is of no interest to anyone.
+    /// Notes that the end was announced, or has nobody to be announced to.
     pub(super) fn on_done(&mut self) {
         self.progress = Progress::Done;
     }
 
-    /// Data streams opened so far, for `PUBLISH_DONE`.
+    /// Returns the number of data streams opened so far, for `PUBLISH_DONE`.
     pub(super) fn streams_opened(&self) -> u64 {
         self.streams_opened
     }
@@ -373,12 +373,12 @@ impl Publication {
         self.flush(at.now, transport);
     }
 
-    /// The position of an open stream; the newest ones are looked at first.
+    /// Returns the index of an open stream. Searches from the newest.
     fn stream_at(&self, place: (u64, u64)) -> Option<usize> {
         self.streams.iter().rposition(|(one, _)| *one == place)
     }
 
-    /// Begins the stream of the item's subgroup; its header goes out with the first object.
+    /// Opens the stream of the item's subgroup. Its header is sent with the first object.
     fn open_stream(
         &mut self,
         at: Turn,
@@ -405,7 +405,7 @@ impl Publication {
             priority: Some(plan.priority()),
             has_properties: !properties_of(plan, item).is_empty(),
             end_of_group: ends_group_on(plan, item, subgroup),
-            // A subgroup begins with the object that it is numbered after.
+            // A subgroup has the number of its first object.
             first_object: item.object == subgroup,
         };
         buffer.clear();
@@ -434,7 +434,7 @@ impl Publication {
         }
     }
 
-    /// What the older tool would send.
+    /// Writes the item as qperf would send it.
     fn write_qperf(&self, at: Turn, plan: &TrackPlan, item: &Item, buffer: &mut BytesMut) {
         let sent_us = plan.clock().ns(at.now) / 1000;
         match item.kind {
@@ -460,7 +460,7 @@ impl Publication {
     }
 }
 
-/// What holds for one item that is sent.
+/// What is constant while one item is sent.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     now: Instant,
@@ -468,7 +468,7 @@ struct Turn {
     draft: Draft,
 }
 
-/// The item's size, and what is to be counted when it has left.
+/// Returns the item's size, and what to count when it has left.
 fn describe(
     plan: &TrackPlan,
     item: &Item,
@@ -484,7 +484,7 @@ fn describe(
     }
 }
 
-/// The extension headers of an item; START and COMPLETION have none.
+/// Returns the extension headers of an item. START and COMPLETION have none.
 pub(super) fn properties_of(plan: &TrackPlan, item: &Item) -> Properties {
     match item.kind {
         ItemKind::Data(_) => plan.properties().clone(),
@@ -492,7 +492,7 @@ pub(super) fn properties_of(plan: &TrackPlan, item: &Item) -> Properties {
     }
 }
 
-/// The subgroup of an item; START and COMPLETION are alone in theirs.
+/// Returns the subgroup of an item. START and COMPLETION have a subgroup of their own.
 fn subgroup_of(plan: &TrackPlan, item: &Item) -> u64 {
     match item.kind {
         ItemKind::Data(data) => plan.stream_mapping().subgroup_of(data.object_number),
@@ -500,7 +500,7 @@ fn subgroup_of(plan: &TrackPlan, item: &Item) -> u64 {
     }
 }
 
-/// Whether the last object of the item's group is in `subgroup`.
+/// Whether the item's group ends in `subgroup`.
 fn ends_group_on(plan: &TrackPlan, item: &Item, subgroup: u64) -> bool {
     match item.kind {
         ItemKind::Data(data) => {
@@ -511,7 +511,7 @@ fn ends_group_on(plan: &TrackPlan, item: &Item, subgroup: u64) -> bool {
     }
 }
 
-/// Whether no object follows in the item's group.
+/// Whether the item is the last of its group.
 fn ends_group(item: &Item) -> bool {
     match item.kind {
         ItemKind::Start => true,

@@ -110,7 +110,7 @@ fn video_has_a_large_object_in_every_group() {
     assert_eq!(schedule.objects_in_group(7), 0);
     assert_eq!(schedule.start_message().interval_ms, 33);
     assert_eq!(schedule.completions(), 1);
-    // Exact, where a sum of floating point intervals would have drifted.
+    // Exact, while a sum of floating-point intervals would drift.
     assert_eq!(
         schedule.object_at(900),
         Duration::from_secs(5) + Duration::from_micros(33_330) * 900
@@ -220,7 +220,7 @@ proptest! {
     ) {
         let wire = if qperf { Wire::Qperf } else { Wire::Draft };
         let schedule = Schedule::new(&track, 3).on(wire);
-        // At an item, or near one, or beyond all.
+        // At an item, near one, or after all.
         let near = schedule.item(chance % schedule.items()).unwrap();
         let place = (near.group - 1 + groups, near.object + objects);
         let items = items(&schedule).into_iter();
@@ -231,7 +231,7 @@ proptest! {
     }
 }
 
-/// The times of all DATA messages, in nanoseconds from the beginning of the data phase.
+/// The planned times of all DATA messages, in nanoseconds from the beginning of the data phase.
 fn planned(schedule: &Schedule) -> Vec<u64> {
     (0..schedule.objects())
         .map(|number| schedule.planned_ns(number))
@@ -269,7 +269,7 @@ fn random_events_follow_their_seed_and_stay_in_their_intervals() {
     for (number, at) in (0..).zip(&events) {
         assert_eq!(at / interval, number);
     }
-    // Spread over the interval, not piled up at one end.
+    // Spread over the interval, not concentrated at one end.
     let late = events.iter().filter(|at| *at % interval > interval / 2);
     assert!((600..900).contains(&late.count()));
 }

@@ -1,4 +1,4 @@
-//! Stories of relays that pass on something else than they were given, from the wire to the verdict.
+//! Stories of relays that alter what they forward, from the packets to the verdict.
 
 use super::AUDIO;
 use super::world::{Options, World};
@@ -7,7 +7,7 @@ use weir_report::comparison::relays::{Comparison, Entry};
 use weir_report::relay::{Delivery, Outcome, Report, terminal};
 use weir_report::search::{Probe, ProbeOutcome};
 
-/// The report of fifty objects to each of three subscribers over a relay with these faults.
+/// Returns the report of fifty objects to each of three subscribers through a relay with these faults.
 fn report(profile: &str, faults: Faults) -> Report {
     let options = Options {
         faults,
@@ -28,7 +28,7 @@ fn delivery(report: &Report) -> Delivery {
     report.tracks[0].delivery
 }
 
-/// Everything arrived in time, and the run broke all the same, for this clause alone and in these words.
+/// Checks that everything arrived in time and the run failed for this clause alone, in these words.
 fn expect_broken(report: &Report, words: &str) {
     assert_eq!(report.verdict.outcome, Outcome::Broken);
     let sentence = &report.verdict.sentence;
@@ -39,7 +39,7 @@ fn expect_broken(report: &Report, words: &str) {
     assert!(sentence.contains(words), "{sentence}");
     let text = terminal::render(report, 200, false);
     assert!(text.contains(&format!("not as sent    {words}")), "{text}");
-    // In a search and in a comparison as in a run.
+    // A search and a comparison give the same verdict as a run.
     let probe = Probe::of(100, report);
     let ProbeOutcome::Broke { clauses, .. } = &probe.outcome else {
         panic!("{probe:?}");
@@ -83,7 +83,7 @@ fn a_relay_that_changes_content_has_not_delivered_it() {
         corrupt: true,
         ..Faults::default()
     };
-    // Also where there is no room for a tag, of which no latency is known.
+    // The same for objects without room for a tag, which have no latency.
     for size in ["120", "60", "26"] {
         let profile = AUDIO.replace("size = 120", &format!("size = {size}"));
         let report = report(&profile, faults);
@@ -97,7 +97,7 @@ fn a_relay_that_changes_content_has_not_delivered_it() {
 
 #[test]
 fn a_relay_that_moves_objects_has_not_delivered_them() {
-    // Ten groups behind the five of START and the first ten of data.
+    // Ten groups that follow the five of START and the first ten of data.
     let faults = Faults {
         move_groups: Some((15, 24)),
         ..Faults::default()
@@ -122,7 +122,7 @@ fn objects_of_another_run_are_named_and_break_nothing() {
 
 #[test]
 fn a_relay_that_says_itself_how_much_was_sent_is_not_believed() {
-    // It loses five objects and says that there were none of them.
+    // The relay loses five objects, and its COMPLETION leaves them out.
     let faults = Faults {
         lose_groups: Some((15, 19)),
         forge_completion: Some(45),

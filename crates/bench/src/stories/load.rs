@@ -1,8 +1,8 @@
-//! Publishers and subscribers on one endpoint, and what a runner does with them.
+//! Publishers and subscribers on one endpoint, with the part of a runner that orders a run.
 //!
-//! The order of a run is decided here. Publishers offer their tracks; when the relay has answered,
-//! subscribers connect; when the relay serves all of them, the schedules begin (decision 8); when all
-//! tracks have ended, publishers close. A run that cannot begin ends with its reason.
+//! First publishers offer their tracks. When the relay has answered, subscribers connect. When the relay serves all of
+//! them, the schedules begin (decision 8). When all tracks have ended, publishers close. A run that cannot begin ends
+//! with its reason.
 
 use std::time::{Duration, Instant};
 
@@ -26,17 +26,17 @@ pub(super) struct Load {
 /// When the schedules begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartRule {
-    /// When every subscriber is subscribed and the relay takes every track; after `limit` in any
-    /// case, if anybody is.
+    /// When every subscriber is subscribed and the relay accepts every track. After `limit`, with the subscribers that
+    /// there are.
     WhenServed {
-        /// How long the set-up may take, from the first packet on.
+        /// The most time for the set-up, from the first packet on.
         limit: Duration,
     },
     /// As soon as the relay has accepted the tracks (`--no-wait`).
     AtOnce,
 }
 
-/// Where a run is.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     /// Publishers offer their tracks.
@@ -81,12 +81,12 @@ impl Load {
         &self.subscribers
     }
 
-    /// Why the run could not begin, or had to end, if so.
+    /// Returns why the run could not begin or had to end, if so.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// What was measured of every subscription, against what the publishers of this run sent.
+    /// Returns what was measured of every subscription, compared with what this run's publishers sent.
     pub(super) fn results(&self) -> Vec<SubscriptionResult> {
         let sent: std::collections::BTreeMap<_, SentTotals> = self
             .publishers
@@ -97,7 +97,7 @@ impl Load {
         self.subscribers.results(|name| sent.get(name).copied())
     }
 
-    /// Moves on to the next phase if its time has come.
+    /// Enters the next phase if its conditions are met.
     fn advance(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let overdue = now >= self.deadline;
         match self.phase {
@@ -144,8 +144,8 @@ impl Load {
         }
     }
 
-    /// The end of a run that was begun. Publishers may be done before the last subscriber is, but
-    /// there is nothing to send for once all subscribers are.
+    /// Ends the run when all subscribers are done. Publishers may be done earlier; if subscribers are done first,
+    /// publishers stop.
     fn finish_sending(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if !self.publishers.is_finished() {
             self.publishers.close(now, endpoint);
@@ -166,7 +166,7 @@ impl Load {
         self.phase = Phase::Finished;
     }
 
-    /// Why no publisher can be used, if so.
+    /// Returns why no publisher can be used, if so.
     fn publishers_failed(&self) -> Option<String> {
         let progress = self.publishers.progress();
         if progress.failed < progress.publishers {
@@ -213,5 +213,5 @@ impl App for Load {
     }
 }
 
-/// How long the relay may take to accept the publishers' tracks where nobody waits for subscribers.
+/// The most time that the relay has to accept the tracks, if nobody waits for subscribers.
 const ANNOUNCE_LIMIT: Duration = Duration::from_secs(30);

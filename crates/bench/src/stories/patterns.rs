@@ -1,4 +1,4 @@
-//! Stories of the data patterns: how objects map to streams, what they carry, and when they come.
+//! Stories of the data patterns: how objects map to streams, what they carry, and when they arrive.
 
 use super::world::{Options, World};
 use super::{AUDIO, VIDEO};
@@ -8,7 +8,7 @@ use crate::null_relay::Faults;
 use crate::qperf::Wire;
 use weir_report::relay::Status;
 
-/// Runs a profile and wants every object at every subscriber.
+/// Runs a profile and checks that every subscriber receives every object.
 fn expect_whole(profile: &str, objects: u64) -> World {
     let mut world = World::new(profile, Options::default());
     world.run();
@@ -43,7 +43,7 @@ fn every_mapping_of_objects_to_streams_arrives_whole() {
 
 #[test]
 fn a_reset_costs_what_was_left_of_its_subgroup() {
-    // Object 4 of the second group, which has ten: the stream of the even numbers is cut.
+    // Object 4 of the second group, which has ten objects: the stream of the even numbers is cut.
     let faults = Faults {
         reset_at: Some((6, 4)),
         ..Faults::default()
@@ -101,7 +101,7 @@ fn extension_headers_count_for_the_size_of_a_datagram() {
 fn interactive_data_arrives_when_the_seed_says() {
     let world = expect_whole(&format!("{AUDIO}pattern = random\n"), 50);
     for result in world.load.results() {
-        // Latency and variance count from the planned moment, however irregular.
+        // Latency and variance count from the planned time, however irregular.
         assert!(result.track.latency.unwrap().max_ms < 2.1);
         assert!(result.track.completion.average_receive_variance_ms < 0.1);
         assert!(result.track.progress.max_delta_ms.unwrap() > 21.0);
@@ -147,7 +147,7 @@ fn the_older_tools_messages_are_understood() {
             let delivery = result.track.delivery;
             assert_eq!((delivery.misplaced, delivery.corrupt), (0, 0));
             assert!(completion.average_publisher_variance_ms < 1.1);
-            // Times of qperf are microseconds.
+            // qperf's times are in microseconds.
             let latency = result.track.latency.unwrap();
             assert!((latency.p50_ms - 2.0).abs() < 0.3, "{latency:?}");
         }
@@ -185,7 +185,7 @@ fn a_relay_that_sends_nothing_but_nonsense_is_given_up_like_one_that_sends_nothi
         faults,
         ..Options::default()
     };
-    // Fewer messages than fail a track, for longer than subscribers wait for the first.
+    // Fewer malformed messages than fail a track, over more time than subscribers wait for the first message.
     let profile = AUDIO
         .replace("time_interval = 20", "time_interval = 1000")
         .replace("total_transmit_time = 1500", "total_transmit_time = 40000");

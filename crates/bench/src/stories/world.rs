@@ -1,4 +1,4 @@
-//! Two endpoints under one virtual clock, with a wire of one millisecond between them.
+//! Two endpoints under one virtual clock, with a link of 1 ms between them.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ pub(crate) const CLIENTS: SocketAddr =
 pub(crate) const RELAY: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 2);
 
-/// What a test changes about its run.
+/// The options of a run that a test can change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) subscribers: usize,
@@ -65,7 +65,7 @@ pub(super) struct World {
     clients: Endpoint,
     relay: NullRelay,
     server: Endpoint,
-    /// Packets on their way: when they arrive, whether at the relay, and their bytes.
+    /// Packets on their way: arrival time, whether the relay is the destination, and bytes.
     wire: VecDeque<(Instant, bool, BytesMut)>,
     pub(super) cut: bool,
 }
@@ -91,7 +91,7 @@ fn endpoint(server: Option<ServerTls>, seed: u8) -> Endpoint {
     .unwrap()
 }
 
-/// A relay as clients that speak `protocol` find it, their endpoint, and the relay's.
+/// Returns the relay as a target for clients that speak `protocol`, their endpoint, and the relay's.
 pub(crate) fn endpoints(protocol: &'static str) -> (Target, Endpoint, Endpoint) {
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
@@ -151,13 +151,13 @@ impl World {
         }
     }
 
-    /// Runs until the load is finished, at most for two minutes of virtual time.
+    /// Runs until the load is finished, for at most two minutes of virtual time.
     pub(super) fn run(&mut self) {
         self.run_while(|load| !load.is_finished());
         assert!(self.load.is_finished(), "the run came to no end");
     }
 
-    /// Runs while `condition` holds, at most for two minutes of virtual time.
+    /// Runs while `condition` holds, for at most two minutes of virtual time.
     pub(super) fn run_while(&mut self, condition: impl Fn(&Load) -> bool) {
         let limit = self.start + Duration::from_mins(2);
         while condition(&self.load) && self.now < limit {
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// The report of the run by the usual service level, without what a host would add.
+    /// Returns the report of the run by the default service level, without the host's figures.
     pub(super) fn report(&self) -> Report {
         outcome::report(
             &self.profile,
@@ -185,17 +185,17 @@ impl World {
         )
     }
 
-    /// Streams that the relay forwarded.
+    /// Returns the number of streams that the relay forwarded.
     pub(super) fn streams_forwarded(&self) -> u64 {
         self.relay.forwarding().streams
     }
 
-    /// The user presses Ctrl-C.
+    /// Interrupts the run, as Ctrl-C does.
     pub(super) fn interrupt(&mut self) {
         self.load.handle_shutdown(self.now, &mut self.clients);
     }
 
-    /// The relay takes leave of everybody.
+    /// Closes all connections of the relay.
     pub(super) fn kill_relay(&mut self) {
         self.relay.handle_shutdown(self.now, &mut self.server);
     }
@@ -247,7 +247,7 @@ impl World {
     }
 }
 
-/// Gives `app` what came, and the time.
+/// Passes events and the time to `app`.
 pub(crate) fn turn(now: Instant, endpoint: &mut Endpoint, app: &mut dyn App) {
     endpoint.handle_timeout(now);
     while let Some(event) = endpoint.poll_event() {

@@ -9,17 +9,17 @@ use crate::metrics::TrackReceiver;
 use weir_report::relay::Conduct;
 
 impl Subscribers {
-    /// When the next client leaves, and comes back.
+    /// Returns when the next client leaves and rejoins.
     pub(super) fn next_leave(&self) -> Option<Instant> {
         self.next_leave
     }
 
-    /// The client that leaves now, if one does. The turn goes round, and passes over those who have not come back
-    /// yet and those whose tracks are over.
+    /// Returns the client that leaves at `now`, if one does. Clients take turns; those that are still rejoining or
+    /// whose tracks have ended are skipped.
     pub(super) fn next_to_leave(&mut self, now: Instant) -> Option<usize> {
         let period = self.measured.config.audience.churn_period()?;
         let at = self.next_leave.filter(|at| *at <= now)?;
-        // A role that was late does not send a crowd away at once.
+        // After a delay, clients still leave one at a time.
         self.next_leave = Some((at + period).max(now));
         let all = self.clients.len();
         let mut order = (0..all).map(|step| (self.leave_turn + step) % all);
@@ -30,7 +30,7 @@ impl Subscribers {
         Some(number)
     }
 
-    /// Lets clients begin to leave once all have joined.
+    /// Starts the churn once all clients have joined.
     pub(super) fn note_joined(&mut self, now: Instant) {
         let have_joined = self.measured.progress.started == self.clients.len() as u64;
         if have_joined && self.next_leave.is_none() {
@@ -49,7 +49,7 @@ impl SubscriberClient {
             && receivers.iter().all(TrackReceiver::is_open)
     }
 
-    /// The session ends; what was received stays.
+    /// Ends the session, and keeps what was measured.
     fn leave(&mut self) {
         self.requests.clear();
         self.streams.clear();

@@ -22,27 +22,27 @@ use weir_client::client::Client;
 use weir_client::turn::Turn;
 use weir_report::relay::Conduct;
 
-/// The tracks that one subscriber receives; its connection is handed in.
+/// The tracks that one subscriber receives. The caller passes in its connection.
 #[derive(Debug)]
 pub(super) struct SubscriberClient {
     pub(super) wanted: Arc<[NamedTrack]>,
-    /// Which of the role's subscribers it is.
+    /// The subscriber's number in its role.
     pub(super) number: usize,
-    /// Where its receivers begin.
+    /// The index of its first receiver.
     pub(super) first: usize,
     pub(super) subscriptions: Vec<Subscription>,
-    /// The subscriptions by their requests, in the order of these.
+    /// Subscriptions by request, in ascending order of requests.
     pub(super) requests: Vec<(RequestId, usize)>,
-    /// The request for what is under a prefix, where tracks are discovered.
+    /// The request that discovers tracks under a prefix, if they are discovered.
     pub(super) discovery: Option<RequestId>,
     pub(super) streams: Vec<Incoming>,
     handshake: Option<Duration>,
     setup: Option<Duration>,
     failure: Option<String>,
     closed: bool,
-    /// How it behaves; what only a peaceful one gets is measured for all together.
+    /// How the subscriber behaves. Only the latencies of steady subscribers enter the totals.
     pub(super) conduct: Conduct,
-    /// Sessions that it has had open.
+    /// Sessions that it has established.
     pub(super) sessions: u64,
 }
 
@@ -77,7 +77,7 @@ impl SubscriberClient {
         self.closed
     }
 
-    /// Takes note of how far the connection has come.
+    /// Records how far the connection has progressed.
     pub(super) fn note_connection(&mut self, client: &Client, measured: &mut Measurements) {
         if self.handshake.is_none() && client.handshake_time().is_some() {
             self.handshake = client.handshake_time();
@@ -88,7 +88,7 @@ impl SubscriberClient {
         }
     }
 
-    /// Whether an event of a session that it shares with a publisher is for this subscriber.
+    /// Whether the event of a session shared with a publisher concerns this subscriber.
     pub(super) fn takes(&self, event: &SessionEvent) -> bool {
         match event {
             SessionEvent::Subgroup { .. }
@@ -121,8 +121,8 @@ impl SubscriberClient {
         }
     }
 
-    /// Looks after time-outs. If `give_up`, tracks on which nothing has come yet are given up. Returns
-    /// whether all tracks have ended, so that the connection is of no more use.
+    /// Handles timeouts. With `give_up`, gives up tracks that have received nothing. Returns whether all tracks have
+    /// ended, so that the connection can be closed.
     pub(super) fn on_check(
         &mut self,
         now: Instant,
@@ -150,13 +150,13 @@ impl SubscriberClient {
         }
     }
 
-    /// The subscriber is done.
+    /// Notes that the connection was closed.
     pub(super) fn on_closed(&mut self) {
         self.closed = true;
         self.streams = Vec::new();
     }
 
-    /// The receivers of this subscriber with their plans.
+    /// Returns the receivers of this subscriber with their plans.
     pub(super) fn receivers<'a>(
         &'a self,
         measured: &'a Measurements,
@@ -199,7 +199,7 @@ impl SubscriberClient {
             .collect()
     }
 
-    /// Takes an object that came in a datagram.
+    /// Handles an object in a datagram.
     #[inline]
     pub(super) fn on_datagram(
         &mut self,
@@ -228,7 +228,7 @@ impl SubscriberClient {
         self.on_delivered(now, measured, number, &delivered);
     }
 
-    /// An object has arrived in whole.
+    /// Handles an object that has arrived completely.
     fn on_delivered(
         &mut self,
         now: Instant,
@@ -263,7 +263,7 @@ impl SubscriberClient {
         subscription.note_end(receiver, &mut measured.progress);
     }
 
-    /// Takes an event of the session.
+    /// Handles an event of the session.
     pub(super) fn on_session_event(
         &mut self,
         turn: &mut Turn<'_>,
@@ -324,8 +324,8 @@ impl SubscriberClient {
             }
             SessionEvent::Request { id, .. } => refuse(turn, client, id),
             SessionEvent::Update { id, .. } => client.accept_update(turn, id),
-            // The relay may announce its leave; the run goes on for as long as it lasts. The rest
-            // answers what a subscriber never asks.
+            // After GOAWAY the run continues for as long as the session lasts. The other events are responses to
+            // requests that a subscriber never sends.
             SessionEvent::GoAway(_)
             | SessionEvent::RequestGoAway { .. }
             | SessionEvent::Updated { .. }
@@ -334,7 +334,7 @@ impl SubscriberClient {
         }
     }
 
-    /// Bytes of an object have arrived. Returns the object if it is complete, and which subscription it belongs to.
+    /// Handles payload bytes of an object. Returns the object if it is complete, and the index of its subscription.
     fn on_payload(
         &mut self,
         config: &SubscriberConfig,
@@ -348,7 +348,8 @@ impl SubscriberClient {
         Some((incoming.subscription, incoming.on_payload(data, content)?))
     }
 
-    /// An object of a subgroup begins. Returns it if it is complete, and which subscription it belongs to.
+    /// Handles the beginning of an object in a subgroup. Returns the object if it is complete, and the index of its
+    /// subscription.
     fn on_object(
         &mut self,
         config: &SubscriberConfig,
@@ -362,7 +363,7 @@ impl SubscriberClient {
         Some((incoming.subscription, incoming.on_object(object, intact)?))
     }
 
-    /// Asks for every track, once the session is open.
+    /// Requests every track, once the session is established.
     pub(super) fn subscribe(
         &mut self,
         turn: &mut Turn<'_>,
@@ -388,7 +389,7 @@ impl SubscriberClient {
         }
     }
 
-    /// SUBSCRIBE for the tracks of these numbers that were not asked for yet.
+    /// Sends SUBSCRIBE for those of these tracks that have no request.
     pub(super) fn ask_for(
         &mut self,
         turn: &mut Turn<'_>,
@@ -451,7 +452,7 @@ impl SubscriberClient {
         subscription.note_end(receiver, &mut measured.progress);
     }
 
-    /// The relay says that the track is over, or leaves the subscription without saying so.
+    /// Handles the end of a subscription, with or without a PUBLISH_DONE.
     fn on_done(&mut self, now: Instant, measured: &mut Measurements, id: RequestId) {
         if let Some(number) = self.number_of(id) {
             let plan = &measured.config.plans[self.wanted[number].plan];
@@ -459,7 +460,7 @@ impl SubscriberClient {
         }
     }
 
-    /// A stream of a subgroup or of a fetch begins.
+    /// Handles the beginning of a subgroup or fetch stream.
     fn on_stream(
         &mut self,
         turn: &mut Turn<'_>,
@@ -508,7 +509,7 @@ impl SubscriberClient {
         }
     }
 
-    /// Fails the subscriber and ends its tracks; the first reason stays.
+    /// Fails the subscriber and ends its tracks. The first reason is kept.
     pub(super) fn fail(&mut self, measured: &mut Measurements, reason: String) {
         if self.failure.is_none() {
             self.failure = Some(reason);
@@ -518,7 +519,7 @@ impl SubscriberClient {
         }
     }
 
-    /// The subscription that a request belongs to.
+    /// Returns the index of the subscription that a request belongs to.
     #[inline]
     pub(super) fn number_of(&self, request: RequestId) -> Option<usize> {
         let place = self
@@ -528,14 +529,14 @@ impl SubscriberClient {
     }
 }
 
-/// A subscriber serves nobody.
+/// Refuses a request, since a subscriber serves none.
 pub(super) fn refuse(turn: &mut Turn<'_>, client: &mut Client, id: RequestId) {
     let reason = "a benchmark subscriber asks for what it wants";
     let error = RequestError::new(RequestErrorCode::UNINTERESTED, reason);
     client.refuse(turn, id, error);
 }
 
-/// Notes the subscription that a request belongs to. Requests come in ascending order, but for those of the relay.
+/// Records the subscription of a request. Request IDs ascend, except those of the relay.
 pub(super) fn insert_request(
     requests: &mut Vec<(RequestId, usize)>,
     request: RequestId,

@@ -1,4 +1,4 @@
-//! How a subscriber finds its tracks where it does not ask for them by name (decision 33).
+//! Track discovery, for subscribers that do not request tracks by name (decision 33).
 
 use weir_moqt::message::{Publish, RequestOk};
 use weir_moqt::name::Namespace;
@@ -13,7 +13,7 @@ use weir_client::client::Client;
 use weir_client::turn::Turn;
 
 impl SubscriberClient {
-    /// Asks what there is under the prefix that all wanted tracks share.
+    /// Requests the namespaces or tracks under the common prefix of all wanted tracks.
     pub(super) fn discover(
         &mut self,
         turn: &mut Turn<'_>,
@@ -39,7 +39,7 @@ impl SubscriberClient {
         }
     }
 
-    /// A namespace exists: asks for the wanted tracks in it.
+    /// Subscribes to the wanted tracks of a namespace that the relay has announced.
     pub(super) fn on_namespace(
         &mut self,
         turn: &mut Turn<'_>,
@@ -58,7 +58,7 @@ impl SubscriberClient {
         self.ask_for(turn, client, measured, numbers);
     }
 
-    /// The relay offers a track under the prefix.
+    /// Answers a PUBLISH of the relay for a track under the prefix.
     pub(super) fn on_publish(
         &mut self,
         turn: &mut Turn<'_>,
@@ -79,7 +79,7 @@ impl SubscriberClient {
         insert_request(&mut self.requests, id, number);
         let plan = &measured.config.plans[self.wanted[number].plan];
         let mut parameters = measured.config.request.parameters(plan);
-        // Who offers waits for nobody.
+        // An offered track has a publisher, so there is no rendezvous to wait for.
         parameters.rendezvous_timeout = None;
         parameters.forward = Some(true);
         if let Some((session, mut connection)) = client.open(turn) {
@@ -92,7 +92,7 @@ impl SubscriberClient {
         self.on_accepted(measured, id);
     }
 
-    /// Fails what was never found.
+    /// Fails the tracks that were not found.
     pub(super) fn give_up_search(&mut self, measured: &mut Measurements) {
         let receivers = &mut measured.receivers[self.first..];
         for (subscription, receiver) in self.subscriptions.iter_mut().zip(receivers) {
@@ -105,7 +105,7 @@ impl SubscriberClient {
         }
     }
 
-    /// The longest prefix of the namespaces of all wanted tracks.
+    /// Returns the longest common prefix of the namespaces of all wanted tracks.
     fn prefix(&self) -> Option<Namespace> {
         let mut namespaces = self.wanted.iter().map(|one| &one.name.namespace);
         let mut shared: Vec<&[u8]> = namespaces.next()?.fields().collect();

@@ -1,4 +1,4 @@
-//! Tracks that are fetched in whole instead of subscribed to. [evens-00 §3.3]
+//! Tracks that are fetched completely instead of subscribed to. [evens-00 §3.3]
 
 use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus};
 use weir_moqt::location::Location;
@@ -16,14 +16,14 @@ use weir_client::client::Client;
 use weir_client::turn::Turn;
 
 impl SubscriberClient {
-    /// Notes which tracks are fetched when the schedules begin.
+    /// Marks the tracks that are fetched when the schedules begin.
     pub(super) fn wait_for_fetches(&mut self, config: &SubscriberConfig) {
         for (subscription, wanted) in self.subscriptions.iter_mut().zip(self.wanted.iter()) {
             subscription.is_fetched_later = config.plans[wanted.plan].pattern() == Pattern::Fetch;
         }
     }
 
-    /// FETCH for every track that waits for it.
+    /// Sends FETCH for every marked track.
     pub(super) fn fetch_all(
         &mut self,
         turn: &mut Turn<'_>,
@@ -70,7 +70,7 @@ impl SubscriberClient {
         }
     }
 
-    /// An object of a fetch begins.
+    /// Handles the beginning of an object in a fetch stream.
     pub(super) fn on_fetch_entry(
         &mut self,
         config: &SubscriberConfig,

@@ -1,4 +1,4 @@
-//! One subgroup stream of a subscriber: objects put together from chunks, as far as they are needed.
+//! One subgroup stream of a subscriber. Assembles from its chunks as much of each object as is needed.
 
 use weir_moqt::data::{ObjectHeader, ObjectStatus, SubgroupId};
 use weir_moqt::property::Properties;
@@ -8,14 +8,14 @@ use crate::message::DATA_HEADER_BYTES;
 use crate::metrics::Delivered;
 use crate::payload::{Content, HEAD_BYTES};
 
-/// A stream of which objects are being received.
+/// An incoming stream.
 #[derive(Clone, Debug)]
 pub(super) struct Incoming {
     pub(super) stream: StreamId,
-    /// The number of the subscription at its subscriber.
+    /// The index of the subscription at its subscriber.
     pub(super) subscription: usize,
     group: u64,
-    /// The subgroup; known from the first object on where the stream leaves that to it.
+    /// The subgroup. On some streams it becomes known with the first object.
     subgroup: Option<u64>,
     next_object: u64,
     current: Option<Current>,
@@ -31,14 +31,14 @@ struct Current {
     matches: bool,
 }
 
-/// An object of which the last byte has arrived.
+/// An object that has arrived completely.
 #[derive(Clone, Debug)]
 pub(super) struct Complete {
     group: u64,
     object: u64,
     bytes: u64,
     head: [u8; HEAD_BYTES],
-    /// Whether its content was the expected one, as far as it was compared.
+    /// Whether its content is as expected, as far as it was compared.
     matches: bool,
 }
 
@@ -63,15 +63,15 @@ impl Incoming {
         }
     }
 
-    /// What follows is of another group, as on the stream of a fetch.
+    /// Begins another group, as the stream of a fetch does.
     pub(super) fn enter_group(&mut self, group: u64) {
         if self.group != group {
             (self.group, self.next_object) = (group, 0);
         }
     }
 
-    /// An object begins, with its extension headers `intact` or not. Returns it if it has no payload, and was
-    /// meant to be an object at all.
+    /// Begins an object, whose extension headers are `intact` or not. Returns the object if it is complete because it
+    /// has no payload.
     pub(super) fn on_object(&mut self, header: &ObjectHeader, intact: bool) -> Option<Complete> {
         if header.status != ObjectStatus::Normal {
             return None;
@@ -89,8 +89,7 @@ impl Incoming {
         self.take_complete()
     }
 
-    /// The next bytes of the object arrive; its content is compared with `content`. Returns the object
-    /// if these were the last.
+    /// Takes the next bytes of the object and compares them with `content`. Returns the object if it is complete.
     pub(super) fn on_payload(
         &mut self,
         data: &[u8],
@@ -112,7 +111,7 @@ impl Incoming {
         self.take_complete()
     }
 
-    /// MOQT group and subgroup, and the first object that has not been received in whole.
+    /// Returns MOQT group and subgroup, and the first object that is not complete.
     pub(super) fn position(&self) -> (u64, u64, u64) {
         (self.group, self.subgroup.unwrap_or(0), self.next_object)
     }
@@ -147,7 +146,7 @@ impl Complete {
     }
 }
 
-/// Whether the content of a whole object is what was sent.
+/// Whether the content of a whole object is as sent.
 pub(super) fn matches(object: &[u8], content: &Content) -> bool {
     let begin = content_begin(object.len() as u64);
     let offset = (begin - DATA_HEADER_BYTES) as u64;
@@ -156,8 +155,8 @@ pub(super) fn matches(object: &[u8], content: &Content) -> bool {
         .is_none_or(|rest| content.matches(offset, rest))
 }
 
-/// Whether an object came with the extension headers that it was sent with. A relay may add properties that it knows
-/// itself. [moqt-18 §2.5]
+/// Whether an object arrived with all extension headers that it was sent with. A relay may add properties that it
+/// knows. [moqt-18 §2.5]
 pub(super) fn carries(found: &Properties, sent: &Properties) -> bool {
     found == sent
         || sent
@@ -165,7 +164,8 @@ pub(super) fn carries(found: &Properties, sent: &Properties) -> bool {
             .all(|one| found.iter().any(|other| other == one))
 }
 
-/// Where content begins in an object of `bytes`: behind the tag, or behind the header if there is no room for one.
+/// Returns where content begins in an object of `bytes`: after the tag, or after the header if there is no room for a
+/// tag.
 fn content_begin(bytes: u64) -> usize {
     if bytes >= HEAD_BYTES as u64 {
         HEAD_BYTES
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_changed_byte_is_noticed() {
         let content = Content::new(8, 500);
-        // With a tag, with room for nothing else, and without.
+        // With a tag and content, with a tag alone, and without a tag.
         for (data_length, changed) in [
             (500, HEAD_BYTES),
             (500, HEAD_BYTES + 463),

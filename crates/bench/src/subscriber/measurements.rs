@@ -11,19 +11,19 @@ use weir_histogram::Series;
 #[derive(Debug)]
 pub(super) struct Measurements {
     pub(super) config: SubscriberConfig,
-    /// One for each subscription, those of a subscriber side by side.
+    /// One per subscription. Those of one subscriber are adjacent.
     pub(super) receivers: Vec<TrackReceiver>,
-    /// Latency over time, one for each plan.
+    /// Latency over time, one per plan.
     pub(super) latency: Vec<Series>,
-    /// What arrived by subscriber and planned time, one for each plan.
+    /// Arrivals by subscriber and planned time, one per plan.
     pub(super) heat: Vec<Heat>,
     pub(super) progress: SubscriberProgress,
-    /// The draft that sessions agreed on, and what the relay calls itself.
+    /// The draft and the relay's name of the first session.
     pub(super) relay: Option<(Draft, Option<String>)>,
 }
 
 impl Measurements {
-    /// Counts an open session, and takes note of whom it is with.
+    /// Counts an established session, and records the relay's draft and name.
     pub(super) fn note_relay(&mut self, client: &Client) {
         self.progress.ready += 1;
         if self.relay.is_none()

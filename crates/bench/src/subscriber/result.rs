@@ -1,4 +1,4 @@
-//! What a subscriber says of one of its tracks.
+//! The result of one subscription.
 
 use std::time::Duration;
 
@@ -12,31 +12,31 @@ use weir_report::relay::{Status, SubscriberReport};
 /// One subscription: one subscriber on one track.
 #[derive(Clone, Debug)]
 pub struct SubscriptionResult {
-    /// The subscriber's number in the role.
+    /// The subscriber's number in its role.
     pub subscriber: usize,
-    /// Which of the plans the track follows.
+    /// The index of the track's plan.
     pub plan: usize,
-    /// What it is called.
+    /// The track's name.
     pub name: FullTrackName,
     /// What was measured.
     pub track: TrackResult,
-    /// Why the connection, the session or the subscription failed, in words.
+    /// Why the connection, the session or the subscription failed.
     pub failure: Option<String>,
-    /// From the first packet to the end of the QUIC handshake.
+    /// Time from the first packet to the end of the QUIC handshake.
     pub handshake: Option<Duration>,
-    /// From there to the relay's SETUP.
+    /// Time from the end of the handshake to the relay's SETUP.
     pub setup: Option<Duration>,
-    /// From SUBSCRIBE to the first object of any kind, in its first session.
+    /// Time from SUBSCRIBE to the first object of any kind, in the first session.
     pub first_object: Option<Duration>,
     /// How the subscriber behaved.
     pub conduct: Conduct,
-    /// Sessions that it had open.
+    /// Sessions that the subscriber has established.
     pub sessions: u64,
 }
 
 impl SubscriptionResult {
-    /// The row of the report; `first_subscriber` is added to the subscriber's number where several
-    /// roles share a run.
+    /// Returns the row of the report. `first_subscriber` is added to the subscriber's number if several roles share a
+    /// run.
     pub fn to_report(&self, first_subscriber: u64) -> SubscriberReport {
         let ms = |time: Option<Duration>| time.map(|time| milliseconds(signed_nanoseconds(time)));
         SubscriberReport {
@@ -57,7 +57,7 @@ impl SubscriptionResult {
         }
     }
 
-    /// Why the track is not good, in words; `None` if it is.
+    /// Returns why the track is not good; `None` if it is.
     fn reason(&self) -> Option<String> {
         if self.track.status == Status::Good {
             return None;

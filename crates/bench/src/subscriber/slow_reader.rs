@@ -1,4 +1,4 @@
-//! Slow readers: subscribers that read their data streams only now and then.
+//! Slow readers: subscribers that read their data streams only from time to time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,19 +11,19 @@ use super::subscribers::Subscribers;
 use super::subscription::Subscription;
 use weir_report::relay::Conduct;
 
-/// Data streams that slow readers leave unread for now. What QUIC lets the relay send meanwhile is what the
-/// limits of flow control allow, and no event of a stream is kept twice, so nothing here grows beyond these.
+/// Data streams that slow readers leave unread. Flow control limits what the relay sends meanwhile, and each event of a
+/// stream is stored once, so the memory is bounded.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
-    /// When they are read next.
+    /// When the streams are read next.
     next: Option<Instant>,
-    /// What happened on them, by client and stream.
+    /// Pending events by client and stream.
     held: BTreeMap<(usize, StreamId), Happened>,
-    /// The first data stream of each client; those before are control streams, which are always read.
+    /// The first data stream of each client. Earlier streams are control streams, which are always read.
     first: BTreeMap<usize, StreamId>,
 }
 
-/// What happened on a stream that is unread.
+/// Pending events of a stream.
 #[derive(Debug, Default)]
 struct Happened {
     opened: Option<Event>,
@@ -31,7 +31,7 @@ struct Happened {
 }
 
 impl Unread {
-    /// Keeps an event of a data stream of client `number` until `pause` is over; others come back.
+    /// Holds an event of a data stream of client `number` until `pause` is over. Returns other events.
     pub(super) fn hold(
         &mut self,
         now: Instant,
@@ -76,12 +76,12 @@ impl Unread {
         None
     }
 
-    /// When the streams are read next.
+    /// Returns when the streams are read next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.next
     }
 
-    /// Everything that was held back, in the order of clients and streams, if its time has come.
+    /// Returns all held events, in order of clients and streams, if their time has come.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<(usize, Event)> {
         if self.next.is_none_or(|next| next > now) {
             return Vec::new();
@@ -97,13 +97,13 @@ impl Unread {
     }
 }
 
-/// RFC 9000 §2.1: the second bit of a stream's number.
+/// Whether a stream is unidirectional, by the second bit of its ID (RFC 9000 §2.1).
 fn is_unidirectional(stream: StreamId) -> bool {
     stream.0 & 2 != 0
 }
 
 impl Subscribers {
-    /// Whether client `number` leaves data streams unread.
+    /// Whether client `number` is a slow reader.
     #[inline]
     pub(super) fn reads_slowly(&self, number: usize) -> bool {
         let client = &self.clients[number];

@@ -1,4 +1,4 @@
-//! The subscribers of a role and what they have in common, without their connections.
+//! The subscribers of a role and what they share, without their connections.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,24 +17,24 @@ use weir_client::turn::Turn;
 use weir_histogram::Series;
 use weir_report::relay::Conduct;
 
-/// Subscribers whose connections are handed in.
+/// Subscribers whose connections are passed in by the caller.
 #[derive(Debug)]
 pub(crate) struct Subscribers {
     pub(super) clients: Vec<SubscriberClient>,
     pub(super) measured: Measurements,
-    /// When the first of them began; `None` before [`SubscriberRole::start`].
+    /// When the first subscriber began; `None` before [`SubscriberRole::start`].
     started: Option<Instant>,
     next_check: Option<Instant>,
     pub(super) next_leave: Option<Instant>,
-    /// The number of the client whose turn to leave is next.
+    /// The number of the client that leaves next.
     pub(super) leave_turn: usize,
     closed: bool,
 }
 
 impl Subscribers {
-    /// Subscribers that wait for [`start`](Self::start).
+    /// Returns subscribers that wait for [`start`](Self::start).
     pub(crate) fn new(mut config: SubscriberConfig) -> Self {
-        // What the session drops after PUBLISH_DONE, no receiver could wait for.
+        // The session must keep requests for as long after PUBLISH_DONE as receivers wait for late objects.
         config.target.limits.done_linger = drain_of(&config.plans);
         let subscriptions = config.subscribers.iter().map(|wanted| wanted.len()).sum();
         let mut first = 0;
@@ -77,19 +77,19 @@ impl Subscribers {
         }
     }
 
-    /// Lets the subscribers begin, at the rate of the configuration.
+    /// Starts the subscribers, at the configured rate.
     pub(crate) fn start(&mut self, now: Instant) {
         self.started.get_or_insert(now);
         self.next_check.get_or_insert(now);
     }
 
-    /// Subscribers that neither read slowly nor come and go.
+    /// Returns the subscribers that neither read slowly nor churn.
     pub(super) fn steady(&self) -> impl Iterator<Item = &SubscriberClient> {
         let clients = self.clients.iter();
         clients.filter(|client| client.conduct == Conduct::Steady)
     }
 
-    /// Whether nothing is left to do.
+    /// Whether all subscribers are done.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
@@ -103,12 +103,12 @@ impl Subscribers {
         self.closed = true;
     }
 
-    /// When client number `client` begins.
+    /// Returns when client `client` begins.
     fn joins_at(&self, started: Instant, client: u64) -> Instant {
         ramp_time(started, self.measured.config.ramp_per_second, client)
     }
 
-    /// When the next client begins.
+    /// Returns when the next client begins.
     fn next_join(&self) -> Option<Instant> {
         let next = self.measured.progress.started;
         let waiting = next < self.clients.len() as u64;
@@ -117,7 +117,7 @@ impl Subscribers {
             .map(|started| self.joins_at(started, next))
     }
 
-    /// The next client that has to begin now, if any; it counts as begun.
+    /// Returns the next client that is due to begin, and counts it as begun.
     pub(crate) fn next_to_join(&mut self, now: Instant) -> Option<usize> {
         let is_due = self.next_join().is_some_and(|at| at <= now);
         let number = usize::try_from(self.measured.progress.started).ok()?;
@@ -127,7 +127,7 @@ impl Subscribers {
         })
     }
 
-    /// When something is due.
+    /// Returns when the next timeout is due.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         if self.closed {
             return None;
@@ -136,7 +136,7 @@ impl Subscribers {
         times.into_iter().flatten().min()
     }
 
-    /// Whether it is time for [`Self::check`], which then is due again a while later.
+    /// Whether [`Self::check`] is due. Schedules the following one.
     pub(crate) fn takes_check(&mut self, now: Instant) -> bool {
         let is_due = !self.closed && self.next_check.is_some_and(|at| at <= now);
         if is_due {
@@ -146,7 +146,7 @@ impl Subscribers {
         is_due
     }
 
-    /// Looks after time-outs; returns the subscribers that are done by it.
+    /// Handles timeouts. Returns the subscribers that are done.
     pub(crate) fn check(&mut self, now: Instant) -> Vec<usize> {
         let last = self.clients.len().saturating_sub(1) as u64;
         let give_up = self
@@ -169,14 +169,14 @@ impl Subscribers {
         done
     }
 
-    /// Lets a client ask for its tracks, on a connection that is open.
+    /// Subscribes a client to its tracks, on an established connection.
     pub(crate) fn subscribe(&mut self, turn: &mut Turn<'_>, client: &mut Client, number: usize) {
         let subscriber = &mut self.clients[number];
         subscriber.note_connection(client, &mut self.measured);
         subscriber.subscribe(turn, client, &mut self.measured);
     }
 
-    /// Lets the clients fetch what they did not subscribe to.
+    /// Fetches the tracks that clients did not subscribe to.
     pub(crate) fn release(&mut self, turn: &mut Turn<'_>, connections: &mut Clients) {
         for (number, subscriber) in self.clients.iter_mut().enumerate() {
             let client = &mut connections[number];
@@ -184,12 +184,12 @@ impl Subscribers {
         }
     }
 
-    /// Whether an event of the session of a client is for its subscriber.
+    /// Whether the event of a client's session concerns its subscriber.
     pub(crate) fn takes(&self, number: usize, event: &SessionEvent) -> bool {
         self.clients[number].takes(event)
     }
 
-    /// Takes an event of the session of a client.
+    /// Handles an event of a client's session.
     pub(crate) fn on_session_event(
         &mut self,
         turn: &mut Turn<'_>,
@@ -201,7 +201,7 @@ impl Subscribers {
         subscriber.on_session_event(turn, client, measured, event);
     }
 
-    /// Takes an object that came in a datagram.
+    /// Handles an object in a datagram.
     #[inline]
     pub(crate) fn on_datagram(
         &mut self,
@@ -214,7 +214,7 @@ impl Subscribers {
         client.on_datagram(now, &mut self.measured, request, datagram);
     }
 
-    /// Takes note of how far the connection of a client has come.
+    /// Records how far a client's connection has progressed.
     pub(crate) fn note_connection(&mut self, client: &Client, number: usize) {
         self.clients[number].note_connection(client, &mut self.measured);
     }
@@ -225,13 +225,13 @@ impl Subscribers {
     }
 }
 
-/// How long the slowest of the tracks waits for stragglers.
+/// Returns the longest time that one of the tracks waits for late objects.
 pub(crate) fn drain_of(plans: &[TrackPlan]) -> Duration {
     let drains = plans.iter().map(TrackPlan::drain);
     drains.max().unwrap_or_default()
 }
 
-/// How often time-outs are looked after: fine enough for those of seconds.
+/// How often timeouts are checked: precise enough, since they last seconds.
 const CHECK_PERIOD: Duration = Duration::from_millis(100);
-/// One histogram of latency per second of the run.
+/// The window of each latency histogram.
 const SERIES_WINDOW: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! One track at a subscriber, beside its figures.
+//! The state of one track at a subscriber, beside its metrics.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use crate::metrics::TrackReceiver;
 pub(super) struct Subscription {
     /// The request for the track in this session.
     request: Request,
-    /// When the first object of the track came, of any kind.
+    /// When the first object of the track arrived, of any kind.
     pub(super) first_object: Option<Instant>,
-    /// From SUBSCRIBE to that object, in the first session.
+    /// Time from SUBSCRIBE to that object, in the first session.
     pub(super) first_object_time: Option<Duration>,
     /// Whether the relay accepted a request for the track in any session.
     was_accepted: bool,
@@ -35,7 +35,7 @@ enum Request {
 }
 
 impl Subscription {
-    /// Counts the end of the track once.
+    /// Counts the end of the track, once.
     #[inline]
     pub(super) fn note_end(&mut self, receiver: &TrackReceiver, progress: &mut SubscriberProgress) {
         if !self.has_ended && receiver.has_ended() {
@@ -44,7 +44,7 @@ impl Subscription {
         }
     }
 
-    /// An object of the track has arrived, of any kind.
+    /// Records the arrival of an object of the track, of any kind.
     #[inline]
     pub(super) fn note_object(&mut self, now: Instant) {
         if self.first_object.is_none() {
@@ -54,17 +54,17 @@ impl Subscription {
         }
     }
 
-    /// The session is left; in the next the track is asked for again.
+    /// Resets the request when the session ends. The next session requests the track again.
     pub(super) fn leave(&mut self) {
         self.request = Request::Idle;
     }
 
-    /// A request for the track was sent.
+    /// Records that a request for the track was sent.
     pub(super) fn on_requested(&mut self, now: Instant) {
         self.request = Request::Sent(now);
     }
 
-    /// The relay accepted the request, which counts once over all sessions.
+    /// Records that the relay accepted the request. Counts once over all sessions.
     pub(super) fn on_accepted(&mut self, progress: &mut SubscriberProgress) {
         if let Request::Sent(at) = self.request {
             self.request = Request::Accepted(at);
@@ -83,12 +83,12 @@ impl Subscription {
         matches!(self.request, Request::Accepted(_))
     }
 
-    /// Whether nothing has to come before the schedules can begin.
+    /// Whether the schedules can begin as far as this track is concerned.
     pub(super) fn is_ready(&self) -> bool {
         self.was_accepted || self.has_ended || self.is_fetched_later
     }
 
-    /// Whether the track has ended, for better or worse.
+    /// Whether the track has ended, complete or not.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }

@@ -1,5 +1,5 @@
-//! A fetched range in virtual time: several subscribers fetch a whole track through the relay that runs on real
-//! sockets, as fast as their connections take it. [evens-00 §3.3]
+//! Fetched ranges in virtual time: several subscribers fetch a whole track through the relay, as fast as their
+//! connections accept it. [evens-00 §3.3]
 
 use weir_bench::metrics::SentTotals;
 use weir_report::relay::Status;
@@ -49,7 +49,7 @@ fn everybody_fetches_all_of_it_faster_than_it_plays() {
         let delivery = result.track.delivery;
         assert_eq!((delivery.corrupt, delivery.misplaced), (0, 0));
         assert!(result.track.latency.is_none());
-        // Thirty seconds of media in less than three.
+        // Thirty seconds of media in less than three seconds.
         assert!(completion.actual_duration_ms < 3_000.0, "{completion:?}");
         assert!(
             completion.average_bits_per_second > 10.0 * completion.expected_bits_per_second,
@@ -63,7 +63,7 @@ fn nobody_misses_what_was_sent_to_the_others() {
     let setting = Setting::new(FILE, 6, Crowd::Subscribers(4));
     let mut world = World::new(&setting, world::relay());
     world.join();
-    // The count of a publisher that all four have fetched from, none to the end.
+    // The count of a publisher from which all four fetched, none to the end.
     let sent = SentTotals {
         objects: 1_100,
         groups: 110,

@@ -1,4 +1,4 @@
-//! Probes that cannot hold their service level any more are ended early, and are told from those that may hold yet.
+//! Probes that are certain to fail their service level end early; others do not.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,23 +19,23 @@ use crate::world::{self, Clients, Crowd, Setting, World, seed};
 const AUDIO: &str = include_str!("../../../../profiles/audio-short.ini");
 const MEETING: &str = include_str!("../../../../profiles/meeting-short.ini");
 
-/// As in a search: one second that is not judged, and ten that are.
+/// As in a search: one second that is not judged, then ten that are.
 const UNJUDGED: Duration = Duration::from_secs(1);
 const STEADY: Duration = Duration::from_secs(10);
 
-/// A probe of a search, and how long its schedules went on.
+/// The result of a probe, and how long its schedules ran.
 struct Probed {
     report: Report,
     probe: Probe,
     lasted: Duration,
 }
 
-/// What a relay is like.
+/// A relay and its links.
 struct Scene<'a> {
     profile: &'a str,
     crowd: Crowd,
     level: &'a str,
-    /// Its link to the subscribers from the release on, if it is another one.
+    /// The link to the subscribers from the release on, if it changes.
     link: Option<LinkConfig>,
     config: weir_relay::Config,
 }
@@ -53,7 +53,7 @@ impl Default for Scene<'_> {
 }
 
 impl Scene<'_> {
-    /// The probe as a search makes it, or in whole.
+    /// Runs the probe with early stop, or completely.
     fn probe(&self, ends_early: bool) -> Probed {
         let profile = Profile::parse("profile.ini", self.profile.as_bytes()).unwrap();
         let profile = load::with_windows(&profile, Duration::from_secs(1), UNJUDGED + STEADY);
@@ -66,7 +66,7 @@ impl Scene<'_> {
             world.sim.set_link(world.relay, sink, link.clone());
         }
         world.release();
-        // A level that always holds is never given up.
+        // A level that always holds never stops a run.
         let level = if ends_early { self.level } else { "loss<=100%" };
         let lasted = world.finish_under(EarlyStop::new(level.parse().unwrap(), UNJUDGED));
         let report = world.report(&self.level.parse().unwrap(), UNJUDGED, BTreeMap::new());
@@ -78,7 +78,8 @@ impl Scene<'_> {
         }
     }
 
-    /// Expects that the probe is ended early for `clause` first, and that it would have broken that clause in whole too.
+    /// Checks that the probe is stopped early for `clause` first, and that a complete run would have failed that clause
+    /// too.
     fn expect_ended_early(&self, clause: &str) -> Probed {
         let early = self.probe(true);
         let ProbeOutcome::Broke {
@@ -114,7 +115,7 @@ impl Scene<'_> {
             whole.report.slo
         );
         assert!(!whole.probe.outcome.is_ended_early());
-        // In whole it takes a second before the first object, eleven of objects, and five of drain.
+        // A complete run takes a second before the first object, eleven of objects, and five of drain.
         assert!(
             early.lasted * 3 < whole.lasted * 2,
             "{:?} of {:?}",
@@ -125,7 +126,7 @@ impl Scene<'_> {
     }
 }
 
-/// A link that carries so many bits in a second, with room for so many bytes before it.
+/// Returns a link of `rate` bits per second with a queue of `bytes_max` bytes.
 fn narrow(rate: u64, bytes_max: u64) -> LinkConfig {
     LinkConfig {
         rate: Rate::Fixed(Bitrate::from_bits_per_second(rate)),
@@ -157,13 +158,14 @@ fn a_probe_that_holds_is_measured_in_whole() {
 
 #[test]
 fn objects_that_wait_too_long_end_a_probe() {
-    // 40 subscribers need 2.8 Mbit/s; of half of that, a long queue makes seconds, and loses nothing until it is full.
+    // 40 subscribers need 2.8 Mbit/s. At half of that, a long queue delays for seconds and loses nothing until it is
+    // full.
     let scene = Scene {
         link: Some(narrow(1_400_000, 50_000_000)),
         ..Scene::default()
     };
     let probed = scene.expect_ended_early("p99<100ms");
-    // One second of starts, one that is not judged, two of evidence, and a look each second.
+    // One second of START, one that is not judged, two of evidence, and a check each second.
     assert!(
         probed.lasted <= Duration::from_secs(6),
         "{:?}",
@@ -173,13 +175,13 @@ fn objects_that_wait_too_long_end_a_probe() {
 
 #[test]
 fn objects_that_never_come_end_a_probe() {
-    // A third of what is needed, and no queue to speak of.
+    // A third of what is needed, and almost no queue.
     let scene = Scene {
         level: "loss<=1%",
         link: Some(narrow(1_000_000, 20_000)),
         ..Scene::default()
     };
-    // What is missing is given up only after its time to live, which is five seconds.
+    // An object counts as lost only after its time to live, which is five seconds.
     let probed = scene.expect_ended_early("loss<=1%");
     assert!(
         probed.lasted <= Duration::from_secs(9),
@@ -191,7 +193,7 @@ fn objects_that_never_come_end_a_probe() {
 #[test]
 fn subscribers_who_are_refused_end_a_probe() {
     let mut config = weir_relay::Config::default();
-    // The publisher, and fifteen of forty.
+    // Room for the publisher and 15 of 40 subscribers.
     config.limits.sessions_max = 16;
     let scene = Scene {
         config,
@@ -211,7 +213,7 @@ fn a_few_who_are_refused_do_not() {
     config.limits.sessions_max = 31;
     let scene = Scene {
         config,
-        // What ten of forty do not get is much of all.
+        // The objects of ten missing subscribers are a large share.
         level: "failed=0,p99<100ms",
         ..Scene::default()
     };
@@ -223,7 +225,7 @@ fn a_few_who_are_refused_do_not() {
 
 #[test]
 fn a_probe_close_to_the_limit_is_measured_in_whole() {
-    // Slower than is allowed, and not by far.
+    // Slightly slower than allowed.
     let scene = Scene {
         level: "failed=0,p99<100ms",
         link: Some(world::delay(130)),

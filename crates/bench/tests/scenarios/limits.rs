@@ -1,4 +1,4 @@
-//! Who was the limit: a relay behind a link that is too slow, the null relay under the same load, and a part of a run.
+//! What limited a run: a relay behind a link that is too slow, the null relay under the same load, and parts of a run.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,10 +17,10 @@ use crate::world::{self, Clients, Crowd, Setting, World, seed};
 
 const AUDIO: &str = include_str!("../../../../profiles/audio-short.ini");
 
-/// One second of the beginning is not judged.
+/// The first second is not judged.
 const UNJUDGED: Duration = Duration::from_secs(1);
 
-/// A run whose relay can send no more than `rate` to its subscribers.
+/// Returns the report of a run whose relay can send at most `rate` to its subscribers.
 fn run(subscribers: u64, relay: impl App + 'static, rate: Option<u64>) -> Report {
     let crowd = Crowd::Subscribers(usize::try_from(subscribers).unwrap());
     let mut world = World::new(&Setting::new(AUDIO, seed(21), crowd), relay);
@@ -49,7 +49,7 @@ fn a_relay_that_is_slow_on_purpose_is_the_limit_and_the_clause_is_named() {
         "{:?}",
         report.verdict
     );
-    // 100 subscribers need 50 packets of some 160 bytes a second each: 6.4 Mbit/s.
+    // 100 subscribers need 50 packets of about 160 bytes per second each: 6.4 Mbit/s.
     assert_eq!(report.slo.first_broken.as_deref(), Some("loss=0"));
     let calibration = Calibration::of(&run(100, NullRelay::new(), None));
     assert!(calibration.held, "{calibration:?}");
@@ -111,7 +111,7 @@ fn the_search_finds_what_a_link_carries() {
     else {
         panic!("{answer:?}");
     };
-    // A subscriber takes some 64 to 70 kbit/s: packets of 160 bytes, 50 a second, and what QUIC adds.
+    // A subscriber needs 64 to 70 kbit/s: 50 packets of 160 bytes per second, and the overhead of QUIC.
     assert!((35..=48).contains(&held) && held < broke, "{held} {broke}");
     assert!(
         ["loss=0", "p99<100ms"].contains(&clause.text.as_str()),
@@ -130,7 +130,7 @@ fn what_happens_before_the_steady_window_is_not_judged() {
     let Clients::Apart { sink, .. } = world.clients() else {
         panic!("a fan-out has two nodes of clients");
     };
-    // The data phase begins a second after the release. Its first 300 ms are lost on the way.
+    // The data phase begins a second after the release. Its first 300 ms are lost.
     let begin = world.sim.elapsed() + Duration::from_secs(1);
     let (relay, end) = (world.relay, begin + Duration::from_millis(300));
     world.sim.blackhole(relay, sink, begin, end);
@@ -150,7 +150,7 @@ fn what_happens_before_the_steady_window_is_not_judged() {
     let lost_in = |column: usize| heat.rows.iter().map(|row| row.lost[column]).sum::<u64>();
     assert!(lost_in(0) >= 5 * 10, "{heat:?}");
     assert_eq!((1..heat.planned.len()).map(lost_in).sum::<u64>(), 0);
-    // A probe's row says what its clauses judge, and names the rest.
+    // A probe's row says what its clauses judge, and names what they exclude.
     let lost = whole.objects_lost();
     assert_eq!(judged.objects_lost(), lost, "tracks count the whole run");
     let figures = Probe::of(5, &judged).figures;
@@ -186,7 +186,7 @@ fn loss_in_per_cent_is_of_what_is_judged() {
     let Clients::Apart { sink, .. } = world.clients() else {
         panic!("a fan-out has two nodes of clients");
     };
-    // All that is planned after what is not judged is lost for a while.
+    // After the part that is not judged, all objects are lost for a while.
     let begin = world.sim.elapsed() + Duration::from_secs(1) + UNJUDGED * 2;
     let (relay, end) = (world.relay, begin + Duration::from_millis(300));
     world.sim.blackhole(relay, sink, begin, end);

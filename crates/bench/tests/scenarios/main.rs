@@ -1,4 +1,4 @@
-//! Whole benchmarks in virtual time: the roles that run on real sockets, with real QUIC packets over emulated links.
+//! Whole benchmarks in virtual time: the real roles and real QUIC packets over emulated links.
 
 mod fetch;
 mod hopeless;

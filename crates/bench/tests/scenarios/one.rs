@@ -1,5 +1,5 @@
-//! The draft's scenario 1 in virtual time: the relay, the publisher and the subscribers that run on real
-//! sockets, with real QUIC packets over emulated links, give the same report to the byte each time.
+//! The draft's scenario 1 in virtual time. The real relay, publisher and subscribers exchange real QUIC packets over
+//! emulated links. Equal seeds give reports that are equal to the byte.
 
 use std::time::Duration;
 
@@ -34,11 +34,11 @@ fn two_hundred_subscribers_get_every_object_and_the_report_repeats() {
         "{:?}",
         report.verdict
     );
-    // 30 s of an object each 20 ms, to 200 subscribers, of whom nobody missed one.
+    // 30 s of an object every 20 ms, to 200 subscribers without loss.
     assert_eq!(report.objects_delivered(), 1500 * 200);
     assert_eq!(report.objects_lost(), 0);
     let latency = report.tracks[0].latency.overall.unwrap();
-    // Two links of 10 ms, and no more than the ticks of timers beside.
+    // Two links of 10 ms, plus at most the granularity of timers.
     assert!(
         latency.p50_ms >= 20.0 && latency.max_ms < 22.0,
         "{latency:?}"
@@ -87,7 +87,7 @@ fn losses_are_counted_and_break_the_service_level() {
     );
     let (lost, due) = (report.objects_lost(), 150 * 20);
     assert_eq!(report.objects_delivered() + lost, due, "WEIR_SEED={seed}");
-    // 2 % on each of two links.
+    // Each of two links loses 2 %.
     assert!(
         (due / 50..due / 12).contains(&lost),
         "WEIR_SEED={seed}: {lost} of {due} lost"
@@ -99,7 +99,7 @@ fn losses_are_counted_and_break_the_service_level() {
     );
 }
 
-/// What a simulated run gave.
+/// The outcomes of a simulated run.
 struct Outcomes {
     report: Report,
     trace: u64,
@@ -142,13 +142,13 @@ fn lossy() -> LinkConfig {
 
 #[test]
 fn a_page_of_a_thousand_subscribers_stays_small_and_is_cut_in_words() {
-    // Of a thousand, some lose what the link loses.
+    // Of a thousand subscribers, some lose objects on the link.
     let seed = seed(4);
     let flow = PublishFlow::PublishNamespace;
     let report = run(AUDIO_SHORT, 1000, flow, lossy(), seed).report;
     assert_eq!(report.tracks[0].subscribers.len(), 1000, "WEIR_SEED={seed}");
     let page = html::render(&report);
-    // The worst quarter is listed, of all others there are figures, and each drawing has as much as fits on a screen.
+    // The worst quarter is listed, the others are summarized, and each drawing fits on a screen.
     assert!(page.len() < 250_000, "{} bytes", page.len());
     assert!(page.contains("(250 of 1,000; the JSON has them all)"));
     let drawings = page.split("<svg").skip(1);
@@ -158,7 +158,7 @@ fn a_page_of_a_thousand_subscribers_stays_small_and_is_cut_in_words() {
     });
     assert!(elements.clone().all(|count| count < 3_000), "{elements:?}");
     assert!(json::render(&report).contains("\"index\": 999,"));
-    // To be looked at.
+    // A copy for people to look at.
     let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/thousand.html");
     std::fs::write(file, page).expect("the folder is for tests");
 }

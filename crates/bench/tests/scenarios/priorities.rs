@@ -1,4 +1,4 @@
-//! Which of two tracks comes first where both cannot: `priority` in profiles goes the way of MOQT's. [moqt-18 §7]
+//! Two tracks that compete for one link: the profile's `priority` is MOQT's. [moqt-18 §7]
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,7 +7,7 @@ use weir_report::service_level::ServiceLevel;
 
 use crate::world::{self, Clients, Crowd, Setting, World, seed};
 
-/// Two tracks alike, due at the same moments.
+/// Two equal tracks whose objects are due at the same time.
 fn profile(priorities: [u8; 2]) -> String {
     let track = |(number, priority)| {
         format!(
@@ -19,7 +19,7 @@ fn profile(priorities: [u8; 2]) -> String {
     (1..).zip(priorities).map(track).collect()
 }
 
-/// Median latency of both, over a link to the subscriber that takes 80 of each 100 ms for what is due then.
+/// Returns the median latency of both tracks. What is due every 100 ms takes 80 ms on the link to the subscriber.
 fn latencies(priorities: [u8; 2]) -> Vec<f64> {
     let profile = profile(priorities);
     let setting = Setting::new(&profile, seed(31), Crowd::Subscribers(1));
@@ -50,7 +50,7 @@ fn the_track_with_the_lower_priority_number_comes_first() {
         } else {
             (other, one)
         };
-        // Half of the time that both take lies between them, but for what is on its way.
+        // The latencies differ by half of what both take together, apart from what is already on its way.
         assert!(urgent + 10.0 < patient, "{priorities:?}: {seen:?}");
     }
 }

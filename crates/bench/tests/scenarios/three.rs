@@ -1,5 +1,5 @@
-//! The draft's scenario 3 in virtual time: meetings, in which every client publishes and subscribes on one
-//! connection, through the relay that runs on real sockets.
+//! The draft's scenario 3 in virtual time: meetings, in which every client publishes and subscribes on one connection,
+//! through the real relay.
 
 use weir_bench::{
     publisher::PublishFlow,
@@ -22,7 +22,7 @@ fn ten_meetings_of_five_lose_nothing() {
 
 #[test]
 fn every_way_to_meet_loses_nothing() {
-    // SUBSCRIBE_NAMESPACE hears of what was announced, SUBSCRIBE_TRACKS of what was published.
+    // SUBSCRIBE_NAMESPACE finds what was announced, SUBSCRIBE_TRACKS what was published.
     for (publish, subscribe) in [
         (PublishFlow::PublishNamespace, SubscribeFlow::Subscribe),
         (
@@ -43,7 +43,7 @@ fn expect_whole(
 ) {
     let outcome = run(meetings, clients, publish, subscribe);
     let flows = format!("{publish:?} {subscribe:?}");
-    // One connection for each client, and nobody left out.
+    // One connection per client, and no client is left out.
     assert_eq!(outcome.connections, (meetings * clients) as u64, "{flows}");
     let subscriptions = meetings * clients * (clients - 1) * 2;
     assert_eq!(outcome.results.len(), subscriptions, "{flows}");
@@ -53,7 +53,7 @@ fn expect_whole(
             (Status::Good, &None),
             "{flows}: {result:?}"
         );
-        // Three seconds of an object each 20 ms, or each 33.33 ms.
+        // Three seconds of an object every 20 ms, or every 33.33 ms.
         let objects = if result.plan == 0 { 150 } else { 91 };
         let completion = result.track.completion;
         assert_eq!(
@@ -75,7 +75,7 @@ fn a_meeting_repeats_itself() {
     assert_eq!(run(), run());
 }
 
-/// What a simulated run gave.
+/// The outcome of a simulated run.
 struct Outcome {
     results: Vec<SubscriptionResult>,
     connections: u64,

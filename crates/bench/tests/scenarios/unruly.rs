@@ -1,4 +1,4 @@
-//! Hard times for a relay, each by the profile that is shipped for it: who behaves well must not notice.
+//! Audiences that burden a relay, each by a shipped profile: subscribers that behave well must not notice.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,7 +15,7 @@ const CHURN: &str = include_str!("../../../../profiles/reconnect-churn.ini");
 const JOIN_STORM: &str = include_str!("../../../../profiles/join-storm.ini");
 const BURSTS: &str = include_str!("../../../../profiles/gop-bursts.ini");
 
-/// A run of a profile against our relay with so many subscribers.
+/// Runs a profile against the relay with `subscribers` subscribers.
 fn run(profile: &str, subscribers: usize) -> (World, Report) {
     let setting = Setting::new(profile, seed(11), Crowd::Subscribers(subscribers));
     let mut world = World::new(&setting, world::relay());
@@ -26,9 +26,9 @@ fn run(profile: &str, subscribers: usize) -> (World, Report) {
 
 #[test]
 fn slow_readers_are_the_only_ones_who_miss_something() {
-    // A third of a few, instead of a tenth of many.
+    // A third of few subscribers, instead of a tenth of many.
     let profile = SLOW_READERS.replace("slow_subscribers    = 10", "slow_subscribers = 34");
-    // QUIC lets the relay send 4 MiB unread; behind that, it keeps 1 MiB more.
+    // QUIC lets the relay send 4 MiB that are not read. Beyond that, the relay queues 1 MiB.
     let mut config = weir_relay::Config::default();
     config.limits.lag_bytes_max = 1 << 20;
     let relay = weir_relay::Relay::new(config);
@@ -44,7 +44,7 @@ fn slow_readers_are_the_only_ones_who_miss_something() {
     );
     let track = &report.tracks[0];
     assert_eq!((track.set_apart.slow_readers, track.status.good), (2, 4));
-    // 25 s of video with 30 pictures a second, and one more, since 33.33 ms are a little less than a thirtieth.
+    // 25 s of video with 30 frames a second, and one more, since 33.33 ms is slightly less than a thirtieth.
     assert_eq!(
         (
             track.completion.lost_objects.sum,
@@ -52,7 +52,7 @@ fn slow_readers_are_the_only_ones_who_miss_something() {
         ),
         (0, 751)
     );
-    // For those who do not read, the relay keeps what it may and gives up the rest.
+    // For slow readers, the relay queues what it may and drops the rest.
     assert!(track.set_apart.lost_objects > 100, "{:?}", track.set_apart);
     let counters = world.sim.app::<weir_relay::Relay>(world.relay).counters();
     assert!(counters.streams_reset_lag > 0, "{counters:?}");
@@ -70,7 +70,7 @@ fn those_who_stay_do_not_notice_those_who_come_and_go() {
     for track in &report.tracks {
         assert_eq!((track.set_apart.churning, track.status.good), (9, 21));
         assert_eq!(track.completion.lost_objects.sum, 0);
-        // Nine of them leave, twenty times a second together, for most of 15 s.
+        // Nine subscribers leave, together twenty times a second, for most of 15 s.
         assert!(track.set_apart.sessions > 200, "{:?}", track.set_apart);
         let churning = track
             .subscribers
@@ -85,7 +85,7 @@ fn those_who_stay_do_not_notice_those_who_come_and_go() {
     let first_sessions = 30;
     assert_eq!(progress.ready, first_sessions);
     assert!(progress.rejoined > 200, "{progress:?}");
-    // The relay has let go of all of them.
+    // The relay has released all of their state.
     let relay = world.sim.app::<weir_relay::Relay>(world.relay);
     let accepted = relay
         .counters()
@@ -105,13 +105,13 @@ fn a_storm_of_joins_is_weathered() {
     );
     let set_up = report.set_up.handshake.unwrap();
     assert_eq!(set_up.count, 300);
-    // Two round trips of 20 ms, and the relay's own patience with newcomers: one beat of its timers.
+    // Two round trips of 20 ms, and one tick of the relay's timers.
     assert!(set_up.max_ms < 1_000.0, "{set_up:?}");
     assert_eq!(report.objects_delivered(), 250 * 300);
 }
 
-/// 200 clients that come at once to a relay whose host was slow in these of its looks, in milliseconds, while they did;
-/// returns how many were refused.
+/// Returns how many of 200 clients that connect at once are refused by a relay whose host was late by these
+/// milliseconds in successive checks.
 fn refused_in_a_storm(looks: &[u64]) -> u64 {
     let setting = Setting::new(JOIN_STORM, seed(11), Crowd::Subscribers(200));
     let mut world = World::new(&setting, world::relay());
@@ -121,7 +121,7 @@ fn refused_in_a_storm(looks: &[u64]) -> u64 {
             queue_delay: Duration::from_millis(*millis),
             memory_bytes: 0,
         };
-        // The publisher has announced its track by then, and most of the others have not been let in.
+        // By then the publisher has announced its track, and most subscribers are not yet admitted.
         world
             .sim
             .at(Duration::from_millis(75 + number), move |sim| {
@@ -140,7 +140,7 @@ fn refused_in_a_storm(looks: &[u64]) -> u64 {
 #[test]
 fn in_a_storm_nobody_is_refused_for_turns_that_took_long() {
     assert_eq!(refused_in_a_storm(&[]), 0);
-    // The handshakes of a crowd make the relay late for a while; only what stands for a second is too much.
+    // The handshakes of a crowd delay the relay for a while. Only a delay that lasts a second is overload.
     assert_eq!(refused_in_a_storm(&[900]), 0);
     assert_eq!(refused_in_a_storm(&[900, 900, 900]), 0);
 }
@@ -148,7 +148,7 @@ fn in_a_storm_nobody_is_refused_for_turns_that_took_long() {
 #[test]
 fn whole_groups_at_once_get_through_a_link_that_carries_their_average() {
     let mut setting = Setting::new(BURSTS, seed(11), Crowd::Subscribers(5));
-    // Four cameras of 788 kbit/s for each of five subscribers, and half as much again.
+    // Four cameras of 788 kbit/s for each of five subscribers, plus half of that.
     setting.link.rate = Rate::Fixed(Bitrate::from_megabits_per_second(24));
     setting.link.queue = Queue {
         bytes_max: 4_000_000,
@@ -160,7 +160,7 @@ fn whole_groups_at_once_get_through_a_link_that_carries_their_average() {
     assert_eq!(report.objects_lost(), 0, "{:?}", report.verdict);
     for track in &report.tracks {
         assert_eq!(track.status.good, 5, "{:?}", track.status);
-        // A burst is 394 kB for five: it takes a while to get through, and none is late for the next.
+        // A burst is 394 kB for five subscribers: it takes a while to send, and none is still queued at the next.
         let latency = track.latency.overall.unwrap();
         assert!(
             latency.p99_ms > 100.0 && latency.max_ms < 1_000.0,

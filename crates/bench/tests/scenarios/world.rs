@@ -1,4 +1,4 @@
-//! A benchmark in virtual time: a relay, clients on nodes of their own, links between them, and what a runner does.
+//! A benchmark in virtual time: relay, clients on nodes of their own, links, and the part of a runner.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use weir_report::{
 };
 use weir_sim::{End, NodeConfig, NodeId, SERVER_NAME, Sim};
 
-/// What a benchmark is made from.
+/// The parameters of a benchmark.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting<'a> {
     pub(crate) profile: &'a str,
@@ -34,21 +34,21 @@ pub(crate) struct Setting<'a> {
     pub(crate) link: LinkConfig,
     pub(crate) publish: PublishFlow,
     pub(crate) subscribe: SubscribeFlow,
-    /// Clients that join in a second, unless the profile says otherwise.
+    /// Clients that join per second, unless the profile sets the rate.
     pub(crate) joins_per_second: u32,
 }
 
-/// Who takes part.
+/// The clients of a benchmark.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Crowd {
-    /// One publisher, and so many subscribers.
+    /// One publisher, and this many subscribers.
     Subscribers(usize),
-    /// So many meetings of so many clients.
+    /// Meetings, and clients in each.
     Meetings(usize, usize),
 }
 
 impl<'a> Setting<'a> {
-    /// Links of 10 ms that lose nothing, 200 joins per second, and a relay that is asked by name.
+    /// Links of 10 ms without loss, 200 joins per second, and SUBSCRIBE by name.
     pub(crate) fn new(profile: &'a str, seed: u64, crowd: Crowd) -> Self {
         Self {
             profile,
@@ -62,7 +62,7 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// A link that delays and does nothing else.
+/// Returns a link that only delays.
 pub(crate) fn delay(milliseconds: u64) -> LinkConfig {
     LinkConfig {
         delay: Delay::fixed(Duration::from_millis(milliseconds))
@@ -81,7 +81,7 @@ pub(crate) struct World {
     seed: u64,
     /// When the schedules began.
     released: Duration,
-    /// What could not hold any more when the run was ended early, if it was.
+    /// The clauses that stopped the run early, if any.
     ended_early_by: Vec<JudgedClause>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum Clients {
         /// The subscribers.
         sink: NodeId,
     },
-    /// Clients that do both, on one.
+    /// Publishers and subscribers on one node.
     Together(NodeId),
 }
 
@@ -125,7 +125,7 @@ impl Clients {
 }
 
 impl World {
-    /// A benchmark of `relay` that has not begun.
+    /// Returns a benchmark of `relay` that has not begun.
     pub(crate) fn new(setting: &Setting<'_>, relay: impl App + 'static) -> Self {
         let seed = setting.seed;
         let profile = Profile::parse("profile.ini", setting.profile.as_bytes());
@@ -185,14 +185,14 @@ impl World {
         }
     }
 
-    /// From the first packet to the last object and the drain behind it.
+    /// Runs from the first packet to the last object and its drain.
     pub(crate) fn run(&mut self) {
         self.join();
         self.release();
         self.finish();
     }
 
-    /// Lets everybody join.
+    /// Runs until everybody has joined.
     pub(crate) fn join(&mut self) {
         let clients = self.clients;
         self.wait(|sim| publishers(sim, clients).has_announced());
@@ -211,7 +211,7 @@ impl World {
         });
     }
 
-    /// Lets the schedules begin.
+    /// Begins the schedules.
     pub(crate) fn release(&mut self) {
         self.released = self.sim.elapsed();
         match self.clients {
@@ -238,8 +238,8 @@ impl World {
         }
     }
 
-    /// From the release to the end, or to where `early_stop` finds that the run cannot hold its level any more: it looks once a
-    /// second, as a runner does. Returns how long the schedules went on.
+    /// Runs from the release to the end, or until `early_stop` finds that the run is certain to fail. Checks once a
+    /// second, as a runner does. Returns how long the schedules ran.
     pub(crate) fn finish_under(&mut self, mut early_stop: EarlyStop) -> Duration {
         early_stop.on_released(self.sim.now(), self.subscribers());
         let clients = self.clients;
@@ -266,7 +266,7 @@ impl World {
         lasted
     }
 
-    /// Waits until everybody is done.
+    /// Runs until all clients are done.
     pub(crate) fn finish(&mut self) {
         let clients = self.clients;
         self.wait(|sim| is_done(sim, clients));
@@ -301,7 +301,8 @@ impl World {
         self.subscribers().results(|name| sent.get(name).copied())
     }
 
-    /// The report, judged by `level` but for the first `unjudged` of the data phase. `counters` are the relay's.
+    /// Returns the report, judged by `level` without the first `unjudged` of the data phase. `counters` are the
+    /// relay's.
     pub(crate) fn report(
         &self,
         level: &ServiceLevel,
@@ -401,7 +402,7 @@ fn subscribers(sim: &Sim, clients: Clients) -> &SubscriberRole {
     }
 }
 
-/// The seed of a story; `WEIR_SEED` chooses another one.
+/// Returns the seed of a story; the variable `WEIR_SEED` overrides it.
 pub(crate) fn seed(default: u64) -> u64 {
     std::env::var("WEIR_SEED")
         .ok()
@@ -409,10 +410,10 @@ pub(crate) fn seed(default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-/// Our relay as it comes.
+/// Returns the relay with its default configuration.
 pub(crate) fn relay() -> weir_relay::Relay {
     weir_relay::Relay::new(weir_relay::Config::default())
 }
 
-/// No run takes longer than this in virtual time.
+/// The longest run in virtual time.
 const TIME_MAX: Duration = Duration::from_mins(2);

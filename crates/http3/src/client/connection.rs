@@ -19,32 +19,32 @@ use crate::{Limits, session::Session};
 pub(super) struct Connection {
     pub(super) handle: Handle,
     pub(super) stage: Stage,
-    /// When its first packet was made.
+    /// When its first packet was built.
     pub(super) begun: Instant,
-    /// Of a short connection: when its request was due.
+    /// For a short connection: when its request was due.
     pub(super) planned: Instant,
     pub(super) session: Session,
     requests: BTreeMap<StreamId, Request>,
-    /// Requests begun.
+    /// The number of requests begun.
     issued: u64,
-    /// When requests were due that have to be sent again.
+    /// The planned times of requests that must be sent again.
     pub(super) again: Vec<Instant>,
-    /// The server lets no more streams be opened for now.
+    /// Whether the server allows no more streams for now.
     pub(super) is_blocked: bool,
-    /// The server takes no more requests here.
+    /// Whether the server accepts no more requests on this connection.
     pub(super) is_leaving: bool,
-    /// Among those of an open loop that can take a request.
+    /// Whether the connection is in an open loop's list of those that can take a request.
     pub(super) is_listed: bool,
     pub(super) successes: u64,
     section_bytes_max: usize,
     last_head: LastHead,
 }
 
-/// How far a connection has come.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Handshake,
-    /// In its handshake, but requests can be sent (0-RTT).
+    /// In its handshake, with requests as early data (0-RTT).
     Early,
     Open,
 }
@@ -52,27 +52,27 @@ pub(super) enum Stage {
 #[derive(Debug)]
 struct Request {
     planned: Instant,
-    /// What the stream did not take of it yet.
+    /// The part of the request that the stream has not accepted.
     unsent: Option<Bytes>,
     response: Response,
 }
 
-/// What reading a request's stream gave.
+/// The result of reading a request's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Nothing that would end it.
+    /// The request continues.
     Going,
-    /// It is over, and well.
+    /// The request has succeeded.
     Success { planned: Instant, bytes: u64 },
-    /// It is over.
+    /// The request has failed.
     Failed {
         kind: Failure,
-        /// Content that came.
+        /// Content received, in bytes.
         bytes: u64,
-        /// The server's code.
+        /// The server's error code.
         code: Option<Code>,
     },
-    /// The server broke a rule for which the connection is to be closed.
+    /// The server violated HTTP/3, so the connection must be closed.
     Violation(Violation),
 }
 
@@ -109,7 +109,7 @@ impl Connection {
             && self.requests.len() < load.requests_at_once
     }
 
-    /// Whether nothing is left to be done here.
+    /// Whether nothing is left to do on this connection.
     pub(super) fn is_done(&self, load: &Load) -> bool {
         let is_at_limit = load
             .requests_per_connection
@@ -117,17 +117,17 @@ impl Connection {
         self.requests.is_empty() && (is_at_limit || self.is_leaving)
     }
 
-    /// Whether the server keeps requests from being sent, and has none to answer.
+    /// Whether the server blocks further requests and has none to answer.
     pub(super) fn is_stuck(&self) -> bool {
         self.stage == Stage::Open && self.is_blocked && self.requests.is_empty()
     }
 
-    /// Whether no request was ever sent.
+    /// Whether no request was sent.
     pub(super) fn is_unused(&self) -> bool {
         self.issued == 0
     }
 
-    /// A request was written to `stream`, but for `unsent`.
+    /// Records a request that was written to `stream`, except for `unsent`.
     pub(super) fn begin(&mut self, stream: StreamId, planned: Instant, unsent: Option<Bytes>) {
         self.issued += 1;
         let request = Request {
@@ -138,7 +138,7 @@ impl Connection {
         self.requests.insert(stream, request);
     }
 
-    /// Nothing of what was sent counts any more; returns how many requests these were. They are in `again`.
+    /// Forgets everything that was sent, and queues its requests in `again`. Returns their number.
     pub(super) fn begin_again(&mut self, limits: Limits) -> u64 {
         let requests = std::mem::take(&mut self.requests);
         let count = requests.len() as u64;
@@ -150,7 +150,7 @@ impl Connection {
         count
     }
 
-    /// Writes what is left of a request.
+    /// Writes the rest of a request.
     pub(super) fn write(&mut self, transport: &mut dyn Transport, stream: StreamId) {
         let Some(request) = self.requests.get_mut(&stream) else {
             return;
@@ -164,7 +164,7 @@ impl Connection {
         }
     }
 
-    /// Reads what has come of an answer. `pieces` is where it is put for a moment; empty before and after.
+    /// Reads a response. `pieces` is a temporary buffer, empty before and after.
     pub(super) fn read(
         &mut self,
         transport: &mut dyn Transport,
@@ -203,13 +203,13 @@ impl Connection {
         Outcome::Failed { kind, bytes, code }
     }
 
-    /// Forgets the requests from `stream` on; returns the bytes of content that each had got.
+    /// Removes the requests from `stream` on. Returns the bytes of content that each had received.
     pub(super) fn refuse_from(&mut self, stream: StreamId) -> Vec<u64> {
         let refused = self.requests.split_off(&stream);
         received(refused)
     }
 
-    /// Forgets all requests; returns the bytes of content that each had got.
+    /// Removes all requests. Returns the bytes of content that each had received.
     pub(super) fn fail_all(&mut self) -> Vec<u64> {
         received(std::mem::take(&mut self.requests))
     }

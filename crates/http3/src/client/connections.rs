@@ -1,4 +1,4 @@
-//! The connections of a client, by their handles.
+//! The connections of a client, by handle.
 
 use std::time::Instant;
 
@@ -14,20 +14,20 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Number of connections.
+    /// Returns the number of connections.
     pub(super) fn open(&self) -> usize {
         self.open
     }
 
-    /// Number of connections that are still in their handshakes. Looks at all of them.
+    /// Counts the connections in handshake. Visits all connections.
     pub(super) fn unfinished(&self) -> u64 {
         let open = self.by_index.iter().flatten();
         open.filter(|connection| connection.stage != Stage::Open)
             .count() as u64
     }
 
-    /// Number of connections on which the server has let no request be sent since `since` or longer. Looks at all of
-    /// them.
+    /// Counts the connections on which the server has allowed no request since `since` or longer. Visits all
+    /// connections.
     pub(super) fn unusable(&self, since: Instant) -> u64 {
         let open = self.by_index.iter().flatten();
         open.filter(|one| one.is_stuck() && one.is_unused() && one.begun <= since)

@@ -1,4 +1,4 @@
-//! How connections of a client end, and what takes their place.
+//! How a client's connections end, and what replaces them.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::{
 };
 
 impl Client {
-    /// A connection could not be made: its place stays empty for a while, or its request has failed.
+    /// Handles a connection that could not be made: its place stays empty for a while, or its request fails.
     pub(super) fn on_no_connection(&mut self, now: Instant, is_short: bool) {
         if is_short {
             self.figures.failure(now, Failure::NoConnection, 0, "");
@@ -25,15 +25,16 @@ impl Client {
         self.retries.push_back(now + RETRY_PAUSE);
     }
 
-    /// A connection has done its part: another one, unless an open loop makes it when it is due.
+    /// Replaces a finished connection, unless an open loop begins connections when requests are due.
     pub(super) fn replace(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if self.plan.is_none() || !self.load.is_short() {
             self.connect(now, endpoint, now);
         }
     }
 
-    /// Closes a connection that has done its part. One with early data gets its answer before the server has seen the
-    /// end of the handshake; it stays open for another two round trips, or there would be no ticket for the next one.
+    /// Closes a finished connection. With early data, its response arrives before the server has seen the end of the
+    /// handshake. Such a connection stays open for another two round trips, so that the ticket for the next one
+    /// arrives.
     pub(super) fn leave(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
         if self.load.greeting == Greeting::Patient {
             return self.close(now, endpoint, handle, Code::NO_ERROR, b"");
@@ -71,7 +72,7 @@ impl Client {
         self.connections.remove(handle);
     }
 
-    /// The server takes no more requests on this connection (RFC 9114 §5.2).
+    /// Handles GOAWAY: the server accepts no more requests on this connection (RFC 9114 §5.2).
     pub(super) fn look_for_goaway(
         &mut self,
         now: Instant,
@@ -140,7 +141,7 @@ impl Client {
         };
         if entry.stage == Stage::Open {
             let kind = Failure::of_lost(lost);
-            // A server may well end what it will take no more requests on, but not leave it as it is.
+            // A server may close a connection on which it accepts no requests, but must not leave it unusable.
             let is_unusable = entry.is_stuck() && (entry.is_unused() || *lost == Lost::TimedOut);
             let words = lost.to_string();
             let failed = self.fail_all(now, handle, kind, &words);
@@ -156,7 +157,7 @@ impl Client {
         self.look_for_end(now, endpoint);
     }
 
-    /// A connection ended before its handshake did.
+    /// Handles a connection that ended before its handshake was complete.
     pub(super) fn on_no_handshake(
         &mut self,
         now: Instant,
@@ -169,14 +170,14 @@ impl Client {
         if !is_short {
             self.fail_all(now, handle, Failure::NoConnection, "");
         } else if let Some(entry) = self.connections.find(handle) {
-            // The one request that it was for is counted below, whether it had left early or not.
+            // The request of a short connection is counted below, whether it was sent early or not.
             self.in_flight -= entry.fail_all().len() as u64;
         }
         self.connections.remove(handle);
         self.on_no_connection(now, is_short);
     }
 
-    /// A connection ended because of the server, and had no request that could fail.
+    /// Counts a connection that ended because of the server, without a request that could fail.
     fn on_no_use(&mut self, now: Instant, kind: Refusal, words: &str) {
         self.figures.refusal(now, kind, words);
         if self.load.is_short() {
@@ -184,7 +185,7 @@ impl Client {
         }
     }
 
-    /// The time is over: counts the connections on which no request could be sent in all of theirs.
+    /// At the end of the run, counts the connections on which no request could ever be sent.
     pub(super) fn count_unusable(&mut self, now: Instant) {
         let Some(since) = now.checked_sub(UNUSABLE_AFTER) else {
             return;
@@ -194,7 +195,7 @@ impl Client {
         }
     }
 
-    /// All requests of a connection have failed in the same way; returns how many.
+    /// Fails all requests of a connection for the same reason. Returns their number.
     pub(super) fn fail_all(
         &mut self,
         now: Instant,
@@ -219,7 +220,7 @@ impl Client {
             .is_some_and(|entry| entry.successes > 0)
     }
 
-    /// Replaces a connection that the server ended: at once, if it was of some use.
+    /// Replaces a connection that the server ended: immediately if it had been useful, otherwise after a pause.
     pub(super) fn replace_later(&mut self, now: Instant, endpoint: &mut Endpoint, at_once: bool) {
         if at_once {
             self.replace(now, endpoint);
@@ -251,8 +252,8 @@ impl Client {
     }
 }
 
-/// How old a connection without any request has to be when the time is over to count as one of no use: more than the
-/// round trips after which a server lets requests be sent that does so late.
+/// How old a connection without any request must be at the end of the run to count as unusable. It is longer than the
+/// round trips after which a slow server allows requests.
 const UNUSABLE_AFTER: Duration = Duration::from_secs(1);
-/// Of connections with early data, besides their round trips.
+/// How long connections with early data stay open, beside their round trips.
 const LINGER_MIN: Duration = Duration::from_millis(2);

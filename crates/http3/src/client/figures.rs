@@ -1,4 +1,4 @@
-//! What a client counts.
+//! The figures that a client counts.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use weir_quic::Lost;
 
 use super::limits::{REASON_CHARACTERS_MAX, SECONDS_MAX};
 
-/// Declares the kinds of something with their names in reports.
+/// Declares the kinds of an enum with their names in reports.
 macro_rules! kinds {
     ($(#[$about:meta])* $kind:ident { $($(#[$words:meta])* $variant:ident = $name:literal,)+ }) => {
         $(#[$about])*
@@ -15,10 +15,10 @@ macro_rules! kinds {
         pub enum $kind { $($(#[$words])* $variant,)+ }
 
         impl $kind {
-            /// All of them, in the order of reports.
+            /// All kinds, in the order of reports.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
-            /// Its name in reports.
+            /// Returns the name in reports.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
@@ -27,7 +27,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Why a request was no success.
+    /// Why a request was not a success.
     Failure {
         /// Status 2xx, but not 200.
         Status2xx = "status_2xx",
@@ -39,108 +39,108 @@ kinds! {
         Status5xx = "status_5xx",
         /// Another status.
         StatusOther = "status_other",
-        /// Less content than was announced or expected.
+        /// Less content than announced or expected.
         BodyShort = "body_short",
-        /// More content than was announced or expected.
+        /// More content than announced or expected.
         BodyLong = "body_long",
-        /// The stream ended within the answer.
+        /// The stream ended within the response.
         Incomplete = "incomplete",
-        /// The answer breaks a rule of HTTP.
+        /// The response violates HTTP.
         Malformed = "malformed",
         /// The server reset the stream.
         StreamReset = "stream_reset",
-        /// The connection was closed because the server broke a rule of HTTP/3.
+        /// The connection was closed because the server violated HTTP/3.
         Violation = "violation",
-        /// Nothing came for the idle time-out.
+        /// Nothing arrived for the idle timeout.
         TimedOut = "timed_out",
-        /// The server lost its state and said so.
+        /// The server lost its state and sent a stateless reset.
         ConnectionReset = "connection_reset",
         /// The server closed the connection.
         ConnectionClosed = "connection_closed",
-        /// The connection broke in another way.
+        /// The connection was lost in another way.
         ConnectionLost = "connection_lost",
-        /// The server refused the request with GOAWAY.
+        /// The server rejected the request with GOAWAY.
         GoAway = "goaway",
-        /// The connection for this one request could not be made.
+        /// The connection for this one request could not be established.
         NoConnection = "no_connection",
     }
 }
 
 kinds! {
-    /// Why a connection could not be made, or was of no use.
+    /// Why a connection could not be established, or was unusable.
     Refusal {
-        /// The server refused it.
+        /// The server refused the connection.
         Refused = "refused",
-        /// The handshake was not complete in its time.
+        /// The handshake did not complete in time.
         TimedOut = "timed_out",
-        /// The TLS handshake failed: a certificate that is not trusted, or an alert of the server.
+        /// The TLS handshake failed: an untrusted certificate, or an alert of the server.
         Tls = "tls",
-        /// The server speaks no HTTP/3, or no QUIC version 1.
+        /// The server does not support HTTP/3, or QUIC version 1.
         Protocol = "protocol",
-        /// The connection broke during the handshake in another way.
+        /// The connection was lost during the handshake in another way.
         Lost = "lost",
-        /// It could not even be begun here.
+        /// The client could not begin the connection.
         Local = "local",
-        /// It was made, but the server let no request be sent on it until it ended.
+        /// The connection was established, but the server allowed no request until it ended.
         Unusable = "unusable",
-        /// It was made, and closed because the server broke a rule of HTTP/3 while it had no request to answer.
+        /// The connection was established, and closed because the server violated HTTP/3 without a request to answer.
         Violation = "violation",
     }
 }
 
-/// What a client has counted.
+/// The figures of a client.
 #[derive(Clone)]
 pub struct Figures {
-    /// When the counting began.
+    /// When counting began.
     begin: Option<Instant>,
-    /// Seconds that the run has at most.
+    /// The maximum length of the run, in seconds.
     seconds_max: usize,
     /// Successful requests: status 200 and the exact length.
     pub successes: u64,
-    /// Requests that were no successes, by kind.
+    /// Requests that were not successes, by kind.
     failures: [u64; Failure::ALL.len()],
-    /// Connections that could not be made, by kind.
+    /// Connections that could not be established, by kind.
     refusals: [u64; Refusal::ALL.len()],
-    /// What was said about the first failure of each kind that has words.
+    /// The text of the first failure of each kind, if there is one.
     failure_words: [Option<String>; Failure::ALL.len()],
-    /// The same of connections.
+    /// The text of the first refusal of each kind, if there is one.
     refusal_words: [Option<String>; Refusal::ALL.len()],
-    /// Bytes of content, of successes and of others.
+    /// Bytes of content, of all responses.
     pub content_bytes: u64,
     /// Requests sent.
     pub requests_sent: u64,
-    /// Requests without an answer when the time was over: neither successes nor failures.
+    /// Requests without a complete response at the end of the run: neither successes nor failures.
     pub unfinished: u64,
-    /// Requests of an open loop that were due and could not be sent in time.
+    /// Requests of an open loop that were due and could not be sent.
     pub unsent: u64,
     /// Connections begun.
     pub connections_begun: u64,
-    /// Handshakes that were completed.
+    /// Handshakes completed.
     pub handshakes: u64,
-    /// Handshakes that were neither complete nor given up when the time was over.
+    /// Handshakes in progress at the end of the run.
     pub handshakes_unfinished: u64,
-    /// Connections on which requests left before the handshake was complete (0-RTT).
+    /// Connections that sent requests before the handshake was complete (0-RTT).
     pub early_used: u64,
-    /// Those of them whose early requests the server did not take, so that they were sent again.
+    /// Those of them whose early data the server rejected, so that requests were sent again.
     pub early_rejected: u64,
-    /// GOAWAY received.
+    /// GOAWAY frames received.
     pub goaways: u64,
-    /// From the planned time of a successful request to the end of its answer.
+    /// From the planned time of a successful request to the end of its response.
     pub latency: Histogram,
     /// From the first packet of a connection to the end of its handshake.
     pub handshake_time: Histogram,
-    /// Second by second.
+    /// Figures by second.
     pub seconds: Vec<Second>,
-    /// When the last answer came or the time was over.
+    /// When the last response was complete, or the run ended.
     end: Option<Instant>,
 }
 
-/// One second of a run.
+/// The figures of one second.
 #[derive(Clone, Debug, Default)]
 pub struct Second {
-    /// Latency of the successes of this second.
+    /// Latency of the second's successes.
     pub latency: Histogram,
-    /// Failures of this second, connections that could not be made among them.
+    /// Requests and connections that failed.
     pub failed: u64,
     /// Bytes of content.
     pub content_bytes: u64,
@@ -173,7 +173,7 @@ impl std::fmt::Debug for Figures {
 }
 
 impl Figures {
-    /// Nothing yet, of a run of this length.
+    /// Returns empty figures of a run of this length.
     pub(super) fn new(duration: Duration) -> Self {
         let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
         let seconds = usize::try_from(seconds).unwrap_or(SECONDS_MAX);
@@ -202,37 +202,37 @@ impl Figures {
         }
     }
 
-    /// Requests that failed in this way.
+    /// Returns the number of requests that failed for this reason.
     pub fn failures(&self, kind: Failure) -> u64 {
         self.failures[kind as usize]
     }
 
-    /// Connections that could not be made for this reason.
+    /// Returns the number of connections that failed for this reason.
     pub fn refusals(&self, kind: Refusal) -> u64 {
         self.refusals[kind as usize]
     }
 
-    /// Words about the first failure of a kind.
+    /// Returns the text of the first failure of a kind.
     pub fn failure_words(&self, kind: Failure) -> Option<&str> {
         self.failure_words[kind as usize].as_deref()
     }
 
-    /// Words about the first refusal of a kind.
+    /// Returns the text of the first refusal of a kind.
     pub fn refusal_words(&self, kind: Refusal) -> Option<&str> {
         self.refusal_words[kind as usize].as_deref()
     }
 
-    /// Requests that failed.
+    /// Returns the number of requests that failed.
     pub fn failed(&self) -> u64 {
         self.failures.iter().sum()
     }
 
-    /// Connections that could not be made.
+    /// Returns the number of connections that could not be established.
     pub fn refused(&self) -> u64 {
         self.refusals.iter().sum()
     }
 
-    /// From the first connection to the end of the run.
+    /// Returns the time from the first connection to the end of the run.
     pub fn elapsed(&self) -> Duration {
         match (self.begin, self.end) {
             (Some(begin), Some(end)) => end.saturating_duration_since(begin),
@@ -240,7 +240,7 @@ impl Figures {
         }
     }
 
-    /// Adds what another client counted at the same time.
+    /// Adds the figures of another client in the same run.
     pub fn merge(&mut self, other: &Self) {
         self.begin = [self.begin, other.begin].into_iter().flatten().min();
         self.end = self.end.max(other.end);
@@ -324,7 +324,7 @@ impl Figures {
     fn second(&mut self, now: Instant) -> Option<&mut Second> {
         let elapsed = now.saturating_duration_since(self.begin?);
         let number = usize::try_from(elapsed.as_secs()).unwrap_or(usize::MAX);
-        // What comes with the very end belongs to the last second.
+        // The very end belongs to the last second.
         let number = number.min(self.seconds_max - 1);
         while self.seconds.len() <= number {
             self.seconds.push(Second::default());
@@ -333,7 +333,7 @@ impl Figures {
     }
 }
 
-/// Keeps the first words only.
+/// Keeps the first text only.
 fn keep(kept: &mut Option<String>, words: &str) {
     if kept.is_none() && !words.is_empty() {
         *kept = Some(words.chars().take(REASON_CHARACTERS_MAX).collect());
@@ -341,7 +341,7 @@ fn keep(kept: &mut Option<String>, words: &str) {
 }
 
 impl Failure {
-    /// What the loss of its connection is for a request.
+    /// Returns how a request fails if its connection is lost.
     pub(super) fn of_lost(lost: &Lost) -> Self {
         match lost {
             Lost::TimedOut => Self::TimedOut,
@@ -358,7 +358,7 @@ impl Failure {
 }
 
 impl Refusal {
-    /// What the loss of a connection is during its handshake.
+    /// Returns why a connection was lost during its handshake.
     pub(super) fn of_lost(lost: &Lost) -> Self {
         match lost {
             Lost::TimedOut => Self::TimedOut,
@@ -371,7 +371,7 @@ impl Refusal {
     }
 }
 
-/// How the engine says `CONNECTION_REFUSED` (RFC 9000 §20.1).
+/// The engine's text for `CONNECTION_REFUSED` (RFC 9000 §20.1).
 const REFUSED: &str = "refused to accept a new connection";
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! What a server can make grow, and how far.
+//! The limits of a client, for itself and for what a server can make it store.
 
 use std::time::Duration;
 
 /// Seconds of a run, each of which has a histogram.
 pub const SECONDS_MAX: usize = 3600;
-/// Longest time that a handshake may take.
+/// The longest timeout of a handshake.
 pub const HANDSHAKE_TIMEOUT_MAX: Duration = Duration::from_hours(24);
-/// Connections of one client at once.
+/// Connections of one client at the same time.
 pub const CONNECTIONS_MAX: usize = 50_000;
-/// Requests of one connection at once.
+/// Requests of one connection at the same time.
 pub const REQUESTS_AT_ONCE_MAX: usize = 10_000;
-/// Characters of what a server says about why it ended a connection.
+/// Characters of a server's reason for closing a connection.
 pub const REASON_CHARACTERS_MAX: usize = 200;
-/// How long a place stays empty after its connection could not be made, so that a server that refuses everybody is not
-/// asked a hundred thousand times a second.
+/// How long a connection's place stays empty after a failure, so that a server that refuses everybody does not get a
+/// hundred thousand attempts a second.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! What a client is asked to do.
+//! The load of a client.
 
 use std::{
     net::SocketAddr,
@@ -11,69 +11,68 @@ use weir_quic::Limits;
 
 use super::limits::{CONNECTIONS_MAX, HANDSHAKE_TIMEOUT_MAX, REQUESTS_AT_ONCE_MAX, SECONDS_MAX};
 
-/// The resource that is asked for, and where.
+/// The requested resource and its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Where the server is.
+    /// The server's address.
     pub address: SocketAddr,
-    /// The name that its certificate is for.
+    /// The name in the server's certificate.
     pub server_name: String,
     /// `:authority`: the name with the port.
     pub authority: String,
-    /// `:path`: with the query, and a slash in front.
+    /// `:path`: begins with a slash, and includes the query.
     pub path: String,
 }
 
-/// How connections begin.
+/// When the first requests of a connection are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Greeting {
-    /// With whatever the TLS configuration allows; requests wait for the end of the handshake.
+    /// After the handshake. TLS resumption depends on the TLS configuration.
     Patient,
-    /// As soon as a session of an earlier connection allows it, requests leave with the first packet (0-RTT,
-    /// RFC 9001 §4.6).
+    /// With the first packet, once a session of an earlier connection allows early data (0-RTT, RFC 9001 §4.6).
     Early,
 }
 
 /// The load of one client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// What is asked for.
+    /// The requested resource.
     pub target: Target,
-    /// Connections at once.
+    /// Connections at the same time.
     pub connections: usize,
-    /// Requests of one connection before another one takes its place; `None`: no limit.
+    /// Requests of one connection before another replaces it; `None` means no limit.
     pub requests_per_connection: Option<u64>,
-    /// Requests of one connection at once. A server may allow less.
+    /// Requests of one connection at the same time. The server may allow fewer.
     pub requests_at_once: usize,
-    /// Requests in all; `None`: as many as there is time for.
+    /// Requests in all; `None` means as many as the time allows.
     pub requests_max: Option<u64>,
-    /// An open loop: so many requests a second, whatever becomes of those before. `None`: a closed loop, in which each
-    /// answer is followed by the next request.
+    /// For an open loop: requests per second, whatever becomes of earlier ones. `None` is a closed loop, in which each
+    /// response is followed by the next request.
     pub rate_per_second: Option<f64>,
-    /// How long requests are sent and answers waited for.
+    /// How long the client sends requests and waits for responses.
     pub duration: Duration,
-    /// How long a handshake may take.
+    /// The timeout of a handshake.
     pub handshake_timeout: Duration,
-    /// Bytes that the content of every answer has to have.
+    /// The exact length of every response's content, in bytes.
     pub expected_bytes: Option<u64>,
-    /// How connections begin.
+    /// When the first requests of a connection are sent.
     pub greeting: Greeting,
-    /// Sockets of the host, over which connections are spread.
+    /// The number of the host's sockets, which connections use in turn.
     pub sockets: u32,
 }
 
-/// What cannot be asked of a client.
+/// An invalid load.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: expected {expected}")]
 pub struct LoadError {
-    /// Which part.
+    /// The invalid setting.
     pub what: &'static str,
-    /// What it may be.
+    /// Its allowed values.
     pub expected: String,
 }
 
 impl Load {
-    /// Refuses what makes no sense or is beyond a limit.
+    /// Checks that the load is consistent and within the limits.
     pub fn check(&self) -> Result<(), LoadError> {
         let wrong = |what, expected: String| Err(LoadError { what, expected });
         if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
@@ -116,7 +115,7 @@ impl Load {
         self.requests_per_connection == Some(1)
     }
 
-    /// The stream of a request: one frame with its head.
+    /// Encodes a request: one frame with its head.
     pub(super) fn request(&self) -> Bytes {
         let target = &self.target;
         let fields = [
@@ -132,11 +131,11 @@ impl Load {
     }
 }
 
-/// Limits of an endpoint with load clients: windows that never keep a server waiting, and nothing for the server to open
-/// but the streams that HTTP/3 needs. A connection that is silent for `idle_timeout` is lost.
+/// Returns the limits of an endpoint with load clients. The windows never block a server, and the server may open only
+/// the streams that HTTP/3 needs. A connection is lost after `idle_timeout` without a packet.
 pub fn transport_limits(idle_timeout: Duration) -> Limits {
     Limits {
-        // Closed ones stay for some round trips.
+        // Closed connections stay for some round trips.
         connections_max: 2 * CONNECTIONS_MAX,
         uni_streams_max: UNI_STREAMS_MAX,
         bidi_streams_max: 0,
@@ -148,7 +147,7 @@ pub fn transport_limits(idle_timeout: Duration) -> Limits {
     }
 }
 
-/// When the requests of an open loop are due: an absolute plan, which a late one does not move.
+/// The schedule of an open loop. It is absolute: a late request does not move it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     begin: Instant,
@@ -165,17 +164,17 @@ impl Plan {
         }
     }
 
-    /// When the next request is due.
+    /// Returns when the next request is due.
     pub(super) fn next(&self) -> Instant {
         self.begin + Duration::from_secs_f64(float(self.taken) / self.rate_per_second)
     }
 
-    /// The next request is sent.
+    /// Takes the next request.
     pub(super) fn take(&mut self) {
         self.taken += 1;
     }
 
-    /// Requests that were due before `end` and have not been taken.
+    /// Counts the requests that were due before `end` and not taken.
     pub(super) fn overdue(&self, end: Instant) -> u64 {
         let seconds = end.saturating_duration_since(self.begin).as_secs_f64();
         #[expect(
@@ -196,13 +195,13 @@ fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// The server's three, and some of kinds that are not known.
+/// The server's three streams, and some of unknown types.
 const UNI_STREAMS_MAX: u32 = 16;
-/// The largest resource of a usual comparison, several times.
+/// Several times the largest resource of a usual comparison.
 const STREAM_RECEIVE_BYTES: u32 = 16 << 20;
-/// So much that it is topped up rarely.
+/// Large enough that flow control updates are rare.
 const RECEIVE_BYTES: u32 = 64 << 20;
-/// One request in a quarter of an hour.
+/// Roughly one request in a quarter of an hour.
 const RATE_MIN: f64 = 0.001;
 /// More than one thread can send.
 const RATE_MAX: f64 = 10_000_000.0;

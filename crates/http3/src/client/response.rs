@@ -1,4 +1,4 @@
-//! One answer, as far as it has come: its status, its length, and whether the two belong together.
+//! One response so far: its status, its length, and whether its content matches.
 
 use bytes::Bytes;
 use weir_h3::{
@@ -10,7 +10,7 @@ use weir_h3::{
 
 use super::figures::Failure;
 
-/// Reads one answer. Its content is counted and dropped.
+/// Reads one response, and counts and drops its content.
 #[derive(Debug)]
 pub(super) struct Response {
     reader: MessageReader,
@@ -18,15 +18,15 @@ pub(super) struct Response {
     received_bytes: u64,
 }
 
-/// What the client wants to know of a head.
+/// The fields of a head that the client uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Head {
     status: u16,
     content_length: Option<u64>,
 }
 
-/// The last head of a connection. Without a dynamic table equal bytes are equal heads, and a server sends the same
-/// ones for the same request, but for its date.
+/// The last head of a connection. Without a dynamic table, equal bytes are equal heads. A server sends the same head
+/// for the same request, except for the date.
 #[derive(Debug)]
 pub(super) struct LastHead {
     section_bytes_max: usize,
@@ -34,17 +34,17 @@ pub(super) struct LastHead {
     head: Head,
 }
 
-/// What is wrong with an answer before its end.
+/// An error in a response before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// This answer only, in this way; the stream is given up with this code.
+    /// Only this response fails. The stream is stopped with this code.
     Stream(Failure, Code),
-    /// The peer broke a rule for which the connection is closed.
+    /// The peer violated HTTP/3, so the connection is closed.
     Connection(Violation),
 }
 
 impl Response {
-    /// Nothing yet, with a head of this size at most.
+    /// Returns an empty response whose head may have at most this size.
     pub(super) fn new(section_bytes_max: usize) -> Self {
         Self {
             reader: MessageReader::new(section_bytes_max),
@@ -65,7 +65,7 @@ impl Response {
                 Piece::Content(data) => self.received_bytes += data.len() as u64,
                 Piece::Head(section) => {
                     self.head = last.read(&section)?;
-                    // Interim answers come before the one that counts (RFC 9114 §4.1).
+                    // Interim responses precede the final one (RFC 9114 §4.1).
                     if self.head.status < 200 {
                         self.reader.expect_another_head();
                     }
@@ -77,7 +77,7 @@ impl Response {
         self.check_length()
     }
 
-    /// Looks whether there is already more than was announced.
+    /// Checks that the content does not exceed the announced length.
     fn check_length(&self) -> Result<(), Fault> {
         let announced = self.head.content_length;
         if announced.is_some_and(|length| self.received_bytes > length) {
@@ -86,7 +86,7 @@ impl Response {
         Ok(())
     }
 
-    /// Judges the answer at the end of its stream: the bytes of its content, if it is a success.
+    /// Evaluates the response at the end of its stream. Returns the bytes of its content if it is a success.
     pub(super) fn finish(&self, expected_bytes: Option<u64>) -> Result<u64, Failure> {
         if self.reader.check_end().is_err() || !self.reader.has_head() {
             return Err(Failure::Incomplete);
@@ -111,14 +111,14 @@ impl Response {
         Ok(self.received_bytes)
     }
 
-    /// Bytes of content so far.
+    /// Returns the bytes of content so far.
     pub(super) fn received_bytes(&self) -> u64 {
         self.received_bytes
     }
 }
 
 impl LastHead {
-    /// None yet; heads have this size at most.
+    /// Returns an empty cache for heads of at most this size.
     pub(super) fn new(section_bytes_max: usize) -> Self {
         Self {
             section_bytes_max,
@@ -135,7 +135,7 @@ impl LastHead {
                 status: head.status,
                 content_length: content_length(&head.fields).map_err(Fault::of_head)?,
             };
-            // A copy, so that the packet in which it came can go.
+            // A copy, so that the packet's memory can be freed.
             self.section = Bytes::copy_from_slice(section);
         }
         Ok(self.head)
@@ -185,7 +185,7 @@ mod tests {
         frame(frame_type::DATA, &vec![7; length])
     }
 
-    /// What comes of a stream of these parts, in pieces of `piece` bytes.
+    /// Returns the result of a stream of these parts, in pieces of `piece` bytes.
     fn judged(parts: &[Vec<u8>], piece: usize, expected: Option<u64>) -> Result<u64, String> {
         let stream = parts.concat();
         let (mut response, mut last) = (Response::new(MAX), LastHead::new(MAX));
@@ -278,7 +278,7 @@ mod tests {
             vec![ok("0"), frame(frame_type::GOAWAY, &[0])],
             vec![frame(frame_type::PUSH_PROMISE, &[0])],
             vec![frame(0x02, &[])],
-            // The dynamic table that was refused.
+            // Refers to the dynamic table, which was refused.
             vec![frame(frame_type::HEADERS, &[2, 0, 0x80])],
         ] {
             let error = judged(&parts, 1000, None).unwrap_err();
@@ -339,7 +339,7 @@ mod tests {
                 .chunks(piece)
                 .try_for_each(|piece| response.push(Bytes::copy_from_slice(piece), &mut last));
             if pushed.is_ok() {
-                // Whatever it is judged to be, it has no more content than came.
+                // Whatever the result, there is no more content than arrived.
                 let bytes = response.finish(None).unwrap_or(0);
                 assert!(bytes <= stream.len() as u64);
             }

@@ -1,4 +1,4 @@
-//! One request and its answer.
+//! One request and its response.
 
 use bytes::Bytes;
 use weir_h3::{
@@ -10,53 +10,54 @@ use weir_transport::{StreamId, Transport, WriteError};
 
 use super::{Service, plan::Plan, site::Answer};
 
-/// A request that has not come to its end, or an answer that has not left. What is done with at once is never kept.
+/// An incomplete request, or a response that is not completely sent. A request that is answered at once is never
+/// stored.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    /// `None` when the request was read to its end, or is no longer wanted.
+    /// The request; `None` once it is complete or not wanted.
     pub(super) request: Option<Request>,
-    /// What the stream has not taken of the answer.
+    /// The part of the response that the stream has not accepted.
     pub(super) answer: Option<Answer>,
 }
 
 impl Exchange {
-    /// Bytes that are kept of a head, or of trailers, of which more is to come.
+    /// Returns the bytes stored of an incomplete head or trailers.
     pub(super) fn kept_bytes(&self) -> usize {
         self.request.as_ref().map_or(0, Request::kept_bytes)
     }
 }
 
-/// A request on its way.
+/// A request being received.
 #[derive(Debug)]
 pub(super) struct Request {
     reader: MessageReader,
     plan: Option<Plan>,
     content_bytes: u64,
-    /// It was answered before its end; the rest is read and dropped.
+    /// Whether it was answered before its end. The rest is read and dropped.
     is_answered: bool,
 }
 
-/// What is to be done after more of a request.
+/// The next step after reading a part of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing; more of it is to come.
+    /// Read on.
     Read,
-    /// Give this answer, and go on reading.
+    /// Send this response, and read on.
     Answer(Answer),
-    /// Ask the client not to send more of it; it was answered.
+    /// Ask the client to stop sending, since the request was answered.
     Stop,
-    /// End the stream with this error.
+    /// Reset the stream with this error.
     Fail(Code),
 }
 
-/// How far an answer came.
+/// The result of writing a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// All was taken, and the stream finished.
+    /// The stream accepted everything and is finished.
     All,
-    /// The stream takes more later.
+    /// The stream is blocked.
     Blocked,
-    /// Nobody wants it any more.
+    /// The client does not want the response.
     Gone,
 }
 
@@ -90,7 +91,7 @@ impl Request {
         Ok(next)
     }
 
-    /// The stream has come to its end.
+    /// Handles the end of the stream.
     pub(super) fn end(self) -> Result<Next, Violation> {
         self.reader.check_end()?;
         if self.is_answered {
@@ -98,7 +99,7 @@ impl Request {
         }
         Ok(match self.plan {
             None => Next::Fail(Code::REQUEST_INCOMPLETE),
-            // RFC 9114 §4.1.2.
+            // The length must match the content (RFC 9114 §4.1.2).
             Some(Plan::Answer {
                 content_length: Some(length),
                 ..
@@ -108,12 +109,12 @@ impl Request {
         })
     }
 
-    /// Bytes that are kept of a head, or of trailers, of which more is to come.
+    /// Returns the bytes stored of an incomplete head or trailers.
     pub(super) fn kept_bytes(&self) -> usize {
         self.reader.kept_bytes()
     }
 
-    /// Whether the answer was given before the end.
+    /// Whether the response was sent before the end of the request.
     pub(super) fn is_answered(&self) -> bool {
         self.is_answered
     }
@@ -148,7 +149,8 @@ impl Request {
         }
     }
 
-    /// Some clients drop an answer if they are asked to stop before it came, so the rest is read, within bounds.
+    /// Responds before the end of the request. The rest of it is read up to a limit, since some clients drop a response
+    /// if they are asked to stop first.
     fn answer_early(&mut self, status: u16) -> Next {
         self.is_answered = true;
         Next::Answer(Answer::refusal(status))
@@ -156,7 +158,7 @@ impl Request {
 }
 
 impl Answer {
-    /// Writes what the stream takes; what it does not stays.
+    /// Writes what the stream accepts, and keeps the rest.
     pub(super) fn write(&mut self, transport: &mut dyn Transport, stream: StreamId) -> Written {
         for piece in [&mut self.first, &mut self.rest] {
             if piece.is_empty() {
@@ -173,7 +175,7 @@ impl Answer {
     }
 }
 
-/// Trailers are not looked at, but have to be such (RFC 9114 §4.3).
+/// Checks that trailers are valid (RFC 9114 §4.3), and ignores them.
 fn check_trailers(section: Bytes, service: &Service) -> Result<Next, Violation> {
     for field in qpack::Fields::new(section, service.limits.field_section_bytes_max) {
         match field {

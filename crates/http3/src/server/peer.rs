@@ -11,25 +11,25 @@ use super::{
 };
 use crate::session::Session;
 
-/// A client: its session, and what is not done with at once. If a method returns an error, the connection is to be closed
-/// with its code, and this is of no more use.
+/// A client: its session, and its unfinished requests and responses. After an error, the connection must be closed with
+/// the error's code, and the state must not be used.
 #[derive(Debug)]
 pub struct Peer {
     session: Session,
     has_started: bool,
     exchanges: FxHashMap<StreamId, Exchange>,
-    /// Bytes that these keep of field sections that have come in part.
+    /// Bytes of incomplete field sections, over all requests.
     kept_bytes: usize,
-    /// The first stream of a request that was not opened yet.
+    /// The next request stream that the client will open.
     next: u64,
-    /// Requests from this stream on are rejected.
+    /// The stream from which on requests are rejected.
     goaway: Option<u64>,
-    /// Answers that were written whole and not acknowledged whole.
+    /// Responses that were written and not completely acknowledged.
     unacknowledged: usize,
 }
 
 impl Peer {
-    /// A client of whom nothing was heard.
+    /// Returns the state of a new client.
     pub fn new(service: &Service) -> Self {
         Self {
             session: Session::new(Side::Server, service.limits),
@@ -42,13 +42,13 @@ impl Peer {
         }
     }
 
-    /// Streams may be used; or the client lets us open more.
+    /// Opens streams. Called when the connection allows it, and when the client allows more.
     pub fn start(&mut self, transport: &mut dyn Transport) {
         self.has_started = true;
         self.session.start(transport);
     }
 
-    /// The client opened a stream.
+    /// Handles a stream that the client opened.
     pub fn handle_opened(
         &mut self,
         transport: &mut dyn Transport,
@@ -57,7 +57,7 @@ impl Peer {
         direction: Direction,
     ) -> Result<(), Violation> {
         if !self.has_started {
-            // The first request may come before the handshake ends.
+            // The first request may arrive before the handshake is complete.
             self.start(transport);
         }
         self.session.handle_opened(stream, direction)?;
@@ -67,7 +67,7 @@ impl Peer {
         }
     }
 
-    /// There may be something to read.
+    /// Handles a stream that may be readable.
     pub fn handle_readable(
         &mut self,
         transport: &mut dyn Transport,
@@ -83,7 +83,7 @@ impl Peer {
         }
     }
 
-    /// A stream takes more.
+    /// Handles a stream that is writable again.
     pub fn handle_writable(
         &mut self,
         transport: &mut dyn Transport,
@@ -98,7 +98,7 @@ impl Peer {
         }
     }
 
-    /// The client wants no more of an answer.
+    /// Handles the client's STOP_SENDING for a response.
     pub fn handle_stopped(
         &mut self,
         transport: &mut dyn Transport,
@@ -111,7 +111,7 @@ impl Peer {
         service.counters.answers_stopped += 1;
         transport.reset(stream, Code::REQUEST_CANCELLED.0);
         match self.take(stream) {
-            // It was written whole before.
+            // The response was completely written before.
             None => self.unacknowledged = self.unacknowledged.saturating_sub(1),
             Some(exchange) => {
                 if exchange.request.is_some() {
@@ -122,23 +122,23 @@ impl Peer {
         Ok(())
     }
 
-    /// All of an answer was acknowledged.
+    /// Handles the acknowledgement of a whole response.
     pub fn handle_finished(&mut self) {
         self.unacknowledged = self.unacknowledged.saturating_sub(1);
     }
 
-    /// Takes no more requests than those that have begun.
+    /// Sends GOAWAY: requests that have not begun are rejected.
     pub fn go_away(&mut self, transport: &mut dyn Transport) {
         self.goaway = Some(self.next);
         self.session.go_away(transport, self.next);
     }
 
-    /// Whether nothing is on its way any more.
+    /// Whether no request or response is under way.
     pub fn is_idle(&self) -> bool {
         self.exchanges.is_empty() && self.unacknowledged == 0
     }
 
-    /// Whether no request or answer is kept.
+    /// Whether no request or response is stored.
     #[cfg(test)]
     pub(super) fn keeps_nothing(&self) -> bool {
         self.exchanges.is_empty() && self.kept_bytes == 0
@@ -172,7 +172,7 @@ impl Peer {
         self.read(transport, service, stream, exchange)
     }
 
-    /// Reads what there is of a request, and answers if that was all.
+    /// Reads the available part of a request, and answers a complete request.
     fn read(
         &mut self,
         transport: &mut dyn Transport,
@@ -232,7 +232,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Writes what there is of an answer, and keeps what is not done with.
+    /// Writes a response, and stores the rest of the exchange.
     fn write(
         &mut self,
         transport: &mut dyn Transport,

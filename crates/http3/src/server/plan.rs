@@ -1,4 +1,4 @@
-//! What a request's head asks for, and what is answered. The same head is decided about once.
+//! Decides how to answer a request's head. The decision on equal heads is cached.
 
 use bytes::Bytes;
 use weir_h3::{
@@ -12,32 +12,32 @@ use super::{
     target,
 };
 
-/// What is to be done with a request.
+/// How to answer a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// Answered when it has come to its end.
+    /// Answer when the request is complete.
     Answer {
         answer: Answer,
-        /// Bytes of its content, if it says so.
+        /// The announced bytes of content.
         content_length: Option<u64>,
     },
-    /// Answered at once, for its head is too large.
+    /// Answer at once, since the head is too large.
     TooLarge,
-    /// It breaks a rule of HTTP: its stream ends with an error (RFC 9114 §4.1.2).
+    /// Reset the stream, since the request violates HTTP (RFC 9114 §4.1.2).
     Malformed,
 }
 
-/// Decisions about heads, by their bytes. A field section means the same each time, since there is no dynamic table; and
-/// a client that asks for one file a million times sends the same bytes as often.
+/// A cache of decisions by the bytes of a head. Without a dynamic table, equal bytes have equal meaning, and a client
+/// that requests one file a million times sends the same bytes each time.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
     known: Vec<(Bytes, Plan)>,
-    /// Which one gives way to the next.
+    /// The entry that the next one replaces.
     oldest: usize,
 }
 
 impl Plans {
-    /// Decides about a head, in a field section of up to `bytes_max`.
+    /// Decides on a head, in a field section of up to `bytes_max`.
     pub(super) fn decide(
         &mut self,
         section: &Bytes,
@@ -49,7 +49,7 @@ impl Plans {
         }
         let plan = decide(section.clone(), site, bytes_max)?;
         if section.len() <= SECTION_BYTES_MAX {
-            // A copy, for the section may hold a larger piece of memory.
+            // A copy, since the section may be part of a larger allocation.
             let entry = (Bytes::copy_from_slice(section), plan.clone());
             if self.known.len() < PLANS_MAX {
                 self.known.push(entry);
@@ -73,7 +73,7 @@ fn decide(section: Bytes, site: &Site, bytes_max: usize) -> Result<Plan, Violati
         return Ok(Plan::Malformed);
     };
     let has_authority = |value: Option<&Bytes>| value.is_some_and(|value| !value.is_empty());
-    // RFC 9114 §4.3.1: one of both, and if both, the same.
+    // One of the two is required, and both must be equal (RFC 9114 §4.3.1).
     let (authority, host) = (head.authority.as_ref(), head.field("host"));
     let is_ambiguous = host.is_some() && authority.is_some() && host != authority;
     if is_ambiguous || !(has_authority(authority) || has_authority(host)) {
@@ -89,7 +89,7 @@ fn decide(section: Bytes, site: &Site, bytes_max: usize) -> Result<Plan, Violati
     })
 }
 
-/// The answer, or the status of a refusal.
+/// Returns the response, or the status of a refusal.
 fn answer(head: &RequestHead, site: &Site) -> Result<Answer, u16> {
     let is_head = match &head.method[..] {
         b"GET" => false,
@@ -103,9 +103,9 @@ fn answer(head: &RequestHead, site: &Site) -> Result<Answer, u16> {
     site.answer(&path, is_head).ok_or(404)
 }
 
-/// Heads that are remembered: a benchmark has one, a page with its parts some.
+/// Cached heads: a benchmark has one, a page with its parts a few.
 const PLANS_MAX: usize = 8;
-/// Longest head that is remembered: browsers' have some 400 bytes.
+/// The longest head that is cached. Those of browsers have about 400 bytes.
 const SECTION_BYTES_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -137,7 +137,7 @@ mod tests {
         })
     }
 
-    /// The status of the answer; 0 for a stream that ends with an error.
+    /// Returns the status of the response; 0 for a stream that is reset.
     fn status(fields: &[(&str, &str)]) -> u16 {
         match decide(section(fields), &site(), 1000).unwrap() {
             Plan::Answer { answer, .. } => answer.status,
@@ -217,7 +217,7 @@ mod tests {
     fn a_section_that_cannot_be_read_is_a_violation_each_time() {
         let (site, mut plans) = (site(), Plans::default());
         for _ in 0..2 {
-            // An entry of the dynamic table.
+            // Refers to the dynamic table.
             let section = Bytes::from_static(&[0, 0, 0x80]);
             let violation = plans.decide(&section, &site, 1000).unwrap_err();
             assert_eq!(violation.code, Code::DECOMPRESSION_FAILED);

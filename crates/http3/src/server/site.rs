@@ -1,17 +1,17 @@
-//! What the server has: files, and contents of any size made on demand. Everything is kept as it leaves.
+//! The content of a server: files, and generated content of any size. All of it is stored in encoded form.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use rustc_hash::FxHashMap;
 use weir_h3::frame::{self, frame_type};
 
-/// How much a [`Site`] keeps and makes.
+/// The limits of a [`Site`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteLimits {
     /// Files.
     pub files_max: usize,
     /// Bytes of all files.
     pub bytes_max: u64,
-    /// Bytes of the largest content that is made on demand; 0: none is made.
+    /// The largest generated content in bytes; 0 disables it.
     pub made_bytes_max: usize,
 }
 
@@ -25,36 +25,36 @@ impl Default for SiteLimits {
     }
 }
 
-/// Why a file was not taken.
+/// Why a file cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SiteError {
-    /// [`SiteLimits::files_max`] is reached.
+    /// More files than [`SiteLimits::files_max`].
     #[error("more than {0} files")]
     TooMany(usize),
-    /// [`SiteLimits::bytes_max`] would be passed.
+    /// More bytes than [`SiteLimits::bytes_max`].
     #[error("more than {0} bytes in all")]
     TooLarge(u64),
 }
 
-/// Files by their paths, and one piece of memory from which contents of any size are made.
+/// Files by path, and one block of memory that generated content of any size is taken from.
 #[derive(Debug)]
 pub struct Site {
     limits: SiteLimits,
-    /// By the path of the URL, as bytes, with the slash in front.
+    /// Files by URL path, as bytes, with the leading slash.
     files: FxHashMap<Vec<u8>, File>,
     bytes: u64,
     shared: Bytes,
 }
 
-/// A file, with the frames of its answer in front: nothing is copied or encoded when it is asked for.
+/// A file, preceded by the frames of its response, so that a request copies and encodes nothing.
 #[derive(Debug)]
 struct File {
     answer: Bytes,
-    /// Of its head alone.
+    /// Bytes of the head alone.
     head_bytes: usize,
 }
 
-/// An answer as it leaves, in up to two pieces.
+/// An encoded response, in at most two pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -63,7 +63,7 @@ pub(super) struct Answer {
 }
 
 impl Site {
-    /// A site without files.
+    /// Returns a site without files.
     pub fn new(limits: SiteLimits) -> Self {
         let pattern = b"weir ".iter().copied().cycle();
         Self {
@@ -74,7 +74,7 @@ impl Site {
         }
     }
 
-    /// Adds the file whose URL has this path, such as `/index.html`. A later one takes the place of an earlier one.
+    /// Adds the file for this URL path, such as `/index.html`. Replaces a file of the same path.
     pub fn add(&mut self, path: &str, content: &[u8]) -> Result<(), SiteError> {
         if self.files.len() >= self.limits.files_max {
             return Err(SiteError::TooMany(self.limits.files_max));
@@ -92,7 +92,7 @@ impl Site {
         Ok(())
     }
 
-    /// Number of files.
+    /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.files.len()
     }
@@ -102,10 +102,10 @@ impl Site {
         self.files.is_empty()
     }
 
-    /// The answer for a path without its query, decoded; `None` if there is nothing of that name.
+    /// Returns the response for a decoded path without its query; `None` if there is no such file.
     pub(super) fn answer(&self, path: &[u8], is_head: bool) -> Option<Answer> {
         let found = self.files.get(path).or_else(|| {
-            // A folder is its index.
+            // The path of a folder means its index.
             let folder = path.strip_suffix(b"/")?;
             self.files.get(&[folder, b"/index.html"].concat())
         });
@@ -124,7 +124,7 @@ impl Site {
         })
     }
 
-    /// The answer for a path that says how large it is: `/15k`, `/2m`.
+    /// Returns the response for a path that names a size: `/15k`, `/2m`.
     fn made(&self, path: &[u8], is_head: bool) -> Option<Answer> {
         let length = size(path)?;
         let content = self.shared.get(..length)?;
@@ -137,7 +137,7 @@ impl Site {
                 rest: Bytes::new(),
             });
         }
-        // What is small is better off in one piece.
+        // Small content is cheaper in one piece.
         let is_small = length <= ONE_PIECE_BYTES_MAX;
         if is_small {
             first.put_slice(content);
@@ -156,7 +156,7 @@ impl Site {
 }
 
 impl Answer {
-    /// An answer with a status and no content.
+    /// Returns a response with a status and no content.
     pub(super) fn refusal(status: u16) -> Self {
         let text = status.to_string();
         let mut fields = vec![(":status", &text[..]), ("content-length", "0")];
@@ -171,7 +171,8 @@ impl Answer {
     }
 }
 
-/// The frames in front of a content of `length` bytes, with room for it, and how many bytes the head has.
+/// Encodes the frames before a content of `length` bytes, with room for the content. Returns them and the bytes of the
+/// head.
 fn success(content_type: &str, length: usize) -> (BytesMut, usize) {
     let size = length.to_string();
     let fields = [
@@ -187,7 +188,7 @@ fn success(content_type: &str, length: usize) -> (BytesMut, usize) {
     (out, head_bytes)
 }
 
-/// A HEADERS frame.
+/// Encodes a HEADERS frame.
 fn headers(fields: &[(&str, &str)], room: usize) -> BytesMut {
     let room = if room <= ONE_PIECE_BYTES_MAX { room } else { 0 };
     let mut out = BytesMut::with_capacity(HEADERS_BYTES + room);
@@ -195,7 +196,7 @@ fn headers(fields: &[(&str, &str)], room: usize) -> BytesMut {
     out
 }
 
-/// Bytes of `/15k` or `/2m`.
+/// Parses the size in `/15k` or `/2m`.
 fn size(path: &[u8]) -> Option<usize> {
     let (unit, digits) = path.strip_prefix(b"/")?.split_last()?;
     let unit = match unit {
@@ -203,7 +204,7 @@ fn size(path: &[u8]) -> Option<usize> {
         b'm' => 1 << 20,
         _ => return None,
     };
-    // No sign, no leading zero: one name for each size.
+    // No sign and no leading zero, so that each size has one name.
     if !digits.first()?.is_ascii_digit() || (digits[0] == b'0' && digits.len() > 1) {
         return None;
     }
@@ -211,7 +212,7 @@ fn size(path: &[u8]) -> Option<usize> {
     count.checked_mul(unit)
 }
 
-/// The media type of a file, by the end of its name.
+/// Returns the media type of a file, by its extension.
 fn content_type(path: &str) -> &'static str {
     let name = path.rsplit('/').next().unwrap_or_default();
     let end = name.rsplit_once('.').map_or("", |(_, end)| end);
@@ -238,9 +239,9 @@ fn content_type(path: &str) -> &'static str {
 }
 
 const DEFAULT_TYPE: &str = "application/octet-stream";
-/// Up to here a content made on demand is copied behind its head, so that the engine has one piece to keep.
+/// Generated content up to this size is copied behind its head, so that the engine stores one piece.
 const ONE_PIECE_BYTES_MAX: usize = 64 << 10;
-/// A HEADERS frame and the head of a DATA frame, with room to spare.
+/// An upper bound of a HEADERS frame and the header of a DATA frame.
 const HEADERS_BYTES: usize = 128;
 
 #[cfg(test)]
@@ -259,8 +260,8 @@ mod tests {
     fn a_file_as_it_leaves() {
         let mut site = small();
         site.add("/a/index.html", b"hello").unwrap();
-        // HEADERS: `:status: 200` is number 25, `content-type: text/html; charset=utf-8` 52, `content-length` 4 of
-        // the static table (RFC 9204 §A); "5" as it is. Then DATA.
+        // HEADERS: in the static table (RFC 9204 §A), `:status: 200` is number 25, `content-type: text/html;
+        // charset=utf-8` is 52 and `content-length` is 4; the value "5" is a literal. Then DATA.
         let expected = [
             0x01, 0x07, 0, 0, 0xd9, 0xf4, 0x54, 0x01, b'5', 0x00, 0x05, b'h', b'e', b'l', b'l',
             b'o',
@@ -294,7 +295,7 @@ mod tests {
         let small = site.answer(b"/1k", false).unwrap();
         assert!(small.rest.is_empty() && small.first.ends_with(&site.shared[..1024]));
         let head = site.answer(b"/1k", true).unwrap();
-        // The head of DATA with 1024 bytes has three.
+        // The header of a DATA frame with 1024 bytes has three bytes.
         assert_eq!(head.first.len() + 3 + 1024, small.first.len());
         let large = site.answer(b"/100k", false).unwrap();
         assert_eq!(large.rest.len(), 100 << 10);
@@ -319,7 +320,7 @@ mod tests {
     #[test]
     fn a_refusal() {
         let answer = Answer::refusal(404);
-        // `:status: 404` is number 27, `content-length: 0` 4.
+        // `:status: 404` is number 27, `content-length: 0` is 4.
         assert_eq!(answer.first[..], [0x01, 0x04, 0, 0, 0xdb, 0xc4]);
         assert!(Answer::refusal(405).first.len() > 6);
     }

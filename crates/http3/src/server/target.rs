@@ -1,9 +1,9 @@
-//! The target of a request: which path is meant.
+//! Parses the target of a request.
 
 use std::borrow::Cow;
 
-/// The path of a request's `:path`, decoded and without the query. `None` if it is none that a file could have:
-/// no slash in front, a broken escape, a byte of control, or a step to another folder (RFC 3986 §3.3).
+/// Returns the path in a request's `:path`, decoded and without the query. `None` if no file can have it: no leading
+/// slash, an invalid escape, a control byte, or a step to another folder (RFC 3986 §3.3).
 pub(super) fn path(target: &[u8]) -> Option<Cow<'_, [u8]>> {
     let end = target.iter().position(|byte| *byte == b'?');
     let path = &target[..end.unwrap_or(target.len())];

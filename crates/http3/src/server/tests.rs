@@ -1,4 +1,4 @@
-//! One client's connection, with a transport whose other end is the test.
+//! One client's connection, with the test as the other end.
 
 use weir_h3::frame::frame_type;
 use weir_transport::{Read, StreamId};
@@ -66,7 +66,7 @@ impl Pair {
         self.arrive(stream, Read::Data(Bytes::copy_from_slice(data)))
     }
 
-    /// A whole request.
+    /// Sends a whole request.
     fn ask(&mut self, stream: StreamId, data: &[u8]) {
         self.bring(stream, data).unwrap();
         self.arrive(stream, Read::Fin).unwrap();
@@ -83,7 +83,7 @@ impl Pair {
             .handle_stopped(&mut self.wire, &mut self.service, stream)
     }
 
-    /// Asserts that a stream was answered with a status and nothing else.
+    /// Checks that a stream was answered with a status and nothing else.
     fn assert_refused(&self, stream: StreamId, status: u16) {
         assert_eq!(self.wire.sent(stream), Answer::refusal(status).first);
         assert!(self.wire.streams[&stream].is_finished);
@@ -147,7 +147,7 @@ fn a_head_and_what_is_not_there() {
 fn what_the_stream_does_not_take_follows() {
     let mut pair = Pair::new();
     pair.wire.credit = 10;
-    // One in two pieces, one in one.
+    // One response in two pieces, one in one.
     pair.ask(REQUEST, &path("/100k"));
     pair.ask(NEXT, &headers(&GET));
     assert!(!pair.peer.is_idle());
@@ -186,7 +186,7 @@ fn content_up_to_the_limit_and_one_byte_more() {
         } else {
             pair.assert_refused(REQUEST, 413);
         }
-        // The client is asked to stop only when as much again has come.
+        // The client is asked to stop only after as much again has arrived.
         let stopped = (length > 40).then_some(Code::NO_ERROR);
         assert_eq!(pair.codes(REQUEST), (None, stopped), "{length}");
         assert!(pair.peer.keeps_nothing());
@@ -210,7 +210,7 @@ fn content_up_to_the_limit_and_one_byte_more() {
 
 #[test]
 fn a_head_up_to_the_limit_and_one_byte_more() {
-    // The fields of the request, each with 32 bytes more.
+    // The fields of the request, with 32 bytes more for each.
     let exact: usize = GET
         .iter()
         .map(|(name, value)| name.len() + value.len() + 32)
@@ -227,7 +227,7 @@ fn a_head_up_to_the_limit_and_one_byte_more() {
             pair.assert_refused(REQUEST, 431);
         }
     }
-    // What is longer on the wire is not kept to be looked at.
+    // A head whose encoded form is too long is not stored.
     let mut pair = Pair::with(Limits {
         field_section_bytes_max: 100,
         ..Limits::default()
@@ -255,11 +255,11 @@ fn unfinished_heads_up_to_their_limit_together_and_one_byte_more() {
     pair.bring(streams[3], &[0x01, 40, 7]).unwrap();
     let excessive = Some(Code::EXCESSIVE_LOAD);
     assert_eq!(pair.codes(streams[3]), (excessive, excessive));
-    // One that comes whole is served all the same.
+    // A complete request is served nevertheless.
     let request = headers(&GET);
     pair.ask(streams[4], &request);
     assert_eq!(pair.wire.sent(streams[4]), file());
-    // What is taken back, or comes to its end, leaves room for others.
+    // A request that is reset or complete makes room for others.
     pair.arrive(streams[0], Read::Reset(0x10c)).unwrap();
     pair.bring(streams[5], &begun).unwrap();
     pair.stopped(streams[1]).unwrap();
@@ -290,7 +290,7 @@ fn requests_that_are_none() {
         (with(("connection", "close")), Code::MESSAGE_ERROR),
         (announced, Code::MESSAGE_ERROR),
         (trailers, Code::MESSAGE_ERROR),
-        // Nothing, or nothing but a frame that nobody knows.
+        // Nothing, or only a frame of unknown type.
         (Vec::new(), Code::REQUEST_INCOMPLETE),
         (framed(0x21, &[1]), Code::REQUEST_INCOMPLETE),
     ] {
@@ -302,7 +302,7 @@ fn requests_that_are_none() {
         assert_eq!(pair.codes(REQUEST), (Some(code), Some(code)));
         assert_eq!(pair.service.counters.requests_malformed, 1);
         assert!(pair.wire.sent(REQUEST).is_empty());
-        // Only this one stream is the worse for it.
+        // Only this stream fails.
         pair.ask(NEXT, &headers(&GET));
         assert_eq!(pair.wire.sent(NEXT), file());
     }
@@ -360,18 +360,18 @@ fn unknown_frames_and_trailers_are_left_out() {
 
 #[test]
 fn clients_that_change_their_mind() {
-    // Before the request is complete, by a reset.
+    // A reset before the request is complete.
     let mut pair = Pair::new();
     pair.bring(REQUEST, &headers(&GET)).unwrap();
     pair.arrive(REQUEST, Read::Reset(0x10c)).unwrap();
     assert_eq!(pair.codes(REQUEST), (Some(Code::REQUEST_CANCELLED), None));
     assert_eq!(pair.service.counters.requests_reset, 1);
-    // Before it is complete, by a stop.
+    // STOP_SENDING before the request is complete.
     pair.bring(NEXT, &headers(&GET)).unwrap();
     pair.stopped(NEXT).unwrap();
     let cancelled = Some(Code::REQUEST_CANCELLED);
     assert_eq!(pair.codes(NEXT), (cancelled, cancelled));
-    // While the answer leaves, and after it has left.
+    // While the response is being sent, and afterwards.
     pair.wire.credit = 10;
     pair.ask(StreamId(8), &headers(&GET));
     pair.stopped(StreamId(8)).unwrap();

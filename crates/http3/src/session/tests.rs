@@ -1,4 +1,4 @@
-//! One end of a session, with a transport whose other end is the test.
+//! One end of a session, with the test as the other end.
 
 use super::*;
 use crate::test_transport::{TestTransport, control, framed};
@@ -28,7 +28,8 @@ impl End {
         Self { session, wire }
     }
 
-    /// The peer's stream of this number, from a server's view; for a client the server's is meant.
+    /// Delivers data of the peer's stream. `stream` is numbered for a server; for a client the corresponding stream is
+    /// used.
     fn arrive(&mut self, stream: StreamId, read: Read) -> Result<(), Violation> {
         let stream = match self.session.side {
             Side::Server => stream,
@@ -54,7 +55,7 @@ fn code(result: Result<(), Violation>) -> Code {
 #[test]
 fn what_we_open() {
     let server = End::server();
-    // Control: SETTINGS with 16384 bytes for a field section; then the streams of field compression.
+    // Control: SETTINGS with 16384 bytes for a field section. Then the streams of field compression.
     let settings = [0x00, 0x04, 0x05, 0x06, 0x80, 0x00, 0x40, 0x00];
     assert_eq!(server.wire.sent(StreamId(3)), settings);
     assert_eq!(server.wire.sent(StreamId(7)), [0x02]);
@@ -111,7 +112,7 @@ fn settings_and_the_streams_of_the_peer() {
 #[test]
 fn unknown_streams_are_refused_and_nothing_else() {
     let mut end = End::server();
-    // A reserved one of four bytes, cut; and one that ends before it says what it is.
+    // A reserved type of four bytes, incomplete; and a stream that ends before its type is complete.
     end.bring(OTHER, &[0x80, 0x00]).unwrap();
     end.bring(OTHER, &[0x00, 0x40, 1, 2, 3]).unwrap();
     let stopped = end.wire.streams[&OTHER].stopped;
@@ -210,11 +211,11 @@ fn goaway_only_comes_down() {
     let mut client = End::client();
     client.bring(PEER_CONTROL, &control(&[])).unwrap();
     assert_eq!(code(client.bring(PEER_CONTROL, &goaway(6))), Code::ID_ERROR);
-    // A client's names a push.
+    // A client's GOAWAY contains a push ID.
     let mut server = End::server();
     server.bring(PEER_CONTROL, &control(&[])).unwrap();
     server.bring(PEER_CONTROL, &goaway(6)).unwrap();
-    // Ours is said once.
+    // This side sends GOAWAY once.
     server.session.go_away(&mut server.wire, 8);
     server.session.go_away(&mut server.wire, 4);
     assert!(

@@ -1,4 +1,4 @@
-//! Closed loops: each answer is followed by the next request.
+//! Closed loops: each response is followed by the next request.
 
 use weir_http3::client::Failure;
 use weir_quic::tls::Sessions;
@@ -10,7 +10,7 @@ fn long_connections_keep_as_many_requests_going_as_they_may() {
     let mut stage = Stage::new(1);
     stage.load.target.path = "/15k".to_owned();
     let figures = stage.run();
-    // Two connections, three requests each, a round trip of 20 ms, 1 s: at most 300.
+    // Two connections with three requests each, a round trip of 20 ms, 1 s: at most 300.
     assert!(
         (200..=300).contains(&figures.successes),
         "{}",
@@ -122,7 +122,7 @@ fn early_data_that_the_server_forgot_is_sent_again() {
     let (server, client) = (stage.server, stage.client);
     stage.sim.run_until(secs(1), |_| false);
     let before = stage.figures();
-    // The same server without its memory.
+    // The same server after losing its memory.
     stage.restart_server();
     stage.sim.run_until(secs(4), |sim| !sim.is_busy(client));
     let figures = stage.figures();

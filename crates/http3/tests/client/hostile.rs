@@ -1,4 +1,4 @@
-//! Servers that do not do what they should: each is counted by its kind, and the run ends in time.
+//! Misbehaving servers: each failure is counted by its kind, and the run ends in time.
 
 use std::time::Instant;
 
@@ -17,9 +17,9 @@ use crate::stage::{Stage, distrustful, millis, secs};
 /// Answers every request in the same wrong way.
 struct Odd {
     answer: fn(&mut Connection<'_>, StreamId),
-    /// What stands on its control stream behind SETTINGS at once.
+    /// Sent on the control stream with SETTINGS.
     greeting: &'static [u8],
-    /// What stands on its control stream after SETTINGS, once a request has come.
+    /// Sent on the control stream after the first request.
     control: &'static [u8],
     control_stream: Option<StreamId>,
 }
@@ -91,7 +91,7 @@ impl App for Odd {
     }
 }
 
-/// A head with this status and length, and a body of so many bytes.
+/// Returns a head with this status and length, and a body of `body` bytes.
 fn answer(status: &str, announced: usize, body: usize) -> Bytes {
     let length = announced.to_string();
     let mut out = Vec::new();
@@ -118,7 +118,7 @@ fn run(odd: Odd) -> Figures {
     Stage::with(1, odd, &[weir_h3::ALPN]).run()
 }
 
-/// All requests failed in this way, often.
+/// Checks that all requests failed in this way, and that there were enough.
 #[track_caller]
 fn assert_only(figures: &Figures, kind: Failure, at_least: u64) {
     assert_eq!(figures.successes, 0);
@@ -181,7 +181,7 @@ fn streams_that_end_within_an_answer() {
 #[test]
 fn heads_that_are_none() {
     let figures = run(Odd::new(|connection, stream| {
-        // A field section with the prefix and nothing else: no status.
+        // A field section with only its prefix, without a status.
         send(connection, stream, Bytes::from_static(&[1, 2, 0, 0]));
     }));
     assert_only(&figures, Failure::Malformed, 225);
@@ -195,7 +195,7 @@ fn rules_that_end_the_connection() {
     assert_only(&figures, Failure::Violation, 5);
     let words = figures.failure_words(Failure::Violation).unwrap();
     assert!(words.contains("H3_FRAME_UNEXPECTED"), "{words}");
-    // Such a server is not asked again and again without a pause.
+    // Attempts to connect to such a server are paused.
     assert!(
         figures.connections_begun < 30,
         "{}",
@@ -221,7 +221,7 @@ fn goaway_ends_what_it_names_and_moves_the_rest() {
             send(connection, stream, answer("200", 10, 10));
         }
     });
-    // No request from stream 4 on.
+    // Rejects requests from stream 4 on.
     odd.control = &[7, 1, 4];
     let figures = run(odd);
     assert!(figures.successes > 25, "{figures:?}");
@@ -252,7 +252,7 @@ fn a_server_that_lets_no_request_be_sent() {
     let words = figures.refusal_words(Refusal::Unusable);
     assert_eq!(words, Some("timed out: the peer did not answer"));
 
-    // Requests that each have a connection of their own fail with it.
+    // A request with a connection of its own fails with it.
     let mut stage = Stage::stingy(Odd::new(|_, _| ()), millis(400)).short(Sessions::Forgotten);
     stage.load.duration = secs(2);
     let figures = stage.run();
@@ -263,7 +263,7 @@ fn a_server_that_lets_no_request_be_sent() {
         figures.refusals(Refusal::Unusable),
     );
 
-    // Nobody waits until the time is over.
+    // The run does not wait for its full time.
     let mut stage = Stage::stingy(Odd::new(|_, _| ()), secs(5));
     stage.load.duration = millis(1500);
     let figures = stage.run();
@@ -276,7 +276,7 @@ fn a_server_that_lets_no_request_be_sent() {
 fn a_rule_broken_while_there_is_no_request() {
     for short in [false, true] {
         let mut odd = Odd::new(|_, _| ());
-        // SETTINGS once more.
+        // SETTINGS a second time.
         odd.greeting = &[4, 0];
         let mut stage = Stage::stingy(odd, secs(5));
         if short {
@@ -338,7 +338,7 @@ fn a_certificate_that_is_not_trusted() {
         assert_eq!(figures.refused(), figures.refusals(Refusal::Tls));
         let words = figures.refusal_words(Refusal::Tls).unwrap();
         assert!(words.contains("TLS handshake failed"), "{words}");
-        // Twenty a second in all: two places with a pause of 100 ms each.
+        // Twenty attempts a second: two places with a pause of 100 ms each.
         assert!(
             figures.connections_begun < 22,
             "{}",
@@ -384,7 +384,7 @@ fn a_server_that_comes_back_is_used_again() {
     let node = stage.client;
     stage.sim.run_until(secs(5), |sim| !sim.is_busy(node));
     let figures = stage.figures();
-    // Its old connections are unknown to it, and it says so.
+    // The restarted server does not know its old connections, and sends stateless resets.
     let lost = figures.failures(Failure::ConnectionReset) + figures.failures(Failure::TimedOut);
     assert!((1..=6).contains(&lost), "{figures:?}");
     assert!(
@@ -402,7 +402,7 @@ fn a_flood_of_streams_from_the_server() {
             if let Event::Connected { handle } = event
                 && let Some(mut connection) = endpoint.connection(now, handle)
             {
-                // A control stream, and as many of reserved kinds as can be opened.
+                // A control stream, and as many reserved streams as can be opened.
                 let mut first = true;
                 while let Some(stream) = connection.open(Direction::Uni) {
                     let mut data: &[u8] = &[0x21, 9, 9];

@@ -1,4 +1,4 @@
-//! Stories of the load client in virtual time: with a good server, and with bad ones.
+//! Stories of the load client in virtual time, with correct and with misbehaving servers.
 
 mod closed;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Open loops: requests are due at a fixed rate, and latency counts from then.
+//! Open loops: requests are due at a fixed rate, and latency counts from the planned time.
 
 use weir_http3::client::Failure;
 use weir_quic::tls::Sessions;
@@ -20,7 +20,7 @@ fn a_rate_that_can_be_kept_is_kept() {
 #[test]
 fn what_waits_for_a_connection_counts_from_when_it_was_due() {
     let mut stage = Stage::new(2);
-    // Two connections with one request at once, 20 ms each, answer 100 a second.
+    // Two connections, each with one request of 20 ms at a time, complete 100 a second.
     stage.load.requests_at_once = 1;
     stage.load.rate_per_second = Some(200.0);
     let figures = stage.run();

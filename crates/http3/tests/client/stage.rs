@@ -25,7 +25,7 @@ pub(crate) const fn secs(secs: u64) -> Duration {
 /// How long a connection may be silent.
 const IDLE_TIMEOUT: Duration = millis(400);
 
-/// A simulation with a server; the load is changed before the client is started.
+/// A simulation with a server. The load can be changed before the client starts.
 pub(crate) struct Stage {
     pub(crate) sim: Sim,
     pub(crate) server: NodeId,
@@ -35,7 +35,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// The server that there is, 10 ms away in each direction, so that six requests are answered in 20 ms.
+    /// weir's server, 10 ms away in each direction, so that six requests are complete in 20 ms.
     pub(crate) fn new(seed: u64) -> Self {
         Self::with(seed, files(), &[weir_h3::ALPN])
     }
@@ -48,13 +48,13 @@ impl Stage {
         stage
     }
 
-    /// A server that does not run.
+    /// A server that is not running.
     pub(crate) fn silent(seed: u64, protocols: &[&str]) -> Self {
         let limits = weir_quic::Limits::default();
         Self::silent_with(seed, protocols, 1000, limits, IDLE_TIMEOUT)
     }
 
-    /// Another server, which lets nobody send a request, and connections that may be silent for so long.
+    /// A server that never allows a request, with this idle timeout.
     pub(crate) fn stingy(server: impl App + 'static, idle_timeout: Duration) -> Self {
         let limits = weir_quic::Limits {
             bidi_streams_max: 0,
@@ -66,7 +66,7 @@ impl Stage {
         stage
     }
 
-    /// The server that there is, which keeps no sessions.
+    /// weir's server without session tickets.
     pub(crate) fn forgetful(seed: u64) -> Self {
         let limits = weir_quic::Limits::default();
         let mut stage = Self::silent_with(seed, &[weir_h3::ALPN], 0, limits, IDLE_TIMEOUT);
@@ -126,7 +126,7 @@ impl Stage {
         }
     }
 
-    /// Short connections: one request each.
+    /// Makes connections short: one request each.
     pub(crate) fn short(mut self, sessions: Sessions) -> Self {
         self.load.requests_per_connection = Some(1);
         self.load.requests_at_once = 1;
@@ -148,7 +148,7 @@ impl Stage {
         self
     }
 
-    /// The server that there is forgets everything, as after a crash.
+    /// Restarts weir's server without its memory, as after a crash.
     pub(crate) fn restart_server(&mut self) {
         let node = self.server;
         self.sim.start(node, files());
@@ -166,7 +166,7 @@ impl Stage {
         self.sim.start(self.client, client);
     }
 
-    /// Runs the client to its end, which has to come in time: a tenth of a second after its duration at most.
+    /// Runs the client to its end, which must come within a tenth of a second after its duration.
     pub(crate) fn run(&mut self) -> Figures {
         self.start();
         let node = self.client;
@@ -181,7 +181,7 @@ impl Stage {
     }
 }
 
-/// The server that there is, with two files.
+/// Returns weir's server with two files.
 fn files() -> Server {
     let mut site = Site::new(SiteLimits {
         made_bytes_max: 0,
@@ -201,7 +201,7 @@ fn config(sessions: Sessions, trust: Trust) -> ClientConfig {
     }
 }
 
-/// A client that trusts others than the server.
+/// Returns the configuration of a client that does not trust the server.
 pub(crate) fn distrustful() -> ClientConfig {
     config(Sessions::Resumed, Trust::Hashes(vec![[0; 32]]))
 }

@@ -1,4 +1,4 @@
-//! A client that asks for some paths at once and keeps what it gets.
+//! A client that requests several paths at once and records the results.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Instant};
 
@@ -14,7 +14,7 @@ use weir_quic::{App, ClientConfig, Connection, Endpoint, Event, Handle, Lost};
 use weir_sim::SERVER_NAME;
 use weir_transport::{Direction, Read, StreamId, Transport as _};
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Got {
     /// Status, and bytes of content.
@@ -55,7 +55,7 @@ impl FileClient {
         }
     }
 
-    /// What came of each request, in their order.
+    /// Returns the result of each request, in order.
     pub(crate) fn got(&self) -> Vec<Got> {
         self.got.values().copied().collect()
     }
@@ -64,7 +64,7 @@ impl FileClient {
         self.session.goaway()
     }
 
-    /// The code that the server closed the connection with.
+    /// Returns the code with which the server closed the connection.
     pub(crate) fn closed_with(&self) -> Option<u64> {
         self.closed_with
     }
@@ -81,7 +81,7 @@ impl FileClient {
         self.send(now, endpoint, &request);
     }
 
-    /// Sends bytes on a stream of their own.
+    /// Sends bytes on a new stream.
     pub(crate) fn send(&mut self, now: Instant, endpoint: &mut Endpoint, data: &[u8]) {
         let mut connection = self.connection(now, endpoint);
         let stream = connection.open(Direction::Bi).unwrap();

@@ -1,6 +1,6 @@
-//! The server's behaviour, as stories in virtual time: real QUIC between it and a client that counts what it gets.
+//! Stories of the server in virtual time, with real QUIC between it and a client that records the results.
 //!
-//! A story prints its seed; `WEIR_SEED` sets another one. Each is told twice, and has to go the same way both times.
+//! A story prints its seed, and `WEIR_SEED` sets another one. Each story runs twice, with equal results.
 
 #![expect(clippy::print_stdout, reason = "stories print their seed")]
 #![expect(clippy::unwrap_used, reason = "a story that cannot go on fails")]
@@ -59,7 +59,7 @@ impl Stage {
         assert_eq!(end, End::Finished, "at {:?}", self.sim.elapsed());
     }
 
-    /// Waits for the server to close the connection; returns its code.
+    /// Waits for the server to close the connection. Returns its code.
     fn wait_for_close(&mut self) -> Option<u64> {
         let client = self.client;
         self.sim.run_until(Duration::from_mins(1), |sim| {
@@ -84,7 +84,7 @@ fn link() -> LinkConfig {
     }
 }
 
-/// Tells a story twice.
+/// Runs a story twice.
 fn tell(story: impl Fn(u64) -> u64) {
     let seed = std::env::var("WEIR_SEED")
         .ok()
@@ -152,7 +152,8 @@ fn a_server_that_stops_finishes_what_it_has_begun() {
         };
         let (server, client) = (stage.server, stage.client);
         stage.sim.set_path(server, client, slow);
-        // The answer takes 0.9 s. In its midst the server is told to stop; then the client asks for more.
+        // The response takes 0.9 s. In the middle of it the server is asked to stop; then the client sends more
+        // requests.
         stage
             .sim
             .at(Duration::from_millis(300), move |sim| sim.shutdown(server));
@@ -206,7 +207,7 @@ fn a_client_that_breaks_a_rule_is_told_which() {
         let client = stage.client;
         stage.sim.at(Duration::from_secs(1), move |sim| {
             sim.with_app(client, |now, app: &mut FileClient, endpoint| {
-                // DATA where a head has to be.
+                // DATA in place of a head.
                 app.send(now, endpoint, &[0x00, 0x01, 0x07]);
             });
         });

@@ -1,4 +1,4 @@
-//! What is left to chance: loss, jitter, duplication, reordering.
+//! Random choices: loss, jitter, duplication, reordering.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn deliveries(config: &Config, seed: u64, packets: u64) -> Deliveries {
     story.finish()
 }
 
-/// The lengths of the runs of packets that are missing.
+/// Returns the lengths of the runs of missing packets.
 fn bursts(deliveries: &Deliveries) -> Vec<u64> {
     let pairs = deliveries.windows(2);
     pairs
@@ -34,7 +34,7 @@ fn bursts(deliveries: &Deliveries) -> Vec<u64> {
         .collect()
 }
 
-/// The share of `PACKETS` that did not come out, in hundredths of a percent.
+/// Returns the share of `PACKETS` that did not arrive, in hundredths of a percent.
 fn missing(deliveries: &Deliveries) -> u64 {
     (PACKETS - deliveries.len() as u64) * 10_000 / PACKETS
 }
@@ -178,7 +178,8 @@ fn jitter_spreads_as_it_says() {
                 widest <= Some(&millis(widest_ms)),
                 "seed {seed}: {widest:?}"
             );
-            // Half the spread for uniform jitter; 0.8 of the standard deviation for normal jitter.
+            // The mean deviation is half the spread of uniform jitter, and 0.8 of the standard deviation of normal
+            // jitter.
             let mean_us = deviations.iter().sum::<Duration>().as_micros() / 20_000;
             assert!(
                 mean_deviation_us.contains(&mean_us),

@@ -1,4 +1,4 @@
-//! Changes while packets are inside.
+//! Changes of a link's settings while packets are inside.
 
 use weir_link::{Config, GilbertElliott, Loss, Probability, Queue, Rate, Trace};
 

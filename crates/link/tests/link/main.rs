@@ -1,4 +1,4 @@
-//! The link emulator's behaviour, as a host sees it.
+//! The link emulator, as a host sees it.
 
 mod chances;
 mod changes;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use weir_link::{Bitrate, Config, Delay, Link, Rate};
 
-/// What came out of a link: when, and which.
+/// The packets that arrived, and when.
 type Deliveries = Vec<(Duration, u64)>;
 
-/// A link of numbered packets, with times as durations from its start.
+/// A link of numbered packets, with times counted from its start.
 struct Story {
     start: Instant,
     link: Link<u64>,
@@ -37,14 +37,14 @@ impl Story {
         self.start + elapsed
     }
 
-    /// Hands a packet in, after taking out what is due until then.
+    /// Sends a packet, after taking the packets that are due before.
     fn send(&mut self, elapsed: Duration, packet: u64, size_bytes: usize) {
         self.run_until(elapsed);
         self.link
             .handle_packet(self.at(elapsed), packet, size_bytes);
     }
 
-    /// Polls at each time the link asks for, up to `end`.
+    /// Polls up to `end`, each time when the link asks for it.
     fn run_until(&mut self, end: Duration) {
         while let Some(at) = self.link.poll_timeout().filter(|at| *at <= self.at(end)) {
             while let Some(packet) = self.link.poll_packet(at) {
@@ -53,7 +53,7 @@ impl Story {
         }
     }
 
-    /// Runs until nothing moves any more, and gives what came out.
+    /// Runs until the link is idle. Returns what arrived.
     fn finish(mut self) -> Deliveries {
         self.run_until(Duration::from_secs(1_000_000));
         self.deliveries
@@ -121,7 +121,7 @@ fn a_link_that_is_polled_late_gives_the_same_packets_in_the_same_order() {
             .link
             .handle_packet(story.at(millis(packet)), packet, 1000);
     }
-    // Ten milliseconds each: by 65 ms four have been sent and have travelled.
+    // Ten milliseconds each: by 65 ms four packets have been sent and have arrived.
     let polled = |story: &mut Story, at| {
         let at = story.at(at);
         std::iter::from_fn(|| story.link.poll_packet(at)).collect::<Vec<u64>>()

@@ -1,4 +1,4 @@
-//! Random links under random use, against what must hold of every link.
+//! Properties of every link, tested with random links under random use.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use weir_link::{
 
 use crate::{Deliveries, Story, micros};
 
-/// One thing a host does with a link.
+/// One operation of a host on a link.
 #[derive(Clone, Debug)]
 enum Op {
     Wait(Duration),
@@ -103,8 +103,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     vec(op, 0..150)
 }
 
-/// Plays `ops` and lets the link run dry. With `polls_often`, the link is also polled when it did
-/// not ask for it.
+/// Runs `ops` until the link is empty. With `polls_often`, also polls the link when it did not ask for it.
 fn play(config: Config, ops: &[Op], polls_often: bool) -> (Story, Duration) {
     let mut story = Story::new(config, 42);
     let mut elapsed = Duration::ZERO;
@@ -144,7 +143,7 @@ fn play(config: Config, ops: &[Op], polls_often: bool) -> (Story, Duration) {
     (story, elapsed)
 }
 
-/// What holds of every link at any time.
+/// Checks what holds for every link at any time.
 fn check(story: &Story, elapsed: Duration) {
     let stats = story.link.stats();
     let inside = story.link.packets_inside() as u64;
@@ -199,7 +198,7 @@ proptest! {
         let delay = Delay::fixed(micros(base)).expect("short");
         let queue = Queue { bytes_max: u64::MAX, packets_max: usize::MAX };
         let mut story = Story::new(Config { rate, delay, queue, ..Config::default() }, 0);
-        // The reference: a packet begins when it is there and the one before has left, in units of
+        // The reference: a packet begins when it has been handed in and the one before has left. Times are in units of
         // 1 / bits ns.
         let (mut elapsed, mut left, mut expected) = (Duration::ZERO, 0u128, Vec::new());
         for (packet, (wait, size_bytes)) in (0u64..).zip(&sends) {

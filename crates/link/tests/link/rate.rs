@@ -1,4 +1,4 @@
-//! Rates, traces and the queue before them.
+//! Rates, traces, and the queue before them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{Story, delay, kilobits, millis};
 
 #[test]
 fn packets_take_exactly_their_share_of_the_rate() {
-    // Rates and sizes whose single packets do not fit whole nanoseconds: errors would add up.
+    // Single packets do not last whole nanoseconds at these rates and sizes, so errors would add up.
     for (bits_per_second, size_bytes, packets) in [
         (3, 1, 50),
         (7_000, 33, 1000),
@@ -90,7 +90,7 @@ fn the_queue_is_full_at_its_bytes_and_not_before() {
         },
         0,
     );
-    // The first is being sent, three wait.
+    // One packet is being sent, three are queued.
     for packet in 0..4 {
         story.send(millis(0), packet, 1000);
     }
@@ -102,12 +102,12 @@ fn the_queue_is_full_at_its_bytes_and_not_before() {
     story.send(millis(0), 4, 1);
     assert_eq!(story.link.stats().dropped_queue_bytes, 1);
 
-    // At the very time the first has left, there is room again.
+    // There is room again as soon as the first packet has left.
     story.send(millis(1000), 5, 1000);
     story.send(millis(1000), 6, 1);
     assert_eq!(story.link.stats().dropped_queue_bytes, 2);
 
-    // The queue is lower later on, which the peak remembers.
+    // The queue is shorter later; the peak stays.
     story.send(millis(4500), 7, 10);
     assert_eq!(
         (

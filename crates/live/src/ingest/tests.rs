@@ -3,12 +3,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::limits::{BOX_BYTES_MAX, BOX_DEPTH_MAX};
 
-/// 36 frames and their sound from ffmpeg 5.1: x264, groups of 15, at most 3 B-frames.
+/// 36 frames with audio from ffmpeg 5.1: x264, groups of 15, at most 3 B-frames.
 const AUDIO_VIDEO: &[u8] = include_bytes!("../../tests/media/audio-video.mp4");
-/// 36 frames with B-frames that others need (b-pyramid).
+/// 36 frames with B-frames that other frames need (b-pyramid).
 const PYRAMID: &[u8] = include_bytes!("../../tests/media/pyramid.mp4");
 
-/// Takes all of `data` in pieces of at most `piece` bytes.
+/// Ingests `data` in pieces of at most `piece` bytes.
 fn take(data: &[u8], piece: usize) -> (Vec<Item>, Result<(), IngestError>) {
     let mut ingest = Ingest::new();
     let mut items = Vec::new();
@@ -39,7 +39,7 @@ fn frames(items: &[Item]) -> Vec<&Frame> {
     frames.collect()
 }
 
-/// Where the boxes of the top level begin, with their types.
+/// Returns the offsets and types of the top-level boxes.
 fn boxes(data: &[u8]) -> Vec<(usize, [u8; 4])> {
     let mut reader = BoxReader::default();
     reader.push(data);
@@ -49,13 +49,13 @@ fn boxes(data: &[u8]) -> Vec<(usize, [u8; 4])> {
         .collect()
 }
 
-/// The place of the n-th box of a kind.
+/// Returns the offset of box `number` of a kind.
 fn place(data: &[u8], kind: [u8; 4], number: usize) -> usize {
     let mut found = boxes(data).into_iter().filter(|(_, found)| *found == kind);
     found.nth(number).expect("there are that many").0
 }
 
-/// The stream without the fragments from number `from` to before `to`.
+/// Returns the stream without fragments `from..to`.
 fn without(data: &[u8], from: usize, to: usize) -> Vec<u8> {
     let (from, to) = (place(data, *b"moof", from), place(data, *b"moof", to));
     [&data[..from], &data[to..]].concat()

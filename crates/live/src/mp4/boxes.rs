@@ -1,4 +1,4 @@
-//! Cuts a byte stream into the boxes of its top level (ISO/IEC 14496-12 §4.2).
+//! Splits a byte stream into its top-level boxes (ISO/IEC 14496-12 §4.2).
 
 use bytes::{Bytes, BytesMut};
 
@@ -8,20 +8,20 @@ use crate::limits::{BOX_BYTES_MAX, MDAT_BYTES_MAX};
 /// One box with its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawBox {
-    /// How many bytes came before it.
+    /// The offset of the box in the stream.
     pub(crate) offset: u64,
     pub(crate) kind: [u8; 4],
-    /// All of it.
+    /// The whole box.
     pub(crate) bytes: Bytes,
-    /// How many of these are its header.
+    /// How many of the bytes are the header.
     pub(crate) header_bytes: usize,
 }
 
-/// Cuts a byte stream into boxes, wherever its pieces end.
+/// Splits a byte stream into boxes, from pieces of any size.
 #[derive(Debug, Default)]
 pub(crate) struct BoxReader {
     waiting: BytesMut,
-    /// How many bytes came before those that wait.
+    /// The offset of the buffered bytes in the stream.
     offset: u64,
 }
 
@@ -33,12 +33,12 @@ struct Header {
 }
 
 impl BoxReader {
-    /// Takes the next bytes. What comes of them is to be polled before more is pushed.
+    /// Takes the next bytes. Poll until `None` before the next call.
     pub(crate) fn push(&mut self, data: &[u8]) {
         self.waiting.extend_from_slice(data);
     }
 
-    /// The next whole box.
+    /// Returns the next complete box.
     pub(crate) fn poll(&mut self) -> Result<Option<RawBox>, IngestError> {
         let Some(header) = self.header()? else {
             return Ok(None);
@@ -59,7 +59,7 @@ impl BoxReader {
         }))
     }
 
-    /// The stream is over: fails if that is inside a box.
+    /// Checks that the stream does not end inside a box.
     pub(crate) fn finish(&self) -> Result<(), IngestError> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -75,7 +75,7 @@ impl BoxReader {
         })
     }
 
-    /// How many bytes were handed out as boxes.
+    /// Returns how many bytes were returned as boxes.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
@@ -123,7 +123,7 @@ impl BoxReader {
     }
 }
 
-/// A box's type, printable.
+/// Returns a box's type in printable form.
 pub(crate) fn name(kind: [u8; 4]) -> String {
     format!("\"{}\"", kind.escape_ascii())
 }

@@ -1,4 +1,4 @@
-//! Fragments: a `moof` box and the `mdat` box behind it.
+//! Fragments: a `moof` box and the `mdat` box after it.
 
 use bytes::{Bytes, BytesMut};
 use mp4_atom::{Decode as _, Moof, Traf};
@@ -6,30 +6,30 @@ use mp4_atom::{Decode as _, Moof, Traf};
 use super::{IngestError, Init, RawBox, Track, nesting};
 use crate::limits::SAMPLES_PER_FRAGMENT_MAX;
 
-/// What a fragment holds of the one track it is for.
+/// A fragment of one track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fragment {
-    /// Where it begins.
+    /// The offset of the fragment in the stream.
     pub(crate) offset: u64,
     /// The track's number.
     pub(crate) track: u32,
-    /// When its first sample is decoded, in units of the track.
+    /// The decode time of its first sample, in units of the track.
     pub(crate) decode: u64,
-    /// Its samples; there is one at least.
+    /// Its samples, at least one.
     pub(crate) samples: Vec<Sample>,
     /// Both boxes.
     pub(crate) bytes: Bytes,
-    /// Its samples, one after the other.
+    /// Its samples, concatenated.
     pub(crate) data: Bytes,
 }
 
-/// What a fragment says of one of its samples, in units of the track.
+/// A sample's entry in a fragment, in units of the track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// How many bytes it has.
+    /// The size in bytes.
     pub(crate) size: usize,
     duration: u32,
-    /// By how much it is shown later than decoded.
+    /// The presentation time minus the decode time.
     composition: i64,
 }
 
@@ -43,14 +43,14 @@ pub(crate) struct Times {
 }
 
 impl Fragment {
-    /// When its first sample is decoded and shown, and how long all of them take together.
+    /// Returns the decode and presentation times of the first sample, and the duration of all samples.
     pub(crate) fn times(&self, timescale: u32) -> Result<Times, IngestError> {
         let durations = self.samples.iter().map(|sample| u64::from(sample.duration));
         let composition = self.samples.first().map_or(0, |first| first.composition);
         self.converted(0, composition, durations.sum(), timescale)
     }
 
-    /// Each of its samples, with its times.
+    /// Returns each sample with its times.
     pub(crate) fn parts(&self, timescale: u32) -> Result<Vec<(Times, Bytes)>, IngestError> {
         let (mut elapsed, mut begin) = (0_u64, 0);
         let mut parts = Vec::new();
@@ -65,7 +65,7 @@ impl Fragment {
         Ok(parts)
     }
 
-    /// Times of what begins so long after the fragment does.
+    /// Returns the times of a sample that begins `elapsed` after the fragment, in microseconds.
     fn converted(
         &self,
         elapsed: u64,
@@ -93,7 +93,7 @@ impl Fragment {
     }
 }
 
-/// Reads a fragment; `None` if it is of a track that is not delivered, or has no samples.
+/// Parses a fragment; `None` if its track is not delivered, or it has no samples.
 pub(crate) fn fragment(
     init: &Init,
     moof_box: &RawBox,
@@ -151,7 +151,7 @@ pub(crate) fn fragment(
     }))
 }
 
-/// What the runs of a fragment say.
+/// Returns the samples of a fragment's runs.
 fn samples(track: &Track, traf: &Traf) -> Result<Vec<Sample>, String> {
     let count: usize = traf.trun.iter().map(|run| run.samples.len()).sum();
     if count > SAMPLES_PER_FRAGMENT_MAX {
@@ -173,7 +173,7 @@ fn samples(track: &Track, traf: &Traf) -> Result<Vec<Sample>, String> {
     Ok(samples.collect())
 }
 
-/// Where in the fragment its samples begin.
+/// Returns the offset of the first sample in the fragment.
 fn samples_start(offset: u64, moof: &RawBox, mdat: &RawBox, traf: &Traf) -> Option<usize> {
     let first = traf.trun.first()?;
     let Some(data_offset) = first.data_offset else {
@@ -184,5 +184,5 @@ fn samples_start(offset: u64, moof: &RawBox, mdat: &RawBox, traf: &Traf) -> Opti
     usize::try_from(start).ok()
 }
 
-/// Times are below this, so that sums of a few of them fit: 36,000 years.
+/// The limit of times, so that sums of a few do not overflow: 36,000 years.
 const TIME_US_MAX: i64 = i64::MAX / 8;

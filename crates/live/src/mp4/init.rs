@@ -1,4 +1,4 @@
-//! The init segment: which tracks there are, and what a decoder has to know.
+//! The init segment: tracks, and the data that their decoders need.
 
 use bytes::{Bytes, BytesMut};
 use mp4_atom::{Codec, Decode as _, Encode as _, Moov, Trak};
@@ -6,12 +6,12 @@ use mp4_atom::{Codec, Decode as _, Encode as _, Moov, Trak};
 use super::{IngestError, RawBox, nesting};
 use crate::limits::{CONFIGURATION_BYTES_MAX, TRACKS_MAX};
 
-/// What comes before the first fragment.
+/// The init segment, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Init {
-    /// The `ftyp` and `moov` boxes as they came.
+    /// The `ftyp` and `moov` boxes as received.
     pub segment: Bytes,
-    /// The H.264 track; further video is not delivered.
+    /// The first H.264 track. Further video is not delivered.
     pub video: Track,
     /// The audio tracks.
     pub audio: Vec<Track>,
@@ -22,51 +22,51 @@ pub struct Init {
 pub struct Track {
     /// Its number in the MP4 stream.
     pub number: u32,
-    /// Units of its times per second; never 0.
+    /// Units of its times per second, never 0.
     pub timescale: u32,
-    /// What a sample takes if its fragment says nothing, in units of the track.
+    /// The duration of a sample whose fragment gives none, in units of the track.
     pub default_duration: u32,
-    /// How many bytes a sample has if its fragment says nothing.
+    /// The size of a sample whose fragment gives none, in bytes.
     pub default_size: u32,
-    /// What is in it.
+    /// The kind of media.
     pub media: Media,
 }
 
-/// What is in a track.
+/// The media of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Media {
     /// H.264 video.
     Video {
-        /// The codec as RFC 6381 writes it: `avc1.64001f`.
+        /// The codec in the notation of RFC 6381: `avc1.64001f`.
         codec: String,
         /// Width in pixels.
         width: u16,
         /// Height in pixels.
         height: u16,
-        /// Bytes of the length in front of each NAL unit: 1, 2 or 4.
+        /// Bytes of the length before each NAL unit: 1, 2 or 4.
         length_bytes: usize,
         /// The contents of the `avcC` box, for a decoder.
         configuration: Bytes,
     },
-    /// Audio, whatever its codec.
+    /// Audio of any codec.
     Audio(Audio),
 }
 
 /// An audio track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audio {
-    /// The codec as RFC 6381 writes it, as far as it is known: `mp4a.40.2`, `opus`.
+    /// The codec in the notation of RFC 6381, if known: `mp4a.40.2`, `opus`.
     pub codec: String,
     /// Samples per second.
     pub sample_rate: u32,
     /// Channels.
     pub channels: u16,
-    /// What a decoder has to know beyond that, for AAC: its `AudioSpecificConfig`.
+    /// Further data for the decoder. For AAC: its `AudioSpecificConfig`.
     pub configuration: Option<Bytes>,
 }
 
 impl Init {
-    /// Reads the init segment of a `moov` box behind what came before it.
+    /// Parses the init segment: a `moov` box, and the boxes before it.
     pub(crate) fn read(before: &[u8], moov_box: &RawBox) -> Result<Self, IngestError> {
         let offset = moov_box.offset;
         let broken = |reason: String| IngestError::Broken {
@@ -103,14 +103,14 @@ impl Init {
         })
     }
 
-    /// The track with this number, if it is delivered.
+    /// Returns the track with this number if it is delivered.
     pub fn track(&self, number: u32) -> Option<&Track> {
         let mut tracks = std::iter::once(&self.video).chain(&self.audio);
         tracks.find(|track| track.number == number)
     }
 }
 
-/// A track that can be delivered.
+/// Parses a track; `None` if it cannot be delivered.
 fn track(moov: &Moov, trak: &Trak) -> Result<Option<Track>, String> {
     let number = trak.tkhd.track_id;
     let Some(codec) = trak.mdia.minf.stbl.stsd.codecs.first() else {
@@ -154,7 +154,7 @@ fn media(codec: &Codec) -> Result<Option<Media>, String> {
         }
         Codec::Opus(opus) => return Ok(Some(audio(&opus.audio, "opus".to_owned(), None))),
         Codec::Flac(flac) => return Ok(Some(audio(&flac.audio, "flac".to_owned(), None))),
-        // Other video, text and metadata is not delivered.
+        // Other video, text and metadata are not delivered.
         _ => return Ok(None),
     };
     if !matches!(configuration.length_size, 1 | 2 | 4) {
@@ -165,7 +165,7 @@ fn media(codec: &Codec) -> Result<Option<Media>, String> {
     configuration
         .encode(&mut encoded)
         .map_err(|error| error.to_string())?;
-    // Without the header of the box.
+    // The contents without the box header.
     let configuration_bytes = Bytes::from(encoded).slice(8..);
     if configuration_bytes.len() > CONFIGURATION_BYTES_MAX {
         let bytes = configuration_bytes.len();

@@ -1,12 +1,12 @@
-//! How deep the boxes in a `moov` or `moof` box lie in each other. That is looked at before they are decoded: the decoder calls
-//! itself for every level, without a bound of its own.
+//! Limits how deep boxes are nested in a `moov` or `moof` box. The check precedes decoding, since the decoder recurses
+//! for each level without a limit.
 
 use crate::limits::{
     BOX_DEPTH_MAX, BOXES_WITHOUT_SIZE_MAX, DESCRIPTION_BOXES_MAX, DESCRIPTOR_DEPTH_MAX,
 };
 
-/// Refuses a box in which others lie too deep. Every place is looked at as if a box began there, so whatever the decoder takes
-/// for one is among them, however it gets there; what only looks like one is counted too.
+/// Refuses a box whose boxes are nested too deep. Each offset is treated as a possible box, so every box that the
+/// decoder finds is counted, and sometimes bytes that only look like one.
 pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
     let mut ends: Vec<usize> = Vec::new();
     let (mut without_size, mut descriptions) = (0, 0);
@@ -58,16 +58,16 @@ fn check_counts(depth: usize, without_size: usize, descriptions: usize) -> Resul
     Ok(())
 }
 
-/// How far a box reaches.
+/// Where a box ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// To this place.
+    /// At this offset.
     Until(usize),
-    /// As far as what it lies in.
+    /// At the end of its parent.
     ToEnd,
 }
 
-/// How far the box at this place reaches; `None` if none can be there.
+/// Returns the end of the box at this offset; `None` if there cannot be one.
 fn extent(bytes: &[u8], place: usize, short: u32) -> Option<Extent> {
     let size = match short {
         0 => return Some(Extent::ToEnd),
@@ -81,7 +81,7 @@ fn extent(bytes: &[u8], place: usize, short: u32) -> Option<Extent> {
     (size >= HEADER_BYTES && end <= bytes.len()).then_some(Extent::Until(end))
 }
 
-/// What is in an `esds` box behind its header, version and flags.
+/// Returns the contents of an `esds` box after its header, version and flags.
 fn contents(bytes: &[u8], place: usize, extent: Extent) -> &[u8] {
     let rest = bytes.get(place..).unwrap_or_default();
     let header_bytes = if rest.starts_with(&[0, 0, 0, 1]) {
@@ -97,7 +97,7 @@ fn contents(bytes: &[u8], place: usize, extent: Extent) -> &[u8] {
     bytes.get(begin..end).unwrap_or_default()
 }
 
-/// Refuses descriptors (ISO/IEC 14496-1 §7.2.6) that lie too deep in each other.
+/// Refuses descriptors (ISO/IEC 14496-1 §7.2.6) that are nested too deep.
 fn check_descriptors(bytes: &[u8]) -> Result<(), String> {
     let mut left = vec![(bytes, 0)];
     while let Some((mut rest, depth)) = left.pop() {
@@ -122,7 +122,7 @@ fn check_descriptors(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// The tag of the first descriptor, its body, and what comes behind it.
+/// Returns the tag of the first descriptor, its body, and the bytes after it.
 fn descriptor(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, mut rest) = bytes.split_first()?;
     let mut size = 0_usize;
@@ -138,7 +138,7 @@ fn descriptor(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     None
 }
 
-/// What lies in the descriptor of a stream, behind its fields, of which some are optional.
+/// Returns the child descriptors of a stream's descriptor, after its fields, some of which are optional.
 fn stream_children(body: &[u8]) -> Option<&[u8]> {
     let (flags, mut rest) = body.get(2..)?.split_first()?;
     if flags & 0x80 != 0 {
@@ -154,9 +154,9 @@ fn stream_children(body: &[u8]) -> Option<&[u8]> {
     Some(rest)
 }
 
-/// Of a box whose size fits in 32 bits.
+/// The header of a box with a 32-bit size.
 const HEADER_BYTES: usize = 8;
-/// Of a size that does not.
+/// A 64-bit size after the header.
 const LONG_SIZE_BYTES: usize = 8;
 const VERSION_BYTES: usize = 4;
 const STREAM_TAG: u8 = 3;
@@ -165,7 +165,7 @@ const DECODER_TAG: u8 = 4;
 const DECODER_BYTES: usize = 13;
 const DESCRIPTOR_SIZE_BYTES_MAX: usize = 4;
 
-/// The boxes in which mp4-atom 0.17 decodes whatever known box it finds: each that calls its `Any`.
+/// The boxes whose contents mp4-atom 0.17 decodes as any known box (`Any`).
 const CONTAINERS: [&[u8; 4]; 53] = [
     b"moov", b"trak", b"mdia", b"minf", b"stbl", b"stsd", b"dinf", b"dref", b"edts", b"mvex",
     b"udta", b"moof", b"traf", b"mfra", b"meta", b"iprp", b"ipco", b"ilst", b"wave", b"avc1",
@@ -179,7 +179,7 @@ const CONTAINERS: [&[u8; 4]; 53] = [
 mod tests {
     use super::*;
 
-    /// Boxes that lie in each other.
+    /// Returns nested boxes.
     fn nested(levels: usize, long: bool) -> Vec<u8> {
         let bytes = if long { 16 } else { 8 };
         let level = |number: usize| {
@@ -229,7 +229,7 @@ mod tests {
             let mut inner = Vec::new();
             for level in 0..levels {
                 let fields: &[u8] = if level % 2 == 0 {
-                    // All that is optional is there.
+                    // With all optional fields.
                     &[0, 1, 0xE0, 0, 2, 1, b'u', 0, 3]
                 } else {
                     &[0; DECODER_BYTES]

@@ -1,4 +1,4 @@
-//! How an origin ends: it waits until what it has sent is acknowledged, ends its tracks, and closes the session.
+//! The end of an origin: it waits until everything is acknowledged, ends its tracks, and closes the session.
 
 use std::time::{Duration, Instant};
 
@@ -31,11 +31,11 @@ impl Drain {
         }
     }
 
-    /// Notes the progress; returns true if the relay has acknowledged nothing for [`STANDSTILL_MAX`].
+    /// Records the progress. Returns true if the relay has acknowledged nothing for [`STANDSTILL_MAX`].
     fn is_stuck(&mut self, now: Instant, streams: usize, stats: ConnectionStats) -> bool {
         let sent = stats.bytes_sent.saturating_sub(self.stats.bytes_sent);
         let is_answered = stats.bytes_received > self.stats.bytes_received;
-        // Pings are smaller, and probes are not answered.
+        // Pings are smaller, and probes have no answer.
         if streams < self.streams || is_answered && sent >= MOVED_BYTES_MIN {
             self.moved_at = now;
         }
@@ -46,8 +46,8 @@ impl Drain {
 }
 
 impl Origin {
-    /// Finishes open streams after the end of the source, and closes the session when they are acknowledged or the relay
-    /// acknowledges nothing any more.
+    /// Finishes open streams after the end of the source. Closes the session when they are acknowledged, or when the
+    /// relay has stopped acknowledging.
     pub(super) fn drain(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now;
         let Some(drain) = &self.drain else {
@@ -77,15 +77,15 @@ impl Origin {
         }
     }
 
-    /// Ends tracks if the source is over; called when a stream was acknowledged or takes bytes again.
+    /// Ends tracks if the source has ended. Called when a stream was acknowledged or is writable again.
     pub(super) fn end_tracks_if_over(&mut self, turn: &mut Turn<'_>) {
         if self.drain.is_some() {
             self.end_tracks(turn);
         }
     }
 
-    /// Sends `PUBLISH_DONE` for each track of which everything is acknowledged. A subscriber that is told earlier would not wait
-    /// long for the rest.
+    /// Sends `PUBLISH_DONE` for each track whose streams are acknowledged. After an earlier `PUBLISH_DONE`, a
+    /// subscriber would not wait long for the rest.
     fn end_tracks(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now;
         let Some((session, mut connection)) = self.client.open(turn) else {
@@ -112,7 +112,7 @@ impl Origin {
 
 /// How often progress is checked, and how long the session stays open after the last `PUBLISH_DONE`, so that it arrives.
 const LINGER: Duration = Duration::from_secs(2);
-/// How long the relay may acknowledge nothing before the rest is given up.
+/// How long the relay may acknowledge nothing before the origin gives up the rest.
 const STANDSTILL_MAX: Duration = Duration::from_secs(10);
-/// Bytes sent between two checks that show that more than pings is on its way.
+/// Bytes sent between two checks that prove more than pings.
 const MOVED_BYTES_MIN: u64 = 1200;

@@ -1,4 +1,4 @@
-//! Publishes the frames and the sound of the source.
+//! Publishes the source's frames and audio.
 
 use std::time::Instant;
 
@@ -49,7 +49,7 @@ impl Origin {
         self.steps = steps;
     }
 
-    /// Publishes sound, in groups of its own that begin with those of the video, each on one stream.
+    /// Publishes audio. Its groups begin with those of the video, each on one stream.
     pub(super) fn on_audio(
         &mut self,
         turn: &mut Turn<'_>,
@@ -91,7 +91,7 @@ impl Origin {
         self.write(turn, key, AUDIO_PRIORITY, object);
     }
 
-    /// Queues an object for its stream, and gives up streams for which too much waits.
+    /// Queues an object for its stream. Gives up streams whose queues are too long.
     pub(super) fn write(
         &mut self,
         turn: &mut Turn<'_>,

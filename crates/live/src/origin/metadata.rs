@@ -1,6 +1,6 @@
 //! Metadata tracks: the init segment and the catalog, of one object each.
 //!
-//! The origin keeps these objects. A relay that no longer has them fetches them for late subscribers.
+//! The origin keeps these objects. A relay that has dropped them fetches them for late subscribers.
 
 use bytes::{Bytes, BytesMut};
 use weir_client::send_queue::SendQueue;
@@ -28,18 +28,18 @@ pub(super) struct MetadataTrack {
 pub(super) struct FetchResponse(SendQueue);
 
 impl MetadataTrack {
-    /// Whether a FETCH asks for the object of this track.
+    /// Whether a FETCH requests the object of this track.
     pub(super) fn is_asked_for(&self, fetch: &Fetch) -> bool {
         match &fetch.kind {
             FetchKind::Standalone { track, start, end } => {
                 is_named(track, &self.name) && *start <= self.at && *end >= self.at
             }
-            // They refer to a subscription, of which an origin has none.
+            // Joining fetches refer to a subscription, and an origin has none.
             FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => false,
         }
     }
 
-    /// `FETCH_OK` for a FETCH of the object, and the stream that follows.
+    /// Returns the `FETCH_OK` for a FETCH of the object, and the stream that follows.
     pub(super) fn response(&self, draft: Draft, fetch: &Fetch) -> (FetchOk, FetchResponse) {
         let ok = FetchOk {
             end_of_track: false,
@@ -71,18 +71,18 @@ impl MetadataTrack {
 }
 
 impl FetchResponse {
-    /// Writes what the connection takes; returns true if something remains to be written.
+    /// Writes what the connection accepts. Returns true if something remains to be written.
     pub(super) fn flush(&mut self, connection: &mut dyn Transport) -> bool {
         self.0.flush(connection, |()| {}).is_ok() && !self.0.is_over()
     }
 }
 
-/// A publisher is asked for its own tracks only, so their names tell them apart.
+/// Compares names only: a publisher receives requests for its own namespace only.
 fn is_named(track: &FullTrackName, name: &TrackName) -> bool {
     track.name == *name
 }
 
-/// Before everything else [msf-01 §5].
+/// Before all other objects [msf-01 §5].
 pub(super) const METADATA_PRIORITY: u8 = 8;
-/// Responses that may wait at once; a further FETCH is refused.
+/// Responses in progress at the same time; a further FETCH is refused.
 pub(super) const FETCH_RESPONSES_MAX: usize = 16;

@@ -13,7 +13,7 @@ use super::publication::{Publication, PublishFlow, RequestState, Terms, asked_fo
 use super::{Origin, track};
 
 impl Origin {
-    /// The relay ended a request before the end of its track.
+    /// Handles a request that the relay ended before the end of its track.
     pub(super) fn on_closed(&mut self, turn: &mut Turn<'_>, id: RequestId) {
         self.waiting_subscribes.retain(|(early, _)| *early != id);
         if self.namespace_offer.id() == Some(id) {
@@ -82,7 +82,7 @@ impl Origin {
         ));
     }
 
-    /// Offers a track under the next alias; returns that.
+    /// Offers a track under the next alias. Returns the alias.
     pub(super) fn offer(&mut self, turn: &mut Turn<'_>, name: &str, terms: Terms) -> Option<usize> {
         let alias = self.publications.len();
         let failure = match track(&self.namespace, name) {
@@ -111,7 +111,7 @@ impl Origin {
         None
     }
 
-    /// Accepts a SUBSCRIBE for a track that was not offered with PUBLISH. The object of a metadata track is sent at once.
+    /// Accepts a SUBSCRIBE for a track that was not offered with PUBLISH. Sends the object of a metadata track at once.
     pub(super) fn on_subscribe(&mut self, turn: &mut Turn<'_>, id: RequestId, asked: &Subscribe) {
         let found = asked_for(&self.publications, asked);
         if found.is_err() && !self.knows_tracks() {
@@ -144,12 +144,12 @@ impl Origin {
         }
     }
 
-    /// Whether the origin knows its tracks: the source begins with their description, if it has one.
+    /// Whether the origin knows its tracks. A source begins with their description, if it has one.
     fn knows_tracks(&self) -> bool {
         self.init.is_some() || self.counters.frames > 0 || self.source.is_over()
     }
 
-    /// Answers the SUBSCRIBEs that came before the tracks were known.
+    /// Answers the SUBSCRIBEs that arrived before the tracks were known.
     pub(super) fn answer_waiting(&mut self, turn: &mut Turn<'_>) {
         if self.knows_tracks() {
             for (id, asked) in std::mem::take(&mut self.waiting_subscribes) {
@@ -158,7 +158,7 @@ impl Origin {
         }
     }
 
-    /// Answers a SUBSCRIBE, and a FETCH of metadata; refuses all else.
+    /// Answers a SUBSCRIBE, and a FETCH of metadata. Refuses all other requests.
     pub(super) fn answer(&mut self, turn: &mut Turn<'_>, id: RequestId, asked: &Request) {
         if let (Request::Subscribe(asked), PublishFlow::Namespace) = (asked, self.flow) {
             return self.on_subscribe(turn, id, asked);

@@ -1,4 +1,4 @@
-//! A track as the relay knows it, and the two ways to offer one.
+//! A track at the relay, and the two ways to offer it.
 
 use std::time::Duration;
 
@@ -14,35 +14,35 @@ use weir_moqt::session::RequestId;
 /// How an origin offers its tracks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PublishFlow {
-    /// PUBLISH for each: the relay has the stream before anybody asks for it.
+    /// PUBLISH for each track: the relay receives the stream before the first subscriber.
     #[default]
     Publish,
-    /// `PUBLISH_NAMESPACE`, and an answer to each SUBSCRIBE: for relays that take no PUBLISH.
+    /// `PUBLISH_NAMESPACE`, and a response to each SUBSCRIBE: for relays that do not accept PUBLISH.
     Namespace,
 }
 
-/// What a track says about itself, to the relay and to its origin.
+/// The settings of a track, for the relay and its origin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    /// Which groups go first, where priorities are equal.
+    /// The group order at equal priorities.
     pub(super) order: GroupOrder,
-    /// How long a subgroup may take from its end on.
+    /// How long a subgroup may take to arrive after its end.
     pub(super) subgroup_timeout: Option<Duration>,
-    /// Of a track with sound: its number in the MP4 stream.
+    /// For audio: the track's number in the MP4 stream.
     pub(super) audio: Option<u32>,
-    /// Whether its objects are held for those who come late.
+    /// Whether the origin keeps the objects for late subscribers.
     pub(super) is_metadata: bool,
 }
 
 impl Terms {
-    /// Of a track whose groups go in order, and are waited for.
+    /// For a track whose groups are sent in order and never expire.
     pub(super) const PLAIN: Self = Self {
         order: GroupOrder::Ascending,
         subgroup_timeout: None,
         audio: None,
         is_metadata: false,
     };
-    /// Of a track whose one object is held.
+    /// For a track with one object, which the origin keeps.
     pub(super) const METADATA: Self = Self {
         is_metadata: true,
         ..Self::PLAIN
@@ -54,29 +54,29 @@ impl Terms {
 pub(super) struct Publication {
     pub(super) name: FullTrackName,
     terms: Terms,
-    /// How urgent it is to the peer among all that it asked for, and which groups that wants first.
+    /// The track's priority among all that the peer has requested.
     subscriber_priority: u8,
     order: GroupOrder,
-    /// Groups below, with the number that they have on the wire, rank as this one: a rank knows only so many.
+    /// Groups below this Group ID rank like it, since ranks distinguish a limited number of groups.
     ranked_from: u64,
     pub(super) request: RequestState,
     pub(super) streams_opened: u64,
-    /// Of a track with sound: its number in the MP4 stream, the group and how many objects that has.
+    /// For audio: the track's number in the MP4 stream, the group, and its number of objects.
     pub(super) audio: Option<(u32, u64, u64)>,
-    /// Who subscribed begins with this group, counted from the first.
+    /// The first group that the subscriber receives, counted from the origin's first.
     from_group: u64,
-    /// Whether the peer wants objects now [moqt-18 §5.1].
+    /// Whether the peer wants objects [moqt-18 §5.1].
     pub(super) is_forwarded: bool,
-    /// The last object, whether anybody wanted it or not.
+    /// The last object, sent or not.
     largest: Option<Location>,
 }
 
-/// The request by which a track, or the namespace, is published.
+/// The request that publishes a track or the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestState {
-    /// There is none.
+    /// No request.
     None,
-    /// PUBLISH or `PUBLISH_NAMESPACE` was sent, and is not answered.
+    /// PUBLISH or `PUBLISH_NAMESPACE` was sent and has no response.
     Offered(RequestId),
     /// The offer, or the relay's SUBSCRIBE, was accepted.
     Established(RequestId),
@@ -85,7 +85,7 @@ pub(super) enum RequestState {
 }
 
 impl RequestState {
-    /// The request's ID, while the request lasts.
+    /// Returns the request's ID while the request lasts.
     pub(super) fn id(self) -> Option<RequestId> {
         match self {
             Self::Offered(request) | Self::Established(request) => Some(request),
@@ -100,7 +100,7 @@ impl RequestState {
 }
 
 impl Publication {
-    /// A track that is not offered yet.
+    /// Returns a track that is not offered yet.
     pub(super) fn new(name: FullTrackName, terms: Terms) -> Self {
         Self {
             name,
@@ -117,7 +117,7 @@ impl Publication {
         }
     }
 
-    /// What the track says about itself.
+    /// Returns the track's properties.
     pub(super) fn properties(&self) -> Properties {
         let order = match self.terms.order {
             GroupOrder::Ascending => 1,
@@ -132,7 +132,7 @@ impl Publication {
         properties.build()
     }
 
-    /// Takes over what the peer says of a subscription, or changes.
+    /// Applies the parameters of a subscription or of an update.
     pub(super) fn apply_parameters(&mut self, parameters: &Parameters) {
         if let Some(priority) = parameters.subscriber_priority {
             self.subscriber_priority = priority;
@@ -142,7 +142,7 @@ impl Publication {
         }
     }
 
-    /// The rank of one of its streams for the connection [moqt-18 §7.2].
+    /// Returns a stream's rank for the connection [moqt-18 §7.2].
     pub(super) fn rank(&self, priority: u8, group: u64, subgroup: u64) -> i32 {
         rank(
             self.subscriber_priority,
@@ -153,8 +153,8 @@ impl Publication {
         )
     }
 
-    /// Notes a group, with the number that it has on the wire; returns whether the streams of those before have to be ranked anew,
-    /// because its rank begins over again, and they would be on the wrong side of it.
+    /// Records a new Group ID. Returns whether ranks start over, so that the streams of earlier groups must be ranked
+    /// again to stay in order.
     pub(super) fn begins_over(&mut self, group: u64) -> bool {
         let from = group - group % RANKED_GROUPS;
         let begins_over = from > self.ranked_from;
@@ -162,14 +162,14 @@ impl Publication {
         begins_over
     }
 
-    /// Notes an object of a group that is counted from the first; returns whether it is to be sent.
+    /// Records an object of `group`, counted from the first. Returns whether to send it.
     pub(super) fn note(&mut self, group: u64, location: Location) -> bool {
         self.largest = self.largest.max(Some(location));
         self.request.id().is_some() && self.is_forwarded && group >= self.from_group
     }
 
-    /// Takes over whether the peer wants objects while `group` is on its way. It has lost the beginning of that when it wants
-    /// them again, and gets what comes behind it.
+    /// Applies whether the peer wants objects. If the peer resumes while `group` is in progress, it has missed that
+    /// group's beginning, and receives the groups after it.
     pub(super) fn forward(&mut self, parameters: &Parameters, group: u64) {
         let Some(is_forwarded) = parameters.forward.filter(|_| !self.is_metadata()) else {
             return;
@@ -180,8 +180,8 @@ impl Publication {
         self.is_forwarded = is_forwarded;
     }
 
-    /// Accepts a SUBSCRIBE under the alias. Who comes while a group is on its way gets what comes behind it: the
-    /// beginning of the present one is gone.
+    /// Accepts a SUBSCRIBE under the alias. A subscriber that joins while a group is in progress receives the groups
+    /// after it, since that group's beginning is not kept.
     pub(super) fn accept(
         &mut self,
         id: RequestId,
@@ -205,18 +205,19 @@ impl Publication {
         }
     }
 
-    /// Whether its objects are held for those who come late; they are sent once, and whatever forwarding is asked for.
+    /// Whether the origin keeps its objects. They are sent once, whatever the forward state.
     fn is_metadata(&self) -> bool {
         self.terms.is_metadata
     }
 
-    /// What is held is sent to whoever subscribes, as if it had been made only now: so nobody has to fetch it.
+    /// Forgets the largest object, so that a kept object is sent to each subscriber as if it were new, and needs no
+    /// FETCH.
     pub(super) fn forget_largest(&mut self) {
         self.largest = None;
     }
 }
 
-/// Which of the tracks a SUBSCRIBE is for.
+/// Returns the index of the track that a SUBSCRIBE names.
 pub(super) fn asked_for(
     publications: &[Publication],
     subscribe: &Subscribe,
@@ -258,10 +259,10 @@ mod tests {
         });
         assert!(rank(&publication, 1) < rank(&publication, 2));
         assert!(rank(&publication, 1) > usual);
-        // What an update does not mention stays.
+        // A parameter that an update omits keeps its value.
         publication.apply_parameters(&Parameters::default());
         assert!(rank(&publication, 1) > usual);
-        // Whoever comes next begins with what the track says.
+        // The next subscriber begins with the track's own settings.
         publication.accept(RequestId(2), &Parameters::default(), 0, 0);
         assert_eq!(rank(&publication, 1), usual);
     }

@@ -1,4 +1,4 @@
-//! One stream of an origin: what waits for it, and what became of that.
+//! One stream of an origin, and its queue.
 
 use bytes::{Bytes, BytesMut};
 use weir_client::send_queue::SendQueue;
@@ -10,37 +10,37 @@ use weir_transport::Transport;
 
 use crate::strategy::StreamKey;
 
-/// A stream with what waits for it.
+/// A stream with its queue.
 #[derive(Debug)]
 pub(super) struct SendStream {
     pub(super) queue: SendQueue,
-    /// The group as it is on the wire, and what the strategy says of the stream.
+    /// The stream's key with its Group ID, and its order.
     pub(super) order: SendOrder,
     previous: Option<u64>,
 }
 
-/// Where a stream belongs, and when it goes.
+/// The key and the order of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendOrder {
-    /// With the number that the group has on the wire.
+    /// The key, with the Group ID of the group.
     pub(super) key: StreamKey,
     /// The publisher priority.
     pub(super) priority: u8,
-    /// Its rank for the connection; higher goes first.
+    /// The rank for the connection; higher is sent first.
     pub(super) rank: i32,
 }
 
-/// An object to be written.
+/// An object to write.
 #[derive(Debug)]
 pub(super) struct Object {
-    /// Its place in its group.
+    /// Its Object ID.
     pub(super) id: u64,
     pub(super) properties: Properties,
     pub(super) payload: Bytes,
 }
 
 impl SendStream {
-    /// A stream that is yet to be opened.
+    /// Returns a stream that opens with its first object.
     pub(super) fn new(order: SendOrder) -> Self {
         Self {
             queue: SendQueue::new(order.rank),
@@ -49,7 +49,7 @@ impl SendStream {
         }
     }
 
-    /// Puts an object behind what waits; the first one begins the stream.
+    /// Queues an object. The first one begins the stream.
     pub(super) fn push(&mut self, draft: Draft, object: Object) {
         if self.queue.is_given_up() {
             return;
@@ -72,12 +72,12 @@ impl SendStream {
         }
     }
 
-    /// Sends nothing more of it.
+    /// Resets the stream.
     pub(super) fn give_up(&mut self, connection: &mut dyn Transport, code: ResetCode) {
         drop(self.queue.give_up(connection, code, ()));
     }
 
-    /// It goes by another rank from now on.
+    /// Changes the stream's rank.
     pub(super) fn set_rank(&mut self, connection: &mut dyn Transport, rank: i32) {
         self.order.rank = rank;
         self.queue.set_rank(connection, rank);

@@ -1,6 +1,6 @@
-//! The streams of an origin: in which order they go, by when, and how much may wait for them.
+//! The streams of an origin: their order, their deadlines, and the limits of their queues.
 //!
-//! A stream stays here until the peer has acknowledged all of it, or it is given up.
+//! A stream stays here until the peer has acknowledged all of it, or the origin has given it up.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,17 +13,17 @@ use weir_transport::{StreamId, Transport};
 use super::send_stream::{Object, SendOrder, SendStream};
 use crate::strategy::StreamKey;
 
-/// All streams that have not arrived.
+/// All streams that are not completely acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     streams: BTreeMap<StreamKey, SendStream>,
-    /// When which stream is to be reset.
+    /// When each stream is to be reset.
     deadlines: BTreeSet<(Instant, StreamKey)>,
 }
 
 impl Streams {
-    /// Puts an object behind what waits for a stream; returns whether too much waits for that one then. An object for which
-    /// nothing else has to wait is never too much.
+    /// Queues an object for a stream. Returns whether the stream's queue is then too long. A single object is never too
+    /// much.
     pub(super) fn push(
         &mut self,
         draft: Draft,
@@ -38,12 +38,12 @@ impl Streams {
         !is_alone && outgoing.queue.waiting_bytes() > WAITING_BYTES_MAX
     }
 
-    /// A stream is reset at `at` if it has not arrived.
+    /// Resets a stream at `at` unless it is acknowledged by then.
     pub(super) fn reset_at(&mut self, at: Instant, key: StreamKey) {
         self.deadlines.insert((at, key));
     }
 
-    /// Nothing more comes on a stream.
+    /// Ends a stream after its queued objects.
     pub(super) fn finish(&mut self, key: StreamKey) {
         if let Some(outgoing) = self.streams.get_mut(&key) {
             outgoing.queue.finish();
@@ -53,7 +53,7 @@ impl Streams {
         }
     }
 
-    /// Nothing more comes on any stream.
+    /// Ends all streams after their queued objects.
     pub(super) fn finish_all(&mut self) {
         self.streams.retain(|_, outgoing| {
             outgoing.queue.finish();
@@ -61,7 +61,7 @@ impl Streams {
         });
     }
 
-    /// A stream is not worth sending, and nothing more comes of it; returns whether it had not arrived.
+    /// Resets a stream that is not worth sending. Returns whether it was still under way.
     pub(super) fn reset(&mut self, connection: &mut dyn Transport, key: StreamKey) -> bool {
         let outgoing = self.streams.remove(&key);
         let outgoing = outgoing.filter(|outgoing| !outgoing.queue.is_given_up());
@@ -71,7 +71,7 @@ impl Streams {
         })
     }
 
-    /// A stream is not sent, whatever may still come of it; returns whether there was one.
+    /// Resets a stream and ignores later objects for it. Returns whether it existed.
     pub(super) fn give_up(
         &mut self,
         connection: &mut dyn Transport,
@@ -89,21 +89,21 @@ impl Streams {
         true
     }
 
-    /// The peer wants no more of a stream; returns whether it was one of these.
+    /// Handles the peer's STOP_SENDING. Returns whether the stream was one of these.
     pub(super) fn stopped(&mut self, connection: &mut dyn Transport, stream: StreamId) -> bool {
         let key = self.key_of(stream);
         key.is_some_and(|key| self.give_up(connection, key, ResetCode::CANCELLED))
     }
 
-    /// The peer has acknowledged all of a stream.
+    /// Removes a stream that the peer has acknowledged completely.
     pub(super) fn arrived(&mut self, stream: StreamId) {
         if let Some(key) = self.key_of(stream) {
             self.streams.remove(&key);
         }
     }
 
-    /// Writes what waits, as far as the connection takes it: what goes first is written first, for what it has taken it keeps.
-    /// Calls `opened` for each stream that begins, with its track.
+    /// Writes queued data as far as the connection accepts it, streams of highest rank first, since the connection
+    /// keeps what it has accepted. Calls `opened` with the track of each stream that opens.
     pub(super) fn flush(&mut self, connection: &mut dyn Transport, mut opened: impl FnMut(usize)) {
         let working = self.streams.iter().filter(|(_, one)| one.queue.has_work());
         let working = working.map(|(key, one)| (Reverse(one.order.rank), *key));
@@ -124,24 +124,24 @@ impl Streams {
         }
     }
 
-    /// Takes off the streams that have to be reset by now.
+    /// Returns the streams whose deadlines have passed.
     pub(super) fn expired(&mut self, now: Instant) -> Vec<StreamKey> {
         let due = self.deadlines.extract_if(.., |(at, _)| *at <= now);
         due.map(|(_, key)| key).collect()
     }
 
-    /// When the next one has to be.
+    /// Returns the next deadline.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// The streams of a track.
+    /// Returns the streams of a track.
     pub(super) fn of_track(&self, track: usize) -> Vec<StreamKey> {
         let keys = self.streams.keys().filter(|key| key.track == track);
         keys.copied().collect()
     }
 
-    /// The priorities of a track were changed.
+    /// Applies changed priorities of a track.
     pub(super) fn update_ranks(
         &mut self,
         connection: &mut dyn Transport,
@@ -154,17 +154,17 @@ impl Streams {
         }
     }
 
-    /// Whether a stream of a track has not arrived.
+    /// Whether a stream of a track is not completely acknowledged.
     pub(super) fn has_track(&self, track: usize) -> bool {
         self.streams.keys().any(|key| key.track == track)
     }
 
-    /// Streams that have not arrived.
+    /// Returns the number of streams that are not completely acknowledged.
     pub(super) fn len(&self) -> usize {
         self.streams.len()
     }
 
-    /// Bytes that the connection has not taken.
+    /// Returns the bytes that the connection has not accepted.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.streams
             .values()
@@ -172,13 +172,13 @@ impl Streams {
             .sum()
     }
 
-    /// Whether so much waits that nothing more is taken in.
+    /// Whether the queues are so long that the origin must take nothing from the source.
     pub(super) fn is_full(&self) -> bool {
         self.waiting_bytes() > WAITING_BYTES_TOTAL_MAX
     }
 
-    /// The stream that would go last of all that wait, if too much waits and that is one of an older group than `group`.
-    /// Where it is of the present one, nothing is to be given up, and the source has to wait.
+    /// Returns the queued stream of lowest rank, if the queues are too long and its group is older than `group`. If
+    /// that stream belongs to the current group, returns `None`, and the source must wait.
     pub(super) fn surplus(&self, group: u64) -> Option<StreamKey> {
         if !self.is_full() {
             return None;
@@ -198,10 +198,10 @@ impl Streams {
     }
 }
 
-/// Bytes that may wait for one stream, unless they are of one object; it is given up beyond.
+/// Bytes that may be queued for one stream, unless a single object has more. Beyond this, the stream is given up.
 pub(super) const WAITING_BYTES_MAX: usize = 8 << 20;
-/// Bytes that may wait for all streams together. Beyond, what would go last is given up if it is of an older group; else
-/// nothing is taken from the source.
+/// Bytes that may be queued for all streams. Beyond this, the stream of lowest rank is given up if its group is older.
+/// Otherwise nothing is taken from the source.
 const WAITING_BYTES_TOTAL_MAX: usize = 32 << 20;
 
 #[cfg(test)]
@@ -232,18 +232,18 @@ mod tests {
         streams.push(Draft::Draft18, key, order, object)
     }
 
-    /// What the head of a stream and of its object takes.
+    /// Returns the size of a stream's header and an object's header.
     fn heads() -> usize {
         let mut streams = Streams::default();
         push(&mut streams, GroupOrder::Ascending, 1, 1);
-        // The length of a larger payload takes three bytes more.
+        // The length of a larger payload takes three more bytes.
         streams.waiting_bytes() - 1 + 3
     }
 
     #[test]
     fn so_much_may_wait_for_one_stream_and_no_more() {
         let order = GroupOrder::Ascending;
-        // A small object, and a large one behind it.
+        // A small object, and a large one after it.
         let two = |bytes: usize| {
             let mut streams = Streams::default();
             assert!(!push(&mut streams, order, 1, 1));

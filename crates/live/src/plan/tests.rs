@@ -5,7 +5,7 @@ use crate::Media;
 use crate::catalog::Catalog;
 use crate::strategy;
 
-/// See the tests of the ingest.
+/// Described in `ingest/tests.rs`.
 const AUDIO_VIDEO: &[u8] = include_bytes!("../../tests/media/audio-video.mp4");
 
 fn init() -> Box<Init> {

@@ -1,22 +1,21 @@
-//! When a frame is to be shown: Algorithm 1 of the thesis, with snapping forward (its section 5.1)
-//! and a rate for catching up.
+//! The render clock: Algorithm 1 of the thesis, with the forward snapping of its section 5.1 and a rate to catch up.
 
-/// Times the rendering of frames.
+/// Decides when frames are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderClock {
-    /// A gap between presentation times longer than this is not waited for.
+    /// The longest gap between presentation times that is waited for.
     snap_us: Option<i64>,
-    /// Where playing resumed: local time, and media time.
+    /// Local time and media time at which playing resumed.
     resumed: Option<(i64, i64)>,
-    /// Presentation time of the last frame that was shown.
+    /// The presentation time of the last shown frame.
     last_us: Option<i64>,
-    /// Thousandths of the media's speed.
+    /// The speed, in thousandths of normal.
     rate: i64,
 }
 
 impl RenderClock {
-    /// A clock that has not started. A frame that comes more than `snap_us` of media time after the
-    /// last one is shown at once; `None`: never.
+    /// Returns a clock that has not started. A frame more than `snap_us` of media time after the last one is shown at
+    /// once; with `None` this never happens.
     pub fn new(snap_us: Option<i64>) -> Self {
         Self {
             snap_us,
@@ -26,8 +25,8 @@ impl RenderClock {
         }
     }
 
-    /// How long to wait before the frame with this presentation time is shown; 0 if it is due. The
-    /// first frame after a start or a [`pause`](Self::pause) is due at once.
+    /// Returns how long to wait until the frame with this presentation time is shown; 0 if it is due. The first frame
+    /// after a start or a [`pause`](Self::pause) is due at once.
     pub fn time_until(&mut self, now_us: i64, presentation_us: i64) -> i64 {
         let gap_us = self.last_us.map_or(0, |last| presentation_us - last);
         if self.snap_us.is_some_and(|snap| gap_us > snap) {
@@ -35,35 +34,35 @@ impl RenderClock {
             return 0;
         }
         let (local, media) = *self.resumed.get_or_insert((now_us, presentation_us));
-        // What a publisher claims may lie thousands of years ahead.
+        // A publisher may claim times thousands of years ahead.
         let ahead = (presentation_us - media).saturating_mul(NORMAL_RATE) / self.rate;
         let due = local + ahead;
         (due - now_us).max(0)
     }
 
-    /// A frame was shown.
+    /// Records a shown frame.
     pub fn on_shown(&mut self, presentation_us: i64) {
         self.last_us = Some(presentation_us);
     }
 
-    /// Presentation time of the last frame that was shown.
+    /// Returns the presentation time of the last shown frame.
     pub fn last_us(&self) -> Option<i64> {
         self.last_us
     }
 
-    /// The buffer ran empty: the next frame sets the clock anew.
+    /// Stops the clock since the buffer is empty. The next frame starts it again.
     pub fn pause(&mut self) {
         self.resumed = None;
     }
 
-    /// Whatever comes next is due this much later.
+    /// Delays the following frames by `by_us`.
     pub fn delay(&mut self, by_us: i64) {
         if let Some((local, _)) = &mut self.resumed {
             *local += by_us;
         }
     }
 
-    /// Goes on at `rate` thousandths of the media's speed, which is at least 1.
+    /// Continues at `rate` thousandths of normal speed, at least 1.
     pub fn set_rate(&mut self, now_us: i64, rate: i64) {
         let rate = rate.max(1);
         if let Some((local, media)) = &mut self.resumed {
@@ -73,11 +72,11 @@ impl RenderClock {
         self.rate = rate;
     }
 
-    /// Thousandths of the media's speed.
+    /// Returns the speed, in thousandths of normal.
     pub fn rate(&self) -> i64 {
         self.rate
     }
 }
 
-/// The media's own speed.
+/// Normal speed.
 const NORMAL_RATE: i64 = 1000;

@@ -1,16 +1,16 @@
-//! Which frames can be decoded, by what has arrived of their groups.
+//! Decides which frames can be decoded, by what has arrived of their groups.
 
 use std::collections::BTreeMap;
 
-/// What has arrived of the frames that others need.
+/// The arrived frames that others may need.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Decodable {
-    /// For each group: places among the frames that others need, in order.
+    /// For each group, the indexes of its arrived reference frames, in order.
     groups: BTreeMap<u64, Vec<u64>>,
 }
 
 impl Decodable {
-    /// A frame has arrived, which others need and before which its group has `references` such.
+    /// Records the arrival of a reference frame, before which its group has `references` others.
     pub(super) fn on_reference(&mut self, group: u64, references: u64) {
         let known = self.groups.entry(group).or_default();
         if let Err(place) = known.binary_search(&references) {
@@ -21,7 +21,7 @@ impl Decodable {
         }
     }
 
-    /// Whether everything has arrived that a frame with so many references may need.
+    /// Whether all reference frames have arrived that a frame with this `references` may need.
     pub(super) fn is_decodable(&self, group: u64, references: u64) -> bool {
         let known = self.groups.get(&group).map_or(&[][..], Vec::as_slice);
         let needed = known.iter().zip(0..references);
@@ -32,5 +32,5 @@ impl Decodable {
     }
 }
 
-/// Groups that are remembered; the oldest is forgotten beyond.
+/// Groups that are kept. Beyond this, the oldest is removed.
 const GROUPS_MAX: usize = 8;

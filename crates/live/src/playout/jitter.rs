@@ -1,24 +1,24 @@
-//! How much is buffered before playing begins.
+//! The jitter buffer's target: how much is buffered before playing begins.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How much a viewer wants to be buffered.
+/// The viewer's choice of how much is buffered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BufferChoice {
-    /// What the way of delivery says.
+    /// As the delivery strategy says.
     #[default]
     Strategy,
-    /// What arrivals need, between 40 and 400 ms.
+    /// Adapted to arrivals, between 40 and 400 ms.
     Adaptive,
     /// This much media.
     Fixed(Duration),
 }
 
 impl BufferChoice {
-    /// How the target of the jitter buffer is found for this choice; `strategy` is what the strategy wants.
+    /// Returns how to find the target for this choice. `strategy` is the strategy's own rule.
     pub(super) fn buffering(self, strategy: Buffering) -> Buffering {
         match self {
             Self::Adaptive => ADAPTIVE,
@@ -43,7 +43,7 @@ impl fmt::Display for BufferChoice {
 impl FromStr for BufferChoice {
     type Err = BufferChoiceError;
 
-    /// Reads `adaptive`, `strategy`, or milliseconds of at most five digits.
+    /// Parses `adaptive`, `strategy`, or milliseconds of at most five digits.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "adaptive" => Ok(Self::Adaptive),
@@ -59,7 +59,7 @@ impl FromStr for BufferChoice {
     }
 }
 
-/// A text that does not say how much is to be buffered.
+/// A text that is not a buffer choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected adaptive, strategy, or milliseconds from 0 to 99999")]
 pub struct BufferChoiceError;
@@ -67,9 +67,9 @@ pub struct BufferChoiceError;
 /// How the target of the jitter buffer is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffering {
-    /// Always this much media, in microseconds.
+    /// A constant amount of media, in microseconds.
     Fixed(i64),
-    /// As much as the arrival of frames varied lately, within bounds in microseconds.
+    /// As much as recent arrivals varied, within bounds in microseconds.
     Adaptive {
         /// At least this much.
         min_us: i64,
@@ -82,12 +82,12 @@ pub enum Buffering {
 #[derive(Clone, Debug)]
 pub struct JitterTarget {
     buffering: Buffering,
-    /// Local time of arrival, and by how much it was later than the decode time.
+    /// Local arrival times, and arrival minus decode time.
     transits: VecDeque<(i64, i64)>,
 }
 
 impl JitterTarget {
-    /// A target before the first frame.
+    /// Returns a target before the first frame.
     pub fn new(buffering: Buffering) -> Self {
         Self {
             buffering,
@@ -95,7 +95,7 @@ impl JitterTarget {
         }
     }
 
-    /// A frame with this decode time has arrived.
+    /// Records the arrival of a frame with this decode time.
     pub fn on_arrival(&mut self, now_us: i64, decode_us: i64) {
         if matches!(self.buffering, Buffering::Fixed(_)) {
             return;
@@ -108,7 +108,7 @@ impl JitterTarget {
         }
     }
 
-    /// How much media is to be buffered, in microseconds.
+    /// Returns how much media to buffer, in microseconds.
     pub fn target_us(&self) -> i64 {
         match self.buffering {
             Buffering::Fixed(target_us) => target_us,
@@ -122,16 +122,16 @@ impl JitterTarget {
     }
 }
 
-/// Where the target adapts itself.
+/// The bounds of an adaptive target.
 const ADAPTIVE: Buffering = Buffering::Adaptive {
     min_us: 40_000,
     max_us: 400_000,
 };
-/// Digits of the milliseconds that may be wanted.
+/// The most digits of a fixed number of milliseconds.
 const MILLISECONDS_DIGITS_MAX: usize = 5;
-/// What "lately" means.
+/// The length of the recent past that the target adapts to.
 const WINDOW_US: i64 = 2_000_000;
-/// Arrivals remembered; the oldest is forgotten beyond.
+/// Arrivals that are kept. Beyond this, the oldest is removed.
 const TRANSITS_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The player's pipeline: buffer, clock, and what becomes of each frame.
+//! The player: buffer, clock, and the fate of each frame.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,28 @@ use super::jitter::{BufferChoice, Buffering, JitterTarget};
 use super::reorder::{Reorder, Reordered};
 use crate::FrameKind;
 
-/// How a player plays.
+/// The settings of a player.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlayerSettings {
-    /// How much is buffered before playing begins, and begins again.
+    /// How much is buffered before playing begins or resumes.
     pub buffering: Buffering,
-    /// A gap of media time longer than this, in microseconds, is not waited for; `None`: every gap is.
+    /// The longest gap of media time that is waited for, in microseconds; `None`: every gap is.
     pub snap_us: Option<i64>,
-    /// Whether frames of a second layer are put between those of the first by Algorithm 2.
+    /// Whether frames of a second layer are merged into the first by Algorithm 2.
     pub reorders: bool,
-    /// Whether it plays up to 5 % faster or slower to come to its target.
+    /// Whether the speed changes by up to 5 % to reach the target.
     pub catches_up: bool,
-    /// Whether the next picture in order ends a pause at once; what follows it is buffered for a part of the target.
-    /// The picture then stands still twice for a short time instead of once for a long one.
+    /// Whether the next picture in order ends a pause at once; then only part of the target is buffered before the
+    /// following one. The picture freezes twice for a short time instead of once for a long time.
     pub resumes_at_once: bool,
-    /// Whether the first track is taken as one stream: each group only after the one before it.
+    /// Whether the first track is played as one stream: each group only after the previous one.
     pub in_sequence: bool,
-    /// Whether keyframes are refused that begin to arrive when a newer one must be waiting.
+    /// Whether keyframes are refused if a newer one must be waiting when they begin to arrive.
     pub stops_stale: bool,
 }
 
 impl PlayerSettings {
-    /// These settings with as much buffered as a viewer wants.
+    /// Returns these settings with the viewer's choice of buffer.
     #[must_use]
     pub fn with_buffer(self, choice: BufferChoice) -> Self {
         Self {
@@ -39,44 +39,44 @@ impl PlayerSettings {
     }
 }
 
-/// A frame that has arrived, as far as playout has to know it.
+/// An arrived frame, as playout sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The frame's number, in the order of decoding over the whole stream or as the caller likes.
+    /// The frame's number: in decoding order over the whole stream, or any other that the caller chooses.
     pub number: u64,
-    /// How it was coded.
+    /// How the frame is coded.
     pub kind: FrameKind,
     /// Whether no other frame needs it.
     pub is_disposable: bool,
     /// The group of pictures.
     pub group: u64,
-    /// How many frames of the group before it others may need.
+    /// The number of earlier frames of the group that others may need.
     pub references: u64,
-    /// When it is decoded, in microseconds of media time.
+    /// The decode time, in microseconds of media time.
     pub decode_us: i64,
-    /// When it is shown, in microseconds of media time.
+    /// The presentation time, in microseconds of media time.
     pub presentation_us: i64,
-    /// How long it is shown, in microseconds.
+    /// The duration, in microseconds.
     pub duration_us: i64,
 }
 
-/// What becomes of a frame that is not shown.
+/// The fate of a frame that has just arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It waits for its time.
+    /// It waits to be shown.
     Waiting,
-    /// It came after its time; others may still need it.
+    /// It arrived too late to be shown; other frames may still need it.
     Late,
-    /// The buffer was full.
+    /// It was dropped since the buffer was full.
     Overflow,
 }
 
-/// A frame to be shown now, or to be passed over.
+/// A frame to show or to skip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// The frame.
     pub frame: Arrival,
-    /// Whether all that it needs has arrived. If not, it cannot be shown.
+    /// Whether all frames that it needs have arrived. If not, it cannot be shown.
     pub is_decodable: bool,
 }
 
@@ -88,19 +88,19 @@ pub struct Player {
     reorder: Option<Reorder<Arrival>>,
     clock: RenderClock,
     decodable: Decodable,
-    /// By presentation time.
+    /// Waiting frames by presentation time.
     buffer: BTreeMap<i64, Arrival>,
     is_playing: bool,
-    /// Since when there is something in the buffer of a player that does not play.
+    /// When the first frame entered the buffer of a player that is not playing.
     filling_since_us: Option<i64>,
-    /// By how much what follows the next frame is put off, to have something in the buffer again.
+    /// How much the frames after the next one are delayed to fill the buffer again.
     lead_us: i64,
-    /// When a frame may be shown that would leave nothing in the buffer, like the one before it that ended a pause at once.
+    /// The earliest time to show a frame that would empty the buffer again, after a frame that ended a pause at once.
     held_until_us: Option<i64>,
 }
 
 impl Player {
-    /// A player that has nothing yet.
+    /// Returns a player without frames.
     pub fn new(settings: PlayerSettings) -> Self {
         let target = JitterTarget::new(settings.buffering);
         Self {
@@ -117,7 +117,7 @@ impl Player {
         }
     }
 
-    /// A frame has arrived.
+    /// Takes a frame that has arrived.
     pub fn push(&mut self, now_us: i64, arrival: Arrival) -> Fate {
         self.target.on_arrival(now_us, arrival.decode_us);
         if !arrival.is_disposable {
@@ -146,7 +146,7 @@ impl Player {
         fate
     }
 
-    /// Nothing more comes: what waits for others to be put in order waits no longer.
+    /// Ends the stream: frames that wait for reordering are released.
     pub fn finish(&mut self, now_us: i64) {
         let rest = self.reorder.as_mut().map(Reorder::finish);
         for next in rest.into_iter().flatten() {
@@ -154,7 +154,7 @@ impl Player {
         }
     }
 
-    /// The next frame if its time has come.
+    /// Returns the next frame if it is due.
     pub fn poll(&mut self, now_us: i64) -> Option<Shown> {
         self.begin(now_us);
         if !self.is_playing {
@@ -184,7 +184,7 @@ impl Player {
         })
     }
 
-    /// When the next frame is due, if one waits.
+    /// Returns when the next frame is due.
     pub fn poll_timeout(&mut self, now_us: i64) -> Option<i64> {
         let presentation_us = *self.buffer.first_key_value()?.0;
         if self.is_playing {
@@ -194,7 +194,7 @@ impl Player {
         Some(self.begins_us(since))
     }
 
-    /// Presentation time of the frame that is on the screen.
+    /// Returns the presentation time of the frame on the screen.
     pub fn shown_us(&self) -> Option<i64> {
         self.clock.last_us()
     }
@@ -214,7 +214,7 @@ impl Player {
         Fate::Waiting
     }
 
-    /// Begins to play once there is enough, or what there is has waited as long.
+    /// Starts to play when the buffer is full, or its first frame has waited long enough.
     fn begin(&mut self, now_us: i64) {
         let Some(since) = self.filling_since_us.filter(|_| !self.is_playing) else {
             return;
@@ -231,7 +231,7 @@ impl Player {
         }
     }
 
-    /// When playing begins with what has been there since then, if not more comes before.
+    /// Returns when playing begins if nothing more arrives. The buffer has not been empty since `since_us`.
     fn begins_us(&self, since_us: i64) -> i64 {
         if self.resumes_at_once() && self.buffer.len() > 1 {
             since_us
@@ -243,7 +243,7 @@ impl Player {
         }
     }
 
-    /// Whether what there is ends a pause at once: no other picture belongs before it.
+    /// Whether the buffered frames end a pause at once, because no other picture precedes them.
     fn resumes_at_once(&self) -> bool {
         let first = self.buffer.first_key_value();
         let is_next = first
@@ -255,8 +255,8 @@ impl Player {
         self.settings.resumes_at_once && is_next
     }
 
-    /// How much media waits, by decode times: by presentation times, one frame ahead of its B-frames
-    /// would count for all of them.
+    /// Returns the buffered media by decode times. By presentation times, one frame ahead of its B-frames would count
+    /// for all of them.
     fn buffered_us(&self) -> i64 {
         let times = self.buffer.values().map(|frame| frame.decode_us);
         let oldest = times.clone().min().unwrap_or(0);
@@ -278,13 +278,13 @@ impl Player {
     }
 }
 
-/// Share of the target that is buffered behind a frame that ended a pause at once.
+/// Share of the target that is buffered after a frame that ended a pause at once.
 const LEAD_PERCENT: i64 = 60;
-/// Thousandths of the media's speed while there is too much in the buffer.
+/// The speed if the buffer is above its target, in thousandths of normal.
 const FAST: i64 = 1050;
-/// Thousandths of the media's speed while there is too little in the buffer.
+/// The speed if the buffer is below its target, in thousandths of normal.
 const SLOW: i64 = 950;
-/// Frames that may wait; further ones are dropped. A minute at 60 frames per second.
+/// Frames that may wait: a minute at 60 per second. Further frames are dropped.
 const BUFFER_MAX: usize = 3600;
 
 #[cfg(test)]
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
     use crate::strategy;
 
-    /// No time of a tag is further from 0 than this; of presentation times twice this.
+    /// The largest absolute time in a tag; presentation times may reach twice this.
     const EXTREME_US: i64 = 1 << 60;
 
     #[test]

@@ -1,34 +1,33 @@
-//! Frames of two layers into one order: Algorithm 2 of the thesis.
+//! Merges the frames of two layers: Algorithm 2 of the thesis.
 
 use crate::FrameKind;
 use crate::limits::REORDERED_FRAMES_MAX;
 
-/// Puts frames into the order of decoding; drops B-frames that are late and holds those that are
-/// early.
+/// Puts frames in decoding order. Drops late B-frames, and holds early ones.
 #[derive(Clone, Debug)]
 pub struct Reorder<T> {
     target_us: i64,
-    /// In the order of decode times.
+    /// Frames by decode time.
     buffer: Vec<Reordered<T>>,
-    /// Decode time and duration of the frame handed out last.
+    /// Decode time and duration of the last released frame.
     last: Option<(i64, i64)>,
 }
 
-/// A frame with what belongs to it.
+/// A frame, and the caller's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reordered<T> {
-    /// How it was coded.
+    /// How the frame is coded.
     pub kind: FrameKind,
-    /// When it is decoded, in microseconds of media time.
+    /// The decode time, in microseconds of media time.
     pub decode_us: i64,
-    /// How long it is shown, in microseconds.
+    /// The duration, in microseconds.
     pub duration_us: i64,
-    /// What travels with it.
+    /// The caller's data.
     pub frame: T,
 }
 
 impl<T> Reorder<T> {
-    /// An empty buffer that hands frames out while it holds more than `target_us` of media.
+    /// Returns an empty buffer that releases frames while it holds more than `target_us` of media.
     pub fn new(target_us: i64) -> Self {
         Self {
             target_us,
@@ -37,7 +36,7 @@ impl<T> Reorder<T> {
         }
     }
 
-    /// Takes a frame. Returns it if it is a B-frame that is late.
+    /// Takes a frame. Returns it as an error if it is a late B-frame.
     pub fn push(&mut self, frame: Reordered<T>) -> Result<(), Reordered<T>> {
         let is_late = self.last.is_some_and(|(last, _)| frame.decode_us < last);
         if frame.kind == FrameKind::Bidirectional && is_late {
@@ -50,7 +49,7 @@ impl<T> Reorder<T> {
         Ok(())
     }
 
-    /// The next frame in order, if there is enough behind it.
+    /// Returns the next frame in order, if enough media follows it.
     pub fn poll(&mut self) -> Option<Reordered<T>> {
         let is_full = self.buffer.len() > REORDERED_FRAMES_MAX;
         if !is_full && self.size_us() <= self.target_us {
@@ -62,7 +61,8 @@ impl<T> Reorder<T> {
             (next.decode_us - last - duration).abs() <= 1
         });
         let is_base = |frame: &Reordered<T>| frame.kind != FrameKind::Bidirectional;
-        // A B-frame that is early may be ahead of frames of the base layer, unless one came later.
+        // An early B-frame may precede frames of the base layer that have not arrived. A later base frame rules this
+        // out.
         if !is_full && !is_base(next) && !follows && !self.buffer.iter().any(is_base) {
             return None;
         }
@@ -71,7 +71,7 @@ impl<T> Reorder<T> {
         Some(next)
     }
 
-    /// Nothing more comes: all that waits, in order.
+    /// Ends the stream. Returns all waiting frames in order.
     pub fn finish(&mut self) -> Vec<Reordered<T>> {
         let rest = std::mem::take(&mut self.buffer);
         self.last = rest
@@ -81,7 +81,7 @@ impl<T> Reorder<T> {
         rest
     }
 
-    /// How much media waits.
+    /// Returns how much media waits, in microseconds.
     pub fn size_us(&self) -> i64 {
         match (self.buffer.first(), self.buffer.last()) {
             (Some(oldest), Some(newest)) => newest.decode_us - oldest.decode_us,

@@ -1,4 +1,5 @@
-//! `baseline`, `skip`, `deprioritize-b` and `combined`: a stream for each group; the latter two have disposable frames apart.
+//! `baseline`, `skip`, `deprioritize-b` and `combined`: one stream for each group. The latter two send disposable
+//! frames on streams of their own.
 
 use weir_moqt::parameter::GroupOrder;
 
@@ -6,7 +7,8 @@ use super::{SNAP_US, Step, Strategy, StreamKey, THESIS_PLAYER, TrackTerms};
 use crate::Frame;
 use crate::playout::PlayerSettings;
 
-/// A layer with a stream for each group. If there is a second layer, it has the disposable frames, each on a stream of its own.
+/// A layer with one stream for each group. An optional second layer has the disposable frames, each on a stream of its
+/// own.
 #[derive(Debug)]
 pub(super) struct Layers {
     name: &'static str,
@@ -17,8 +19,8 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// Everything in the order in which it was made. The thesis uses one stream for all; a stream of MOQT
-    /// ends with its group, and streams of equal priority in ascending order are one after the other.
+    /// Everything in its original order. The thesis uses one stream for all frames. In MOQT a stream ends with its
+    /// group, and streams of equal priority in ascending order follow each other.
     pub(super) fn baseline() -> Self {
         Self {
             name: "baseline",
@@ -58,7 +60,7 @@ impl Layers {
         }
     }
 
-    /// The same with new groups of the base layer before old ones (section 5.2 of the thesis).
+    /// Like [`Self::deprioritize`], with new groups of the base layer before old ones (section 5.2 of the thesis).
     pub(super) fn combined() -> Self {
         Self {
             name: "combined",
@@ -121,8 +123,9 @@ impl Strategy for Layers {
     }
 }
 
-/// The subgroup of a disposable frame, by its place in its group. Among subgroups of a group and a priority the lowest goes first
-/// [moqt-18 §7.2], so the newest frame gets the lowest. Those that have no lower one left come behind them.
+/// Returns the subgroup of a disposable frame, by its index in its group. Within a group and a priority the lowest
+/// subgroup is sent first [moqt-18 §7.2], so the newest frame gets the lowest. Frames with an index above
+/// [`RANKED_MAX`] follow the others.
 fn subgroup(index: u64) -> u64 {
     RANKED_MAX.checked_sub(index).unwrap_or(index)
 }
@@ -140,11 +143,11 @@ const DISPOSABLE: TrackTerms = TrackTerms {
     order: GroupOrder::Descending,
     subgroup_timeout: None,
 };
-/// Of a stream that has all frames of its group.
+/// The priority of a stream with all frames of its group.
 const PRIORITY: u8 = 128;
 const BASE_PRIORITY: u8 = 64;
 const DISPOSABLE_PRIORITY: u8 = 192;
-/// The highest subgroup whose place our relay still tells from that of the next; groups of the thesis have 15 frames.
+/// The highest subgroup that the relay ranks apart from the next. Groups of the thesis have 15 frames.
 const RANKED_MAX: u64 = 30;
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
-//! `weir`, the default: keyframes are protected, what came too late for its group is given up.
+//! `weir`, the default: protects keyframes, and gives up frames that come too late for their group.
 //!
-//! A keyframe has a stream and the highest priority to itself, and those before it go first: so one that
-//! is being sent is never pre-empted, and even on a link that is too slow for every keyframe some
-//! arrive. The other frames share one priority, first in, first out. What is left of a group is reset
-//! when the next keyframe is there, and a disposable frame when it is too late to be shown:
-//! pruning reacts to a deficit by itself, without guessing at one.
+//! A keyframe has a stream of its own at the highest priority, and older keyframes precede newer ones. So no keyframe
+//! pre-empts another, and some arrive even on a link that is too slow for all. The other frames share one priority,
+//! first in, first out. The rest of a group is reset when the next keyframe is available, and a disposable frame when
+//! it is too late to be shown. So the strategy adapts to any deficit without an estimate of the bandwidth.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,9 +16,9 @@ use crate::{Frame, FrameKind};
 
 #[derive(Debug, Default)]
 pub(super) struct Protective {
-    /// Keyframes whose streams are open, the oldest first.
+    /// Open streams of keyframes, oldest first.
     keyframes: VecDeque<StreamKey>,
-    /// Other open streams of the present group.
+    /// Other open streams of the current group.
     others: Vec<StreamKey>,
 }
 
@@ -58,8 +57,8 @@ impl Strategy for Protective {
             priority,
             reset_after,
         });
-        // With its end the time begins that the track gives a subgroup. The other streams of a group stay open until they are of
-        // no more use, so that it does not hold for them.
+        // The track's timeout for a subgroup starts at its end. A group's other streams stay open until they are reset,
+        // so the timeout does not apply to them.
         steps.extend(reset_after.map(|_| Step::Finish(stream)));
     }
 
@@ -81,7 +80,7 @@ impl Strategy for Protective {
 impl Protective {
     fn on_keyframe(&mut self, steps: &mut Vec<Step>) {
         steps.extend(self.others.drain(..).map(Step::Reset));
-        // With the new one, this many are outstanding.
+        // Leaves room for the new keyframe.
         while self.keyframes.len() >= KEYFRAMES_MAX {
             steps.extend(self.keyframes.pop_front().map(Step::Reset));
         }
@@ -95,13 +94,13 @@ const TRACKS: [TrackTerms; 1] = [TrackTerms {
 }];
 /// The subgroup of the keyframe.
 const KEYFRAME: u64 = 0;
-/// The subgroup of the other frames that some need.
+/// The subgroup of the other frames that are not disposable.
 const NEEDED: u64 = 1;
-/// The subgroup of the disposable frame 0 of a group, if it were one; the others follow.
+/// The subgroup of a disposable frame with index 0. The others follow.
 const DISPOSABLE: u64 = 2;
 const KEYFRAME_PRIORITY: u8 = 32;
 const PRIORITY: u8 = 128;
-/// Keyframes that may be on their way at once.
+/// Keyframes that may be under way at the same time.
 const KEYFRAMES_MAX: usize = 6;
-/// A disposable frame that is older than this would come too late to be shown.
+/// An older disposable frame would arrive too late to be shown.
 const DISPOSABLE_LIFE: Duration = Duration::from_millis(250);

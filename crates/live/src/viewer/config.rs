@@ -12,41 +12,41 @@ use crate::timebase::Timebase;
 /// The configuration of a player.
 #[derive(Clone, Debug)]
 pub struct ViewerConfig {
-    /// Where the relay is.
+    /// The relay.
     pub target: Target,
     /// The namespace of the stream's tracks.
     pub namespace: Namespace,
-    /// What is played.
+    /// What to play.
     pub choice: Choice,
-    /// Where to begin.
+    /// The joining point.
     pub join: Join,
     /// How much is buffered.
     pub buffer: BufferChoice,
-    /// How long the relay may wait for somebody to publish the stream (`RENDEZVOUS_TIMEOUT`).
+    /// How long the relay may wait for a publisher (`RENDEZVOUS_TIMEOUT`).
     pub rendezvous_timeout: Duration,
-    /// How long to wait for another publisher after the stream has ended. Zero: the player leaves with the stream. Without a
-    /// catalog the player does not wait.
+    /// How long to wait for another publisher after the end of the stream. Zero: the player leaves at the end. Without
+    /// a catalog the player never waits.
     pub reconnect_timeout: Duration,
-    /// The clock that availability is told in.
+    /// The clock in which availability is expressed.
     pub timebase: Timebase,
 }
 
-/// What a player plays.
+/// The choice of tracks.
 #[derive(Clone, Debug)]
 pub enum Choice {
-    /// What the stream's catalog says, by the rules of the strategy that it names, or else of the usual one.
+    /// The tracks of the catalog, played by the strategy that it names, or else by the default strategy.
     Catalog,
-    /// These tracks, whose objects describe their frames.
+    /// These tracks, whose objects carry frame tags.
     Known {
         /// Names of the tracks; the first one has the keyframes.
         tracks: Vec<String>,
-        /// How they are played, but for what the viewer wants of the buffer.
+        /// The settings of playout. The viewer's choice of buffer takes precedence.
         settings: PlayerSettings,
     },
 }
 
 impl Choice {
-    /// The tracks of a strategy, played as the strategy says.
+    /// Returns the tracks and the settings of a strategy.
     pub fn of(strategy: &dyn Strategy) -> Self {
         let names = strategy.tracks().iter().map(|track| track.name.to_owned());
         Self::Known {
@@ -56,11 +56,11 @@ impl Choice {
     }
 }
 
-/// Where a player begins.
+/// The joining point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// With the next group: the lowest latency.
+    /// The next group: the lowest latency.
     Next,
-    /// With the present group, of which it fetches what is past: the quickest start.
+    /// The current group, whose earlier objects the player fetches: the quickest start.
     Current,
 }

@@ -1,4 +1,5 @@
-//! Finds the tracks of a stream: requests the catalog under both of its names, then the init segments that the catalog names.
+//! Finds the tracks of a stream: requests the catalog under both of its names, then the init segments that the catalog
+//! names.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,15 +18,15 @@ use super::incoming::{Retries, StreamContent};
 use crate::catalog::CATALOG_TRACK;
 use crate::plan::{EARLIER_CATALOG_TRACK, Plan, init_tracks};
 
-/// The metadata tracks that were requested, and what has come of them.
+/// The requested metadata tracks, and their state.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
     asked: Vec<MetadataRequest>,
     catalog: Option<CatalogObject>,
     segments: BTreeMap<String, Bytes>,
-    /// When an answer, or the object of an accepted track, should have come.
+    /// The deadline of a response, or of the object of an accepted track.
     give_up_at: Option<Instant>,
-    /// When to request the catalog again, because nobody had it.
+    /// When to request the catalog again, after no publisher had it.
     ask_at: Option<Instant>,
     is_over: bool,
 }
@@ -40,26 +41,26 @@ struct MetadataRequest {
     retries: Retries,
 }
 
-/// How far the request for a metadata track has come.
+/// The state of a request for a metadata track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestState {
-    /// The relay's answer is awaited.
+    /// No response has arrived.
     Requested,
-    /// The relay has accepted the request; the object is awaited.
+    /// The relay has accepted the request; the object has not arrived.
     Accepted,
-    /// Nothing more is awaited.
+    /// The request is complete.
     Answered {
         /// Whether the relay has accepted the request.
         is_accepted: bool,
     },
 }
 
-/// What happens to the request for a metadata track.
+/// An event of a request for a metadata track.
 #[derive(Clone, Copy, Debug)]
 enum RequestEvent {
     /// The relay accepts it.
     Accept,
-    /// Its object has come, will not come, or is not needed.
+    /// Its object has arrived, will not arrive, or is not needed.
     Answer,
 }
 
@@ -83,22 +84,22 @@ impl RequestState {
     }
 }
 
-/// The catalog that came last.
+/// The last catalog.
 #[derive(Debug)]
 struct CatalogObject {
-    /// The request that it came for.
+    /// The request that the catalog answered.
     request: RequestId,
     group: u64,
     json: Bytes,
 }
 
 impl Discovery {
-    /// When it is looked whether to wait any longer.
+    /// Returns the deadline of the current requests.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.give_up_at.filter(|_| !self.is_over)
     }
 
-    /// When to request the catalog again, because nobody had it.
+    /// Returns when to request the catalog again, after no publisher had it.
     pub(super) fn ask_at(&self) -> Option<Instant> {
         self.ask_at
     }
@@ -108,7 +109,7 @@ impl Discovery {
         self.asked.iter().any(|asked| asked.request == request)
     }
 
-    /// All that was asked for.
+    /// Returns all requests.
     pub(super) fn into_requests(self) -> Vec<RequestId> {
         self.asked.iter().map(|asked| asked.request).collect()
     }
@@ -118,15 +119,15 @@ impl Discovery {
         catalogs.any(|asked| asked.request == request)
     }
 
-    /// Whether a catalog is another one than the last. Publishers say it again and again, for those who come late, what
-    /// is fetched may be older, and who has one under the one name has none under the other.
+    /// Whether a catalog differs from the last. Publishers repeat catalogs for late subscribers, a fetched catalog may
+    /// be outdated, and a stream has a catalog under only one of the two names.
     fn is_news(&self, found: &CatalogObject) -> bool {
         self.catalog.as_ref().is_none_or(|known| {
             known.request == found.request && known.group <= found.group && known.json != found.json
         })
     }
 
-    /// Begins with a catalog; returns the requests for what another one named.
+    /// Begins with a new catalog. Returns the requests that the previous one caused.
     fn begin(&mut self, now: Instant, found: CatalogObject) -> Vec<RequestId> {
         self.catalog = Some(found);
         self.segments.clear();
@@ -141,7 +142,7 @@ impl Discovery {
         over
     }
 
-    /// Notes that nothing more is awaited from a request; returns the name of its track, if that is news.
+    /// Completes a request. Returns the name of its track, unless the request was complete before.
     fn answer(&mut self, request: RequestId) -> Option<String> {
         let mut asked = self.asked.iter_mut();
         let asked = asked.find(|asked| asked.request == request && !asked.state.is_answered())?;
@@ -155,7 +156,7 @@ impl Discovery {
 }
 
 impl Viewer {
-    /// Requests the catalog; the relay may wait for a publisher for `wait`.
+    /// Requests the catalog. The relay may wait for a publisher for `wait`.
     pub(super) fn discover(&mut self, turn: &mut Turn<'_>, wait: Duration) {
         for name in [CATALOG_TRACK, EARLIER_CATALOG_TRACK] {
             self.ask(turn, name, wait, true);
@@ -175,7 +176,7 @@ impl Viewer {
         }
     }
 
-    /// The relay has a metadata track: its object is fetched, unless it is still to come.
+    /// Handles the acceptance of a metadata track. Fetches its object unless it is still to be published.
     pub(super) fn on_metadata_accepted(
         &mut self,
         turn: &mut Turn<'_>,
@@ -192,7 +193,7 @@ impl Viewer {
         }
     }
 
-    /// The relay refused a metadata track.
+    /// Handles the refusal of a metadata track.
     pub(super) fn on_metadata_rejected(
         &mut self,
         turn: &mut Turn<'_>,
@@ -220,7 +221,7 @@ impl Viewer {
         }
     }
 
-    /// A request for a metadata track has ended. Without an answer before, this counts as a refusal.
+    /// Handles the end of a request for a metadata track. Without an earlier object, this counts as a refusal.
     pub(super) fn on_metadata_closed(&mut self, turn: &mut Turn<'_>, id: RequestId) {
         let mut asked = self.discovery.asked.iter();
         if asked.any(|asked| asked.request == id && !asked.state.is_accepted()) {
@@ -230,7 +231,8 @@ impl Viewer {
         }
     }
 
-    /// Asks for a track again whose end of the subscription before was overtaken; returns whether that may be.
+    /// Requests a track again whose request overtook the end of the previous subscription. Returns whether this is
+    /// allowed.
     fn request_again(&mut self, turn: &mut Turn<'_>, id: RequestId) -> bool {
         let mut asked = self.discovery.asked.iter_mut();
         let Some(asked) = asked.find(|asked| asked.request == id) else {
@@ -253,7 +255,7 @@ impl Viewer {
         })
     }
 
-    /// The object of a metadata track has arrived.
+    /// Handles the object of a metadata track.
     pub(super) fn on_metadata(
         &mut self,
         turn: &mut Turn<'_>,
@@ -298,7 +300,7 @@ impl Viewer {
         self.plan_if_answered(turn);
     }
 
-    /// An answer, or the object of an accepted track, did not come in time.
+    /// Handles a missed deadline of a response or an object.
     pub(super) fn on_discovery_timeout(&mut self, now: Instant) {
         let is_due = |at: Instant| at <= now;
         if !self.discovery.poll_timeout().is_some_and(is_due) {
@@ -342,7 +344,7 @@ impl Viewer {
         }
     }
 
-    /// A catalog cannot be used: the first one fails the player, later ones are ignored.
+    /// Handles an unusable catalog: the first one fails the player, later ones are ignored.
     fn on_useless(&mut self, reason: String) {
         self.discovery.is_over = true;
         if self.plan.is_some() {
@@ -353,9 +355,9 @@ impl Viewer {
     }
 }
 
-/// How long the object of an accepted track may take to come.
+/// The time for the object of an accepted track.
 const METADATA_TIME_MAX: Duration = Duration::from_secs(5);
-/// The pause between two requests for a catalog that nobody had.
+/// The pause before the catalog is requested again.
 const ASK_PAUSE: Duration = Duration::from_millis(250);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a player is receiving: tracks, their streams, and the object that each of these is in.
+//! What a player is receiving: tracks, streams, and one object in each stream.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use super::unpacking::Unpacker;
 use crate::limits::PARTIAL_BYTES_MAX;
 use crate::packaging::FrameTag;
 
-/// A track that is being received.
+/// A track of the player.
 #[derive(Debug)]
 pub(super) struct Track {
     pub(super) name: String,
     pub(super) request: RequestId,
-    /// Finds the frames in objects that do not say which they have, if the catalog tells how.
+    /// Finds frames in objects without a frame tag, if the catalog says how.
     pub(super) unpacker: Option<Unpacker>,
     /// Streams that have begun.
     pub(super) streams: u64,
@@ -25,19 +25,19 @@ pub(super) struct Track {
     pub(super) retries: Retries,
 }
 
-/// Whether more streams of a track are to be expected.
+/// Whether a track has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// It goes on.
+    /// The track continues.
     Open,
-    /// It is over after so many.
+    /// The track ended after this many streams.
     After(u64),
-    /// It is over, and nobody said after how many.
+    /// The track ended after an unknown number of streams.
     Unknown,
 }
 
 impl Track {
-    /// A track of which nothing has come.
+    /// Returns a track that has received nothing.
     pub(super) fn new(name: String, request: RequestId, unpacker: Option<Unpacker>) -> Self {
         Self {
             name,
@@ -49,7 +49,7 @@ impl Track {
         }
     }
 
-    /// It is over; what was said first of the number of its streams holds.
+    /// Ends the track. The first number of streams is kept.
     pub(super) fn end(&mut self, streams: Option<u64>) {
         if self.end == End::Open {
             self.end = streams.map_or(End::Unknown, End::After);
@@ -60,7 +60,7 @@ impl Track {
         self.end != End::Open
     }
 
-    /// Whether all of its streams have begun. One that was reset before its first byte came never does.
+    /// Whether all of the track's streams have begun. A stream that was reset before its first byte never begins.
     pub(super) fn is_complete(&self) -> bool {
         matches!(self.end, End::After(streams) if self.streams >= streams)
     }
@@ -69,18 +69,18 @@ impl Track {
 /// What a stream belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamContent {
-    /// The track at this place.
+    /// The track with this index.
     Track(usize),
-    /// What is asked for by this request before anything is played.
+    /// The metadata track of this request.
     Metadata(RequestId),
 }
 
-/// A stream that is being received.
+/// An incoming stream.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) of: StreamContent,
     pub(super) group: u64,
-    /// Whether it carries what is past of a group, of which the rest comes on other streams.
+    /// Whether the stream answers a FETCH for a group's earlier objects. Later objects arrive on other streams.
     pub(super) is_fetch: bool,
     pub(super) current: Option<PartialObject>,
 }
@@ -96,7 +96,7 @@ impl Incoming {
     }
 }
 
-/// Whether so many more bytes of a stream's object may be kept beside those of all others.
+/// Whether this many more bytes of an object may be stored.
 pub(super) fn has_room(
     streams: &BTreeMap<StreamId, Incoming>,
     stream: StreamId,
@@ -112,17 +112,17 @@ pub(super) fn has_room(
     }
 }
 
-/// The object that is being received.
+/// An incomplete object.
 #[derive(Debug)]
 pub(super) struct PartialObject {
-    /// Its place in its group.
+    /// Its Object ID.
     pub(super) id: u64,
-    /// What it says about its frame.
+    /// Its frame tag.
     pub(super) tag: Option<FrameTag>,
     pub(super) properties: Properties,
     pub(super) bytes: u64,
     missing: u64,
-    /// Of an object that says nothing, what has come.
+    /// The payload so far, of an object without a frame tag.
     pub(super) payload: BytesMut,
 }
 
@@ -138,12 +138,12 @@ impl PartialObject {
         }
     }
 
-    /// Bytes that are here, if they are kept.
+    /// Returns the bytes stored, if any are.
     fn kept_bytes(&self) -> Option<usize> {
         self.tag.is_none().then_some(self.payload.len())
     }
 
-    /// Takes the next bytes; returns whether it is whole.
+    /// Takes the next bytes. Returns whether the object is complete.
     pub(super) fn push(&mut self, data: &Bytes) -> bool {
         self.missing = self.missing.saturating_sub(data.len() as u64);
         if self.tag.is_none() {
@@ -158,24 +158,24 @@ impl PartialObject {
 pub(super) struct ReceivedFrame {
     pub(super) group: u64,
     pub(super) tag: FrameTag,
-    /// Whether the origin said all this itself.
+    /// Whether the origin itself has described the frame.
     pub(super) is_told: bool,
     pub(super) bytes: u64,
 }
 
-/// How often a track was asked for again, because the relay did not know yet that the subscription before has ended.
+/// How often a track was requested again because the relay did not know that the previous subscription had ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Retries(u32);
 
 impl Retries {
-    /// Whether it may be asked for once more; counts that.
+    /// Returns whether another request is allowed, and counts it.
     pub(super) fn take(&mut self) -> bool {
         self.0 += u32::from(self.0 <= RETRIES_MAX);
         self.0 <= RETRIES_MAX
     }
 }
 
-/// How often a track is asked for again; then the refusal holds.
+/// Repeated requests after which a refusal is final.
 const RETRIES_MAX: u32 = 8;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Numbers of frames that go on from one publisher to the next.
+//! Frame numbers that continue from one publisher to the next.
 
-/// Numbers the frames of one publisher after the other.
+/// Numbers the frames of successive publishers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Numbering {
-    /// The number of the publisher's first frame, if there were frames of others before.
+    /// The number of the publisher's first frame, if another publisher preceded.
     next: Option<u64>,
-    /// The publisher's own number of the first frame that came, and the number that this frame has here.
+    /// The publisher's number of its first frame here, and the number that replaces it.
     counts_as: Option<(u64, u64)>,
 }
 
 impl Numbering {
-    /// The numbers after `last`, the highest so far.
+    /// Returns numbers that follow `last`, the highest so far.
     pub(super) fn after(last: Option<u64>) -> Self {
         Self {
             next: last.map(|last| last.saturating_add(1)),
@@ -18,7 +18,7 @@ impl Numbering {
         }
     }
 
-    /// The number of a frame to which its publisher gives the number `told`.
+    /// Returns the number of a frame with the publisher's number `told`.
     pub(super) fn number(&mut self, told: u64) -> u64 {
         let begin = self.next.unwrap_or(told);
         let (from, counts_as) = *self.counts_as.get_or_insert((told, begin));

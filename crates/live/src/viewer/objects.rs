@@ -1,4 +1,4 @@
-//! What a player does with objects: it finds the frames in them.
+//! Finds frames in a player's objects.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::limits::{METADATA_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::packaging::FrameTag;
 
 impl Viewer {
-    /// An object of a fetch begins; an entry that only tells of a gap changes nothing.
+    /// Begins an object of a fetch. An entry for a gap changes nothing.
     pub(super) fn on_fetch_entry(
         &mut self,
         turn: &mut Turn<'_>,
@@ -111,7 +111,7 @@ impl Viewer {
         }
     }
 
-    /// Finds the frames in an object that does not say which it has.
+    /// Finds the frames in an object without a frame tag.
     fn unpack(&mut self, now: Instant, place: usize, group: u64, current: PartialObject) {
         let arrived_us = self.config.timebase.microseconds(now);
         let Some(unpacker) = &mut self.tracks[place].unpacker else {

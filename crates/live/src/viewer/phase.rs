@@ -1,4 +1,4 @@
-//! Whether tracks are played or have ended, and what happens after their end.
+//! The phases of a player: tracks are played, have ended, or are awaited.
 
 use std::time::{Duration, Instant};
 
@@ -7,17 +7,17 @@ use weir_client::turn::Turn;
 use super::incoming::Track;
 use super::{Choice, Viewer};
 
-/// How far the tracks of one publisher have come.
+/// The phase of one publisher's tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// They are requested or played.
+    /// The tracks are requested or played.
     Playing {
-        /// When the relay should have accepted a track, while it has accepted none.
+        /// When the relay must have accepted a track, until it has.
         answer_by: Option<Instant>,
     },
-    /// All of them have ended; what is on its way is still shown.
+    /// All tracks have ended. Frames under way are still shown.
     Ended { at: Instant },
-    /// Nothing more comes of them; the player waits for another publisher.
+    /// Everything was shown. The player waits for another publisher.
     Waiting { ended_at: Instant, until: Instant },
 }
 
@@ -28,7 +28,7 @@ impl Default for Phase {
 }
 
 impl Phase {
-    /// When the last track ended.
+    /// Returns when the last track ended.
     pub(super) fn ended_at(self) -> Option<Instant> {
         match self {
             Self::Playing { .. } => None,
@@ -36,7 +36,7 @@ impl Phase {
         }
     }
 
-    /// Until when another publisher is waited for.
+    /// Returns until when the player waits for another publisher.
     pub(super) fn waits_until(self) -> Option<Instant> {
         match self {
             Self::Playing { .. } | Self::Ended { .. } => None,
@@ -44,7 +44,7 @@ impl Phase {
         }
     }
 
-    /// When the relay should have accepted a track.
+    /// Returns when the relay must have accepted a track.
     pub(super) fn answer_by(self) -> Option<Instant> {
         match self {
             Self::Playing { answer_by } => answer_by,
@@ -52,14 +52,14 @@ impl Phase {
         }
     }
 
-    /// No acceptance is waited for any more.
+    /// Stops waiting for an acceptance.
     pub(super) fn on_answered(&mut self) {
         if let Self::Playing { answer_by } = self {
             *answer_by = None;
         }
     }
 
-    /// All tracks have ended.
+    /// Notes that all tracks have ended.
     pub(super) fn on_ended(&mut self, now: Instant) {
         if let Self::Playing { .. } = self {
             *self = Self::Ended { at: now };
@@ -68,7 +68,7 @@ impl Phase {
 }
 
 impl Viewer {
-    /// Leaves, or waits for another publisher, once all tracks have ended and everything was shown or will not come any more.
+    /// Leaves or waits for another publisher, once all tracks have ended and no more frames can be shown.
     pub(super) fn leave(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now;
         let ended_at = match self.phase {
@@ -87,7 +87,7 @@ impl Viewer {
         }
     }
 
-    /// When the player leaves, or requests the catalog again, if nothing happens before.
+    /// Returns when the player leaves, or requests the catalog again, if nothing else happens.
     pub(super) fn leave_at(&self) -> Option<Instant> {
         match self.phase {
             Phase::Playing { .. } => None,
@@ -98,7 +98,7 @@ impl Viewer {
         }
     }
 
-    /// The stream is over: waits for another publisher if the stream was found by its catalog.
+    /// Ends the stream. Waits for another publisher if the stream has a catalog.
     fn on_over(&mut self, turn: &mut Turn<'_>, ended_at: Instant) {
         let is_found = matches!(self.config.choice, Choice::Catalog);
         let until = if is_found {
@@ -111,7 +111,7 @@ impl Viewer {
         self.discover_again(turn, until);
     }
 
-    /// Waits for another publisher; leaves if none came.
+    /// Waits for another publisher. Leaves when the time is over.
     fn wait(&mut self, turn: &mut Turn<'_>, until: Instant) {
         let now = turn.now;
         if until <= now {
@@ -121,7 +121,7 @@ impl Viewer {
         }
     }
 
-    /// Requests the catalog again, if there is time left.
+    /// Requests the catalog again if there is time left.
     fn discover_again(&mut self, turn: &mut Turn<'_>, until: Instant) {
         let over = std::mem::take(&mut self.discovery).into_requests();
         self.fetches.clear();
@@ -136,5 +136,5 @@ impl Viewer {
     }
 }
 
-/// How long the player waits after the end of all tracks for objects that are on their way.
+/// How long the player waits for objects under way after all tracks have ended.
 const LINGER: Duration = Duration::from_secs(3);

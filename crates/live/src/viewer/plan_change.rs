@@ -1,4 +1,4 @@
-//! How a player begins to play what a catalog says, and changes to the next catalog or publisher.
+//! Starts to play a catalog, and changes to the next catalog or publisher.
 
 use weir_client::turn::Turn;
 use weir_moqt::session::RequestId;
@@ -15,7 +15,7 @@ use crate::sequence::Sequence;
 use crate::strategy;
 
 impl Viewer {
-    /// Plays what a catalog says, in place of what was played before.
+    /// Plays a plan in place of the previous one.
     pub(super) fn apply(&mut self, turn: &mut Turn<'_>, plan: Plan) {
         self.drop_tracks(turn);
         self.phase = Phase::default();
@@ -33,7 +33,8 @@ impl Viewer {
         self.subscribe(turn, tracks);
     }
 
-    /// Follows another publisher with an equal catalog: frames of the former one that wait are dropped, and playout restarts.
+    /// Follows another publisher with an equal catalog. Drops waiting frames of the former publisher, and restarts
+    /// playout.
     pub(super) fn follow_publisher(&mut self) {
         self.publishers_followed += 1;
         self.count_on();
@@ -48,20 +49,21 @@ impl Viewer {
         self.freshness = settings.stops_stale.then(Freshness::default);
     }
 
-    /// Numbers the frames of the next publisher after those of the last.
+    /// Numbers the next publisher's frames after those of the last.
     fn count_on(&mut self) {
         let records = self.records.kept().iter();
         let last = records.map(|record| record.number).max();
         self.numbering = Numbering::after(last);
     }
 
-    /// Whether this plan is being played. Some publishers send a new catalog whenever they know their bit rate better.
+    /// Whether this plan is being played. Some publishers repeat their catalog whenever their estimate of the bit rate
+    /// improves.
     pub(super) fn is_played(&self, plan: &Plan) -> bool {
         let is_played = self.plan.as_ref() == Some(plan) && !self.tracks.is_empty();
         is_played && !self.tracks.iter().any(Track::is_over)
     }
 
-    /// Ends the subscriptions and fetches of the tracks that were played.
+    /// Ends the subscriptions and fetches of the played tracks.
     pub(super) fn drop_tracks(&mut self, turn: &mut Turn<'_>) {
         self.count_on();
         self.phase.on_answered();
@@ -74,7 +76,7 @@ impl Viewer {
         self.forget(turn, &over);
     }
 
-    /// Ends requests, and drops what still comes for them.
+    /// Ends requests, and drops what still arrives for them.
     pub(super) fn forget(&mut self, turn: &mut Turn<'_>, over: &[RequestId]) {
         if let Some((session, mut connection)) = self.client.open(turn) {
             for request in over {

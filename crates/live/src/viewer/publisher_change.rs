@@ -1,15 +1,16 @@
 //! Recognises that another publisher took over a stream.
 //!
-//! A publisher that restarts with the same settings has an equal catalog, and the relay delivers its objects for the same
-//! requests. Its media time begins again, so without this module none of its frames would be shown until its media time had
-//! passed that of the first publisher.
+//! A publisher that restarts with the same settings has an equal catalog, and the relay delivers its objects for the
+//! same requests. Its media time begins again, so without this module none of its frames would be shown until its media
+//! time had passed that of the first publisher.
 //!
-//! Two rules tell publishers apart. A publisher counts groups and frames upwards, and a group has at least one frame: from one
-//! group to a later one the frame number grows at least as much as the group number, and the later frame was made later. If
-//! objects carry no such numbers, media time must not run back from one keyframe to the keyframe of a later group.
+//! Two rules tell publishers apart. First, a publisher counts groups and frames upwards, and each group has at least
+//! one frame. So from a group to a later one the frame number grows at least as much as the group number, and the later
+//! frame became available later. Second, for objects without such numbers, media time must not run back from one
+//! keyframe to that of a later group.
 //!
-//! If two publishers send at the same time, the player does not alternate between them: it returns to the former publisher only
-//! after the current one has been silent for [`SILENCE_US`].
+//! If two publishers send at the same time, the player does not alternate between them: it returns to the former
+//! publisher only after the current one has been silent for [`SILENCE_US`].
 
 use std::cmp::Ordering;
 
@@ -23,13 +24,13 @@ pub(super) struct PublisherTracker {
     newest: Option<Seen>,
     /// A frame of the former publisher's newest group.
     before: Option<Seen>,
-    /// Groups below this one belong to the former publisher, where only media time tells the two apart.
+    /// Groups below this one belong to the former publisher, if only media time tells the two apart.
     from_group: u64,
-    /// When the last frame of the current publisher came, in microseconds.
+    /// When the last frame of the current publisher arrived, in microseconds.
     heard_us: i64,
 }
 
-/// The position of a frame in what its publisher sends.
+/// The position of a frame in its publisher's stream.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     group: u64,
@@ -41,16 +42,16 @@ struct Seen {
 /// The publisher of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FramePublisher {
-    /// The publisher that is played now.
+    /// The publisher that is being played.
     Current,
-    /// Another publisher, which took the place of the current one.
+    /// Another publisher, which has replaced the current one.
     Successor,
-    /// A publisher whose place another has taken.
+    /// A publisher that was replaced.
     Former,
 }
 
 impl PublisherTracker {
-    /// Says which publisher sent a frame that arrived at `now_us` on any video track, and notes the change if there is one.
+    /// Returns which publisher sent a frame that arrived at `now_us` on any video track. Records a change of publisher.
     pub(super) fn publisher_of(&mut self, now_us: i64, whole: &ReceivedFrame) -> FramePublisher {
         let tag = &whole.tag;
         let seen = Seen {
@@ -97,7 +98,7 @@ impl PublisherTracker {
         sender
     }
 
-    /// Whether the former publisher can have sent a frame. If so, notes how far that publisher is by now.
+    /// Whether the former publisher can have sent a frame. If so, records the former publisher's progress.
     fn is_of_before(&mut self, seen: &Seen) -> bool {
         let Some(before) = self.before.filter(|before| seen.can_be_of(before)) else {
             return false;
@@ -108,7 +109,7 @@ impl PublisherTracker {
         true
     }
 
-    /// The publisher of a frame that carries nothing but media times.
+    /// Returns the publisher of a frame that carries media times only.
     fn timed_against(&self, seen: &Seen, newest: &Seen, kind: FrameKind) -> FramePublisher {
         if seen.group < self.from_group {
             return FramePublisher::Former;
@@ -122,8 +123,8 @@ impl PublisherTracker {
 }
 
 impl Seen {
-    /// The publisher of a frame that carries its number and when it was made: of two publishers, the one whose frames were made
-    /// later is the current one.
+    /// Returns the publisher of a frame with number and availability. Of two publishers, the current one is that whose
+    /// frames became available later.
     fn told_against(&self, newest: &Self) -> FramePublisher {
         if self.can_be_of(newest) {
             FramePublisher::Current
@@ -134,7 +135,7 @@ impl Seen {
         }
     }
 
-    /// Whether the publisher of `other` can have sent this frame too.
+    /// Whether the publisher of `other` can have sent this frame.
     fn can_be_of(&self, other: &Self) -> bool {
         match self.group.cmp(&other.group) {
             Ordering::Less => self.can_precede(other),
@@ -143,7 +144,7 @@ impl Seen {
         }
     }
 
-    /// Whether one publisher can have sent both, of which `later` has the higher group.
+    /// Whether one publisher can have sent both frames, of which `later` has the higher group.
     fn can_precede(&self, later: &Self) -> bool {
         let groups = later.group - self.group;
         let is_counted = later.number >= self.number.saturating_add(groups);
@@ -151,7 +152,7 @@ impl Seen {
     }
 }
 
-/// How far times may run back within one publisher, in microseconds: clocks are corrected, and frames are out of order.
+/// How far a publisher's times may run back, in microseconds, because clocks are corrected and frames reordered.
 const BACK_US: i64 = 500_000;
 /// How long the current publisher must be silent before the former one is played again, in microseconds.
 const SILENCE_US: i64 = 2_000_000;
@@ -185,7 +186,7 @@ mod tests {
         all_at(frames.into_iter().map(|frame| (0, frame)))
     }
 
-    /// With the microsecond at which each arrives.
+    /// Returns the publishers of frames, each with its arrival in microseconds.
     fn all_at(frames: impl IntoIterator<Item = (i64, ReceivedFrame)>) -> Vec<FramePublisher> {
         let mut publisher_tracker = PublisherTracker::default();
         let frames = frames.into_iter();
@@ -229,7 +230,7 @@ mod tests {
         let senders = all([
             whole(1_000, 0, 1_000_000, 0),
             whole(1_010, 150, 7_000_000, 6_000_000),
-            // Ten seconds later, with its second group.
+            // Ten seconds later, with the publisher's second group.
             whole(11_001, 15, 11_600_000, 600_000),
             whole(1_010, 160, 7_400_000, 6_400_000),
             whole(1_000, 3, 1_100_000, 100_000),
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn of_two_that_send_at_once_one_is_heard_until_it_is_silent() {
-        // One each 40 ms of both, which began ten seconds apart.
+        // Two publishers that began ten seconds apart, each with a frame every 40 ms.
         let first = |place: u64| {
             let us = 20_000_000 + i64::try_from(place).unwrap() * 40_000;
             whole(1_017 + place / 15, 500 + place, us, us - 1_000_000)
@@ -300,7 +301,7 @@ mod tests {
         let changes: Vec<usize> = (0..senders.len())
             .filter(|place| senders[*place] == Successor)
             .collect();
-        // To the second with its first frame, and back two seconds after its last.
+        // The player changes to the second publisher with its first frame, and back two seconds after its last.
         assert_eq!(changes, [1, 450]);
         let heard = |place: &usize| senders[*place] == Current;
         assert!((3..400).step_by(2).all(|place| heard(&place)));

@@ -1,8 +1,8 @@
-//! What became of each frame that arrived.
+//! Records of the frames that arrived.
 
 use weir_report::lab::FrameRecord;
 
-/// What became of each frame that arrived, in the order of arrival. Beyond so many the later ones are only counted.
+/// The fate of each frame, in the order of arrival. Frames beyond the limit are only counted.
 #[derive(Debug)]
 pub(super) struct Records {
     kept: Vec<FrameRecord>,
@@ -11,7 +11,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Of no frame; at most so many are kept.
+    /// Returns empty records that keep at most `kept_max` frames.
     pub(super) fn new(kept_max: usize) -> Self {
         Self {
             kept: Vec::new(),
@@ -20,7 +20,7 @@ impl Records {
         }
     }
 
-    /// Another frame has arrived; returns its number, by which its record is found if that is kept.
+    /// Adds a frame. Returns its number, which finds its record if that is kept.
     pub(super) fn push(&mut self, record: FrameRecord) -> u64 {
         let number = self.kept.len() as u64;
         if self.kept.len() < self.kept_max {
@@ -39,7 +39,7 @@ impl Records {
         &self.kept
     }
 
-    /// Frames whose records were not kept.
+    /// Counts the frames without a record.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -1,4 +1,4 @@
-//! What can be told of frames whose objects do not say it themselves: those of others' publishers.
+//! Describes frames whose objects carry no frame tag, as those of other publishers.
 
 mod last_groups;
 mod loc_clock;
@@ -14,23 +14,23 @@ use crate::packaging::{FrameTag, LOC_TIMESCALE, LOC_TIMESTAMPS};
 use crate::plan::{Form, VideoPlan};
 use crate::{FrameKind, h264};
 
-/// Finds the frames in the objects of one track.
+/// Finds frames in the objects of one track.
 #[derive(Debug)]
 pub(super) struct Unpacker {
     plan: VideoPlan,
     /// Frames so far.
     frames: u64,
-    /// How many frames that others may need came of each of the last groups.
+    /// The number of reference frames in each of the last groups.
     references: LastGroups<u64>,
-    /// Tells when coded frames alone are decoded.
+    /// Derives the decode times of LOC frames.
     clock: LocClock,
 }
 
-/// An object that has wholly arrived.
+/// A complete object.
 #[derive(Debug)]
 pub(super) struct ReceivedObject<'a> {
     pub(super) group: u64,
-    /// Its place in the group.
+    /// Its Object ID.
     pub(super) id: u64,
     pub(super) properties: &'a Properties,
     pub(super) payload: Bytes,
@@ -62,7 +62,7 @@ impl Unpacker {
         }
     }
 
-    /// The frames of an object, as far as that can be told. When they were available cannot: their arrival stands for it.
+    /// Returns the frames of an object. Their availability is unknown, so the time of arrival replaces it.
     pub(super) fn read(
         &mut self,
         object: &ReceivedObject<'_>,
@@ -104,7 +104,7 @@ impl Unpacker {
         let picture = picture.then(|| h264::picture(sample, length_bytes).ok());
         let (kind, is_disposable) = match picture.flatten() {
             Some(picture) => (picture.kind, picture.is_disposable),
-            // A group begins with a keyframe; of other codecs no more is known.
+            // A group begins with a keyframe. Of other codecs than H.264 nothing else is known.
             None if is_first => (FrameKind::Key, false),
             None => (FrameKind::Predicted, false),
         };
@@ -127,7 +127,7 @@ impl Unpacker {
     }
 }
 
-/// When a coded frame is shown, in microseconds.
+/// Returns the presentation time of a LOC frame, in microseconds.
 fn loc_time_us(properties: &Properties, timescale: u64) -> Result<i64, UnpackError> {
     let mut found = LOC_TIMESTAMPS.iter();
     let time = found.find_map(|one| properties.find_int(*one));
@@ -139,7 +139,7 @@ fn loc_time_us(properties: &Properties, timescale: u64) -> Result<i64, UnpackErr
     us.ok_or(UnpackError::TimeRange)
 }
 
-/// The samples of the video in a fragment, in front of which other boxes may stand.
+/// Returns the video samples of a fragment. Other boxes may precede it.
 fn cmaf_parts(init: &Init, payload: &[u8]) -> Result<Vec<(Times, Bytes)>, UnpackError> {
     let mut boxes = BoxReader::default();
     boxes.push(payload);
@@ -161,7 +161,7 @@ fn cmaf_parts(init: &Init, payload: &[u8]) -> Result<Vec<(Times, Bytes)>, Unpack
                     parts.extend(fragment.parts(init.video.timescale)?);
                 }
             }
-            // Types of segments, producer reference times, events.
+            // Segment types, producer reference times, events.
             _ => {}
         }
     }
@@ -172,7 +172,7 @@ fn cmaf_parts(init: &Init, payload: &[u8]) -> Result<Vec<(Times, Bytes)>, Unpack
     Ok(parts)
 }
 
-/// A time that sums of a few of them do not overflow.
+/// The limit of times, so that sums of a few do not overflow.
 const LOC_TIME_US_MAX: i64 = 1 << 60;
 
 #[cfg(test)]

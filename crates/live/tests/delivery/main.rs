@@ -1,4 +1,4 @@
-//! Stories of live streams: origin, relay and player in virtual time, over a link that is too slow.
+//! Stories of live streams in virtual time: origin, relay and player, with a link that is too slow.
 
 mod stage;
 
@@ -182,7 +182,7 @@ fn a_relay_gives_disposable_frames_up_by_itself_when_their_time_is_over() {
     let run = through_the_dip("weir");
     let (relayed, published) = (run.relayed, run.published);
     println!("{relayed:?} {published:?}");
-    // To the origin they were delivered as soon as the relay had them.
+    // For the origin, a frame is delivered when the relay has it.
     let disposable = published.frames * 2 / 3;
     assert!(published.streams_reset < disposable / 2, "{published:?}");
     assert!(relayed.streams_reset_timeout > 100, "{relayed:?}");
@@ -197,7 +197,7 @@ fn the_end_of_a_stream_is_waited_for_as_long_as_it_arrives() {
     let mut stage = Stage::new("baseline", seed());
     stage.slow = Slow::Up;
     stage.made = Some(Duration::from_secs(6));
-    // The last frame is made in the seventh second, and sent in the eighteenth.
+    // The last frame becomes available in the seventh second, and is sent in the eighteenth.
     let run = stage.run(&constant(200), Duration::from_secs(40));
     assert_eq!(run.failure, None);
     assert!(run.is_over);
@@ -214,7 +214,7 @@ fn an_origin_whose_last_frames_do_not_arrive_says_so() {
     let mut stage = Stage::new("baseline", seed());
     stage.slow = Slow::Up;
     stage.made = Some(Duration::from_secs(6));
-    // Then nothing arrives any more.
+    // After eight seconds nothing arrives.
     let profile = vec![(Duration::ZERO, 200), (Duration::from_secs(8), 0)];
     let run = stage.run(&profile, Duration::from_secs(30));
     let failure = run.failure.expect("it did not deliver");

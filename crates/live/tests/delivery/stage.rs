@@ -1,4 +1,4 @@
-//! The stage of a story: an origin, a relay and a player, and a link whose rate changes in front of one of the two.
+//! The stage of a story: an origin, a relay, a player, and a link with a changing rate before one of the latter two.
 
 use std::time::Duration;
 
@@ -19,34 +19,34 @@ use weir_relay::{Config, Counters, Relay};
 use weir_report::lab::{Delays, Figures, FrameRecord};
 use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
 
-/// From when on the link has which rate, in kilobits per second.
+/// The rate of the link over time, in kilobits per second.
 pub(crate) type Profile = Vec<(Duration, u32)>;
 
 pub(crate) fn constant(kilobits: u32) -> Profile {
     vec![(Duration::ZERO, kilobits)]
 }
 
-/// Plenty for eight seconds, a third of what the stream needs for twelve, plenty again.
+/// Eight seconds at ample rate, twelve at a third of the stream's rate, then ample again.
 pub(crate) fn dip() -> Profile {
     [(0, 1000), (8, 200), (20, 1000)]
         .map(|(at, kilobits)| (Duration::from_secs(at), kilobits))
         .into()
 }
 
-/// What came of a stream.
+/// The result of a stream.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) figures: Figures,
     pub(crate) records: Vec<FrameRecord>,
-    /// Of the relay.
+    /// The relay's counters.
     pub(crate) relayed: Counters,
     pub(crate) published: OriginCounters,
-    /// Why the origin ended before the stream did, and whether it has ended.
+    /// Why the origin failed before the end of the stream, and whether it has ended.
     pub(crate) failure: Option<String>,
     pub(crate) is_over: bool,
 }
 
-/// Where the link is that is too slow.
+/// The position of the slow link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slow {
     /// From the origin to the relay.
@@ -56,19 +56,19 @@ pub(crate) enum Slow {
 }
 
 impl Run {
-    /// Our origin says when it had each frame.
+    /// Returns the delays of frames, from their availability at the origin.
     pub(crate) fn delays(&self) -> Delays {
         self.figures.delays.expect("availability is known")
     }
 
-    /// How many frames were shown from one second to another.
+    /// Counts the frames shown between two seconds of the run.
     pub(crate) fn shown_between(&self, from: i64, until: i64) -> usize {
         let is_within = |shown: i64| (from * 1_000_000..until * 1_000_000).contains(&shown);
         let shown = self.records.iter().filter_map(|record| record.shown_us);
         shown.filter(|shown| is_within(*shown)).count()
     }
 
-    /// Mean latency of the frames shown from one second to another, in seconds.
+    /// Returns the mean latency of frames shown between two seconds of the run, in seconds.
     pub(crate) fn latency_between(&self, from: i64, until: i64) -> f64 {
         let is_within = |shown: i64| (from * 1_000_000..until * 1_000_000).contains(&shown);
         let (mut sum, mut count) = (0.0, 0.0);
@@ -90,9 +90,9 @@ pub(crate) struct Stage {
     /// How the origin offers its tracks.
     pub(crate) flow: PublishFlow,
     pub(crate) slow: Slow,
-    /// How long frames are made; until near the end unless set.
+    /// How long the source produces frames; until near the end of the run unless set.
     pub(crate) made: Option<Duration>,
-    /// What the shared clock says at the beginning, in milliseconds. The origin begins with the group of its clock.
+    /// The shared clock at the beginning, in milliseconds. The origin's first Group ID follows from it.
     pub(crate) begins_ms: i64,
 }
 
@@ -108,7 +108,7 @@ impl Stage {
         }
     }
 
-    /// Nodes for the origin, the relay and the player, and the links between them.
+    /// Creates nodes for origin, relay and player, and the links between them.
     fn nodes(&self, strategy: &dyn Strategy, profile: &Profile) -> (Sim, [NodeId; 3]) {
         let mut sim = Sim::new(self.seed);
         let delay = Delay::fixed(Duration::from_millis(1)).expect("short");
@@ -154,7 +154,7 @@ impl Stage {
         (sim, [origin, relay, viewer])
     }
 
-    /// The committed trace from one second on, and how many frames it has.
+    /// Returns a source from one second into the committed trace, and its number of frames.
     fn source(&self, sim: &Sim, duration: Duration) -> (TraceSource, u64) {
         let trace = FrameTrace::parse(LIFE_720P).expect("a good trace");
         let start = sim.instant(Duration::from_secs(1));
@@ -166,7 +166,7 @@ impl Stage {
         (TraceSource::new(trace, start, offset, frames), frames)
     }
 
-    /// What a viewer has received of so many frames until the last one was there, with times since the beginning.
+    /// Returns what a viewer received of `published` frames until the last one arrived, with times from the beginning.
     fn received(
         &self,
         viewer: &Viewer,
@@ -252,7 +252,7 @@ impl Stage {
     }
 }
 
-/// What a strategy asks for.
+/// Returns the congestion controller that a strategy wants.
 fn congestion(strategy: &dyn Strategy) -> Congestion {
     if strategy.wants_short_queues() {
         Congestion::LOW_LATENCY

@@ -1,4 +1,4 @@
-//! A relay that asks for a track as soon as its namespace is announced, and changes its mind at once.
+//! A relay that subscribes as soon as a namespace is announced, and updates the subscription at once.
 
 use std::time::Instant;
 
@@ -11,16 +11,16 @@ use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Event as SessionEvent, Request, Session, Side};
 use weir_quic::{App, Connection, Endpoint, Event};
 
-/// Such a relay, with one peer.
+/// The relay, with one peer.
 #[derive(Debug)]
 pub(crate) struct Asker {
     track: &'static str,
-    /// What its updates say of forwarding.
+    /// The forward states of its updates.
     changes: Vec<bool>,
     peer: Option<Peer>,
-    /// The answers, in their order.
+    /// The responses, in order.
     pub(crate) heard: Vec<&'static str>,
-    /// Streams that came for the track.
+    /// Streams that arrived for the track.
     pub(crate) subgroups: usize,
 }
 
@@ -104,7 +104,7 @@ impl App for Asker {
         let Some(peer) = &mut self.peer else {
             return;
         };
-        // Nothing is sent but answers, so no data stream is its own.
+        // The relay opens no data streams.
         let _nothing = peer.handle_event(turn, event);
         while let Some(peer) = &mut self.peer
             && let Some(event) = peer.poll_event()

@@ -1,4 +1,4 @@
-//! How much a player buffers is the viewer's to say.
+//! The viewer decides how much a player buffers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use weir_report::lab::Figures;
 
 use crate::stage::{Pace, Show, Stage};
 
-/// Mean latency in microseconds of a stream that comes evenly, as its catalog or its known tracks are played.
+/// Returns the mean latency in microseconds of a stream without jitter, played by its catalog or by known tracks.
 fn latency(buffer: BufferChoice, reads_catalog: bool) -> f64 {
     let mut stage = Stage::new(Duration::from_mins(1));
     let mut config = ViewerConfig {
@@ -36,7 +36,7 @@ fn latency(buffer: BufferChoice, reads_catalog: bool) -> f64 {
 #[test]
 fn the_more_is_to_be_buffered_the_later_is_what_is_seen() {
     for reads_catalog in [true, false] {
-        // What comes evenly needs little: the least of what adapts itself.
+        // Without jitter, the adaptive target is at its minimum.
         let choices = [
             BufferChoice::Adaptive,
             BufferChoice::Strategy,

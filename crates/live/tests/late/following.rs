@@ -1,4 +1,4 @@
-//! A player goes on by each catalog that takes the place of the one before.
+//! A player follows each catalog that replaces the previous one.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use weir_live::{Choice, Join, PublishFlow, Viewer, ViewerConfig};
 
 use crate::stage::{Pace, Show, Stage};
 
-/// Coded frames, of which none is on a track of its own.
+/// LOC, with all frames on one track.
 const FIRST: Show = Show {
     strategy: "weir",
     flow: PublishFlow::Publish,
     packaging: Packaging::Loc,
     pace: Pace::Live,
 };
-/// Fragments on two tracks.
+/// CMAF on two tracks.
 const SECOND: Show = Show {
     strategy: "combined",
     packaging: Packaging::Cmaf,
     ..FIRST
 };
 
-/// Begins to play what the catalog says, and to publish a second later.
+/// Starts a player, and a publisher a second later.
 fn begin(stage: &mut Stage, join: Join, reconnect_timeout: Duration, show: Show) {
     let config = ViewerConfig {
         choice: Choice::Catalog,
@@ -35,14 +35,14 @@ fn begin(stage: &mut Stage, join: Join, reconnect_timeout: Duration, show: Show)
     stage.publish(0, show);
 }
 
-/// The tracks that are played, and the packaging of the first one.
+/// Returns the played tracks, and the packaging of the first.
 fn played(viewer: &Viewer) -> (Vec<&str>, Packaging) {
     let video = &viewer.plan().expect("it has read a catalog").video;
     let names = video.iter().map(|track| &*track.name).collect();
     (names, video[0].packaging())
 }
 
-/// How many frames were shown that arrived after this second.
+/// Counts the shown frames that arrived after this second.
 fn shown_after(viewer: &Viewer, second: i64) -> usize {
     let records = viewer.records().iter();
     let late = records.filter(|record| record.arrived_us > second * 1_000_000);
@@ -73,7 +73,7 @@ fn a_publisher_that_was_killed_and_comes_back_with_other_tracks_is_followed() {
             };
             stage.sim.set_path(relay, viewer, link);
             stage.sim.run_until(Duration::from_secs(4), |_| false);
-            // The relay does not know yet that the first one is gone.
+            // The relay does not yet know that the first publisher has left.
             stage.publish(1, second);
             stage.sim.run_until(Duration::from_secs(7), |_| false);
             let viewer = stage.viewer();
@@ -109,7 +109,7 @@ fn a_publisher_that_stopped_is_waited_for_as_long_as_was_asked() {
                 "one after the other"
             );
         }
-        // And then nobody comes any more.
+        // No other publisher follows.
         stage.sim.run_until(Duration::from_mins(1), |_| false);
         let viewer = stage.sim.app::<Viewer>(stage.nodes[2]);
         let over = viewer.ended_us().expect("the stream is over");
@@ -133,7 +133,7 @@ fn a_publisher_that_was_killed_and_comes_back_as_it_was_is_followed_at_once() {
             let killed = stage.nodes[0];
             stage.sim.kill(killed);
             stage.sim.run_until(Duration::from_secs(4), |_| false);
-            // Media time begins again, and nothing in the catalog says so.
+            // Media time starts over, with an unchanged catalog.
             stage.publish(1, show);
             stage.sim.run_until(Duration::from_secs(7), |_| false);
             let viewer = stage.viewer();

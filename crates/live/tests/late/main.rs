@@ -1,5 +1,5 @@
-//! Who comes late still gets what is said once: the init segment and the catalog, from the relay or from the origin; and how a
-//! player buffers what comes then, and goes on when another publisher takes the place of the first.
+//! Late subscribers receive what is sent once, the init segment and the catalog, from the relay or from the origin.
+//! Also: how a player buffers, and follows another publisher.
 
 mod asker;
 mod buffering;
@@ -15,8 +15,8 @@ use weir_live::{Origin, PublishFlow, Viewer};
 use self::asker::Asker;
 use self::stage::{Pace, Show, Stage};
 
-/// Publishes, asks for the init segment and the catalog a while later through a relay that keeps objects for so long,
-/// and returns how many objects came and how many fetches the origin answered.
+/// Requests init segment and catalog long after they were published, through a relay that keeps objects for
+/// `cache_age_max`. Returns how many objects arrived, and how many fetches the origin answered.
 fn fetched(cache_age_max: Duration) -> (u64, u64) {
     let mut stage = Stage::new(cache_age_max);
     stage.publish(0, Show::usual(PublishFlow::Publish));
@@ -26,7 +26,7 @@ fn fetched(cache_age_max: Duration) -> (u64, u64) {
     let origin = stage.sim.app::<Origin>(stage.nodes[0]);
     assert_eq!(origin.failure(), None);
     assert!(origin.counters().audio_objects > 10, "sound passes through");
-    // Neither says anything about a frame.
+    // Neither object describes a frame.
     let unknown = stage.viewer().objects_unknown();
     (unknown, origin.counters().fetches_answered)
 }
@@ -103,7 +103,7 @@ fn a_player_leaves_only_when_the_last_streams_have_come() {
         let loss = Probability::new(0.2).expect("a share");
         let lossy = link(Loss::Independent(loss));
         stage.sim.set_path(relay, viewer, lossy);
-        // Its end is told on another stream than any frame, and may overtake the last ones.
+        // The end of a track may overtake its last frames, which are on other streams.
         stage.sim.run_until(Duration::from_secs(9), |_| false);
         let viewer = stage.viewer();
         assert_eq!(viewer.records().len(), 5, "seed {seed}");

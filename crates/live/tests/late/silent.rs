@@ -1,4 +1,4 @@
-//! A relay that answers nothing: neither a player nor an origin waits for it for ever.
+//! A relay that never responds: neither player nor origin waits for it for ever.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use weir_quic::{App, Endpoint, Event};
 
 use crate::stage::{Show, Stage};
 
-/// Such a relay, with one peer.
+/// The relay, with one peer.
 #[derive(Debug)]
 struct Silent {
-    /// Whether it resets the streams of requests, instead of leaving them open.
+    /// Whether it resets request streams, or leaves them open.
     resets: bool,
     peer: Option<Peer>,
 }
@@ -38,7 +38,7 @@ impl App for Silent {
         let Some(peer) = &mut self.peer else {
             return;
         };
-        // Nothing is sent but answers, so no data stream is its own.
+        // The relay opens no data streams.
         let _nothing = peer.handle_event(turn, event);
         while let Some(event) = peer.poll_event() {
             if let SessionEvent::Request { id, .. } = event
@@ -63,7 +63,7 @@ impl App for Silent {
     }
 }
 
-/// Lets a player ask such a relay; returns why it is of no more use after so many seconds, if it is.
+/// Lets a player connect to the relay. Returns why the player has failed after `seconds`, if it has.
 fn play(resets: bool, choice: Option<Choice>, seconds: u64) -> Option<String> {
     let mut stage = Stage::new(Duration::from_mins(1));
     stage.sim.start(stage.relay, Silent::new(resets));
@@ -79,7 +79,7 @@ fn play(resets: bool, choice: Option<Choice>, seconds: u64) -> Option<String> {
 #[test]
 fn a_player_waits_for_an_answer_as_long_as_it_asked_the_relay_to_wait_and_a_while() {
     for (choice, name) in [(Some(Choice::Catalog), "catalog"), (None, "video")] {
-        // The relay is asked to wait for 2 s.
+        // The player asks for a rendezvous of 2 s.
         assert_eq!(play(false, choice.clone(), 11), None);
         let expected = format!("the relay did not answer the SUBSCRIBE of the track {name:?}");
         assert_eq!(play(false, choice, 14), Some(expected));

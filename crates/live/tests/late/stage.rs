@@ -1,4 +1,4 @@
-//! The stage of a story: a relay, and room for origins that publish a file and a player.
+//! The stage of a story: a relay, origins that publish a file, and a player.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use weir_moqt::name::Namespace;
 use weir_relay::{Config, Limits, Relay};
 use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
 
-/// 36 frames and their sound.
+/// 36 frames with audio.
 const AUDIO_VIDEO: &[u8] = include_bytes!("../media/audio-video.mp4");
 
-/// What is published.
+/// What an origin publishes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Show {
     pub(crate) strategy: &'static str,
@@ -28,19 +28,19 @@ pub(crate) struct Show {
     pub(crate) pace: Pace,
 }
 
-/// When a stream comes from its source.
+/// The pace of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// All at once; it never ends.
+    /// Everything at once, without an end.
     AtOnce,
-    /// So many frames at once, but the last of them a second later, and with it the end.
+    /// This many frames, all at once except the last, which comes a second later with the end of the stream.
     Until(usize),
-    /// Each frame when its time has come; then the stream ends.
+    /// Each frame at its decode time, then the end of the stream.
     Live,
 }
 
 impl Show {
-    /// By the usual strategy, as coded frames, all at once.
+    /// The default strategy with LOC, everything at once.
     pub(crate) fn usual(flow: PublishFlow) -> Self {
         Self {
             strategy: "weir",
@@ -51,7 +51,7 @@ impl Show {
     }
 }
 
-/// A stream that was read before.
+/// A stream that was ingested in advance.
 #[derive(Debug)]
 struct Ready {
     items: VecDeque<(Instant, Item)>,
@@ -73,7 +73,7 @@ impl Source for Ready {
     }
 }
 
-/// An origin, a relay that keeps objects for so long, and room for more origins and a player.
+/// A relay that keeps objects for a given time, with nodes for origins and a player.
 pub(crate) struct Stage {
     pub(crate) sim: Sim,
     pub(crate) relay: NodeId,
@@ -113,7 +113,7 @@ impl Stage {
         )
     }
 
-    /// All share one clock, whenever they begin.
+    /// Returns the clock that all nodes share.
     fn timebase(&self) -> Timebase {
         Timebase {
             at: self.sim.instant(Duration::ZERO),
@@ -161,7 +161,7 @@ impl Stage {
         self.sim.start(self.nodes[node], Origin::new(config));
     }
 
-    /// What a player of these tracks is made with.
+    /// Returns the configuration of a player of these tracks.
     pub(crate) fn player_of(&self, strategy: &str, tracks: &[&str]) -> ViewerConfig {
         ViewerConfig {
             target: self.target(),

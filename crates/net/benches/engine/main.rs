@@ -1,15 +1,15 @@
-//! What a datagram costs when nothing but the engine and the host stand between the clock and the
-//! wire: a server that sends each of its connections a datagram each 20 ms, as the relay does with a
-//! speech, but without a relay. The relay's cost is judged by its multiple of this too.
+//! The cost of a datagram with nothing but the QUIC engine and the host: a server sends each of its connections a
+//! datagram every 20 ms, as the relay does with audio, but without a relay. The relay's cost is also expressed as a
+//! multiple of this one.
 //!
 //! ```text
 //! cargo bench -p weir-net --bench engine -- [--connections N] [--seconds S] [--bytes N]
 //!     [--core N] [--json]
 //! ```
 //!
-//! The figure is CPU time of the server's thread per datagram that a client received. It includes
-//! what the relay's includes: acknowledgements, timers, wake-ups and, on the loopback interface, the
-//! kernel's receive path. All clients share one socket and one thread, on the next core.
+//! The result is CPU time of the server's thread per datagram that a client received. It includes what the relay's
+//! includes: acknowledgements, timers, wake-ups and, on the loopback interface, the kernel's receive path. All clients
+//! share one socket and one thread, on the next core.
 
 #![expect(
     clippy::print_stdout,
@@ -70,7 +70,7 @@ fn bind() -> io::Result<UdpSocket> {
     )
 }
 
-/// Runs a role on the calling thread, with the rest between turns that the relay has by default.
+/// Runs a role on the calling thread, with the relay's default pause between turns.
 fn run(
     socket: UdpSocket,
     server: Option<ServerTls>,
@@ -78,7 +78,7 @@ fn run(
     stop: Stop,
     app: &mut dyn App,
 ) -> io::Result<()> {
-    // A machine that refuses still gives figures, only noisier ones.
+    // If the system refuses, the figures are valid but noisier.
     pin_to_core(core).ok();
     let endpoint = Endpoint::new(EndpointConfig {
         limits: Limits::default(),

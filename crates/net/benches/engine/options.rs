@@ -25,5 +25,5 @@ pub(crate) struct Options {
     _bench: bool,
 }
 
-/// What fits into the first packets of any path (RFC 9000 §14.1), less header and tag.
+/// What fits into the first packets of any path (RFC 9000 §14.1), minus header and tag.
 const BYTES_MAX: u64 = 1150;

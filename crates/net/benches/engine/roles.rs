@@ -1,4 +1,4 @@
-//! Who sends, and who receives.
+//! The server that sends, and the clients that receive.
 
 use std::{
     net::SocketAddr,
@@ -15,23 +15,23 @@ use weir_quic::{App, ClientConfig, Endpoint, Event, Handle};
 
 use crate::options::Options;
 
-/// What the clients have seen.
+/// What the clients have received.
 #[derive(Default)]
 pub(crate) struct Tally {
     received: AtomicU64,
     lost: AtomicUsize,
 }
 
-/// What was measured.
+/// The result.
 pub(crate) struct Figures {
-    /// Of the server's thread.
+    /// CPU time of the server's thread.
     pub(crate) cpu: Duration,
     pub(crate) wall: Duration,
     pub(crate) sent: u64,
     pub(crate) received: u64,
 }
 
-/// Sends a datagram to each connection, on time.
+/// Sends a datagram to each connection, on schedule.
 pub(crate) struct Server {
     wanted: usize,
     seconds: Duration,
@@ -39,10 +39,10 @@ pub(crate) struct Server {
     connections: Vec<Handle>,
     tally: Arc<Tally>,
     stop: Stop,
-    /// When the next round of datagrams is due.
+    /// When the next datagrams are due.
     next: Instant,
     sent: u64,
-    /// Gives up then, if not all have come.
+    /// When to give up if connections are missing.
     come_by: Instant,
     phase: Phase,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Server {
 enum Phase {
     /// Waiting for all connections.
     Gathering,
-    /// Sending, but not yet counting.
+    /// Sending, but not yet measuring.
     WarmingUp {
         until: Instant,
     },
@@ -64,7 +64,7 @@ enum Phase {
     },
 }
 
-/// The state of all counts at one time.
+/// All counters at one time.
 #[derive(Clone, Copy)]
 struct Mark {
     at: Instant,
@@ -90,10 +90,10 @@ impl Server {
         }
     }
 
-    /// What was measured.
+    /// Returns the result.
     ///
     /// # Errors
-    /// Not all connections came about or held, or nothing arrived.
+    /// A connection failed, or nothing arrived.
     pub(crate) fn figures(&self) -> Result<Figures, String> {
         let Phase::Done {
             figures: (start, end),
@@ -197,7 +197,7 @@ impl App for Server {
     }
 }
 
-/// Connect, and count what comes.
+/// Connect, and count what arrives.
 pub(crate) struct Clients {
     server: SocketAddr,
     config: ClientConfig,
@@ -282,15 +282,15 @@ impl App for Clients {
     }
 }
 
-/// What both sides say they speak.
+/// The ALPN protocol of both sides.
 pub(crate) const PROTOCOL: &str = "weir-engine";
-/// From one datagram to a connection to the next, as the audio profile has it.
+/// The interval between datagrams of a connection, as in the audio profile.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
-/// The rest after a turn, as the relay has it by default.
+/// The pause after a turn, the relay's default.
 pub(crate) const REST: Duration = Duration::from_micros(500);
-/// Connections opened at a time.
+/// Connections opened in one turn.
 const EACH_TURN: usize = 10;
-/// How long is sent before it counts.
+/// How long to send before measuring.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// How long all may take to connect.
+/// The time for all clients to connect.
 const GATHERING_MAX: Duration = Duration::from_mins(1);

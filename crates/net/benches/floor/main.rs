@@ -1,18 +1,16 @@
-//! What a datagram costs at the very least on this machine: one `sendmmsg` per 64 packets and one
-//! AES-128-GCM seal per packet, nothing else. The relay's cost per delivered datagram is judged by
-//! its multiple of this.
+//! The lowest possible cost of a datagram on this machine: one `sendmmsg` per 64 packets and one AES-128-GCM seal per
+//! packet, nothing else. The relay's cost per delivered datagram is expressed as a multiple of this one.
 //!
 //! ```text
 //! cargo bench -p weir-net --bench floor -- [--bytes N] [--destinations N] [--seconds S]
 //!     [--rounds N] [--core N] [--json]
 //! ```
 //!
-//! All cases run once per round, so that a noisy minute spoils a round and not a case. The figures
-//! are CPU time of the one sending thread, which on the loopback interface includes the kernel's
-//! receive path. There are two kinds of receivers: *unread*, as many sockets as destinations, whose
-//! queues are full, so that the kernel drops each packet at the last moment (the cheapest way a
-//! packet can end); and *drained*, one socket that a thread on another core empties, as the load
-//! generator does, before the next batch comes. The floor is sealing and sending to unread sockets.
+//! Each round runs all cases, so that noise spoils a round and not a case. The results are CPU time of the one sending
+//! thread, which on the loopback interface includes the kernel's receive path. There are two kinds of receivers.
+//! *Unread*: as many sockets as destinations, whose queues are full, so that the kernel drops each packet at the last
+//! step, the cheapest end of a packet. *Drained*: one socket that a thread on another core empties before the next
+//! batch, as the load generator does. The floor is sealing and sending to unread sockets.
 
 #![expect(
     clippy::print_stdout,
@@ -49,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let received = AtomicU64::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {
-            // A machine that refuses still gives figures, only noisier ones.
+            // If the system refuses, the figures are valid but noisier.
             pin_to_core(reader_core).ok();
             drain(&reader, &is_done, &received);
         });
@@ -99,13 +97,13 @@ fn measure_all(
     Ok(cases)
 }
 
-/// The figures of one case, one entry per round, in ascending order at the end.
+/// The results of one case, one per round, sorted at the end.
 struct Figures {
     case: Case,
     nanoseconds: Vec<f64>,
     core_share: Vec<f64>,
     packets: u64,
-    /// Packets that the draining thread should have taken and has not.
+    /// Packets that the draining thread did not receive in time.
     unread: u64,
 }
 
@@ -132,7 +130,7 @@ impl Figures {
         self.nanoseconds[self.nanoseconds.len() - 1]
     }
 
-    /// The lowest share of the core in any round.
+    /// Returns the lowest share of the core in any round.
     fn core_share(&self) -> f64 {
         self.core_share[0]
     }
@@ -206,13 +204,13 @@ fn print_json(options: &Options, cases: &[Figures]) {
     );
 }
 
-/// The median of the case that others are divided by, in ns.
+/// Returns the median of the reference case, in ns.
 fn floor(cases: &[Figures]) -> f64 {
     let floor = cases.iter().find(|figures| figures.case == Case::FLOOR);
     floor.expect("the floor is one of the cases").median()
 }
 
-/// The lowest share of the core in any measurement.
+/// Returns the lowest share of the core in any measurement.
 fn core_share(cases: &[Figures]) -> f64 {
     cases
         .iter()
@@ -220,7 +218,7 @@ fn core_share(cases: &[Figures]) -> f64 {
         .fold(1.0, |lowest, share| share.min(lowest))
 }
 
-/// CPU time of each case before the first round: fills the queues and the caches.
+/// CPU time of each case before the first round, which fills queues and caches.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// Below this share of the core, someone else was running on it.
+/// Below this share of the core, other processes were running on it.
 const QUIET_CORE_SHARE: f64 = 0.97;

@@ -1,4 +1,4 @@
-//! What is measured: sealing packets and handing them to the system, in batches; and the receivers.
+//! The work that is measured: sealing packets and sending them in batches. Also the receivers.
 
 #![expect(unsafe_code, reason = "the raw system calls are what is measured here")]
 
@@ -18,10 +18,10 @@ use weir_net::clock;
 
 use crate::options::Options;
 
-/// What is done with each packet.
+/// The work on each packet.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Case {
-    /// As it stands in the output.
+    /// The name in the output.
     pub(crate) name: &'static str,
     pub(crate) seal: bool,
     pub(crate) send: Option<Receivers>,
@@ -29,9 +29,9 @@ pub(crate) struct Case {
 
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Receivers {
-    /// Many, whose queues are full.
+    /// Many sockets, whose queues are full.
     Unread,
-    /// One, emptied by another thread.
+    /// One socket, emptied by another thread.
     Drained,
 }
 
@@ -44,7 +44,7 @@ impl Case {
         Self::new("seal + sendmmsg, drained", true, Some(Receivers::Drained)),
     ];
 
-    /// The case that others are divided by.
+    /// The reference case.
     pub(crate) const FLOOR: Self =
         Self::new("seal + sendmmsg, unread", true, Some(Receivers::Unread));
 
@@ -56,11 +56,11 @@ impl Case {
 /// One measurement.
 pub(crate) struct Run {
     pub(crate) packets: u64,
-    /// Packets that the draining thread did not take within its time.
+    /// Packets that the draining thread did not receive in time.
     pub(crate) unread: u64,
     /// CPU time spent on the packets.
     work: Duration,
-    /// CPU time of the thread, waiting for the draining thread included.
+    /// CPU time of the thread, including the wait for the draining thread.
     cpu: Duration,
     wall: Duration,
 }
@@ -70,24 +70,24 @@ impl Run {
         self.work.as_secs_f64() * 1e9 / self.packets as f64
     }
 
-    /// The share of the time in which this thread, and nobody else, had the core.
+    /// Returns the share of the time in which this thread alone had the core.
     pub(crate) fn core_share(&self) -> f64 {
         self.cpu.as_secs_f64() / self.wall.as_secs_f64()
     }
 }
 
-/// Seals and sends batches, round and round over the destinations.
+/// Seals and sends batches to all destinations in turn.
 pub(crate) struct Sender<'a> {
     socket: UdpSocket,
     unread: Vec<libc::sockaddr_in>,
     drained: libc::sockaddr_in,
-    /// Packets that the draining thread has taken.
+    /// Packets that the draining thread has received.
     received: &'a AtomicU64,
     keys: Vec<LessSafeKey>,
     packets: Vec<Vec<u8>>,
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
-    /// Number of the next packet; its remainder by the number of destinations is the destination.
+    /// The number of the next packet. Its remainder by the number of destinations is the destination.
     next: u64,
 }
 
@@ -166,8 +166,8 @@ impl<'a> Sender<'a> {
         Ok(run)
     }
 
-    /// Waits until the draining thread has taken `target` packets in all; returns how many it has not
-    /// taken after a generous time.
+    /// Waits until the draining thread has received `target` packets in all. Returns how many are missing after a
+    /// generous time.
     fn wait_for_reader(&self, target: u64) -> u64 {
         let deadline = clock::now() + READ_TIMEOUT;
         loop {
@@ -210,7 +210,7 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Sends one batch; returns how many packets the system took.
+    /// Sends one batch. Returns how many packets the system accepted.
     fn send(&mut self, receivers: Receivers) -> Result<usize, Box<dyn Error>> {
         for index in 0..BATCH {
             let name = match receivers {
@@ -243,7 +243,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// Takes packets off a socket and counts them, until told to stop.
+/// Receives and counts packets on a socket, until stopped.
 pub(crate) fn drain(socket: &UdpSocket, is_done: &AtomicBool, received: &AtomicU64) {
     let mut buffers = vec![[0_u8; PACKET_BYTES_MAX]; BATCH];
     let mut vectors: Vec<libc::iovec> = buffers
@@ -274,7 +274,7 @@ pub(crate) fn drain(socket: &UdpSocket, is_done: &AtomicBool, received: &AtomicU
     }
 }
 
-/// Waits for packets until the socket's time-out; returns how many came.
+/// Waits for packets until the socket's timeout. Returns how many arrived.
 fn receive(socket: RawFd, headers: &mut [libc::mmsghdr]) -> u64 {
     let count = u32::try_from(headers.len()).unwrap_or(0);
     // SAFETY: `count` headers, each with one vector over a buffer that lives in the caller, `drain`.
@@ -294,7 +294,7 @@ pub(crate) fn bind() -> io::Result<UdpSocket> {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
 }
 
-/// The socket's own address, as others name it.
+/// Returns the socket's own address.
 fn name(socket: &UdpSocket) -> io::Result<libc::sockaddr_in> {
     let SocketAddr::V4(address) = socket.local_addr()? else {
         return Err(io::Error::other("a socket bound to 127.0.0.1 is IPv4"));
@@ -309,7 +309,7 @@ fn name(socket: &UdpSocket) -> io::Result<libc::sockaddr_in> {
     })
 }
 
-/// Lets a socket hold a few packets only, so that its queue is full at once.
+/// Reduces a socket's receive buffer to a few packets, so that it is full at once.
 pub(crate) fn shrink_receive_buffer(socket: &UdpSocket) -> io::Result<()> {
     let size: libc::c_int = 1;
     let size_bytes = libc::socklen_t::try_from(size_of_val(&size)).map_err(io::Error::other)?;
@@ -332,15 +332,15 @@ pub(crate) fn shrink_receive_buffer(socket: &UdpSocket) -> io::Result<()> {
 
 /// Packets in one system call, as the host sends them.
 const BATCH: usize = 64;
-/// Batches between two looks at the clock, which is itself a system call.
+/// Batches between two reads of the clock, which is a system call.
 const BATCHES_PER_LOOK: usize = 16;
 /// A QUIC short header: flags, a connection ID of 8 bytes, a packet number of 2.
 const HEADER_BYTES: usize = 11;
 /// The authentication tag of AES-128-GCM.
 const TAG_BYTES: usize = 16;
-/// Room for a header, a byte and a tag.
+/// A header, one byte, and a tag.
 pub(crate) const PACKET_BYTES_MIN: usize = HEADER_BYTES + TAG_BYTES + 1;
-/// What fits into an Ethernet frame.
+/// The largest UDP payload of an Ethernet frame.
 pub(crate) const PACKET_BYTES_MAX: usize = 1472;
-/// How long the draining thread goes without a look at its stop flag, and how long it is waited for.
+/// How long the draining thread waits between checks of its stop flag, and how long the sender waits for it.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_millis(50);

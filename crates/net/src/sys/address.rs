@@ -1,4 +1,4 @@
-//! Socket addresses as the system wants them.
+//! Socket addresses in the system's form.
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},

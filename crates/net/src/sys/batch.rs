@@ -1,4 +1,4 @@
-//! Whole batches of packets in one call, with GSO and GRO.
+//! Sends and receives batches of packets in one call, with GSO and GRO.
 
 use std::{
     io, mem,
@@ -14,19 +14,19 @@ use super::address::{read_address, size_of_socklen, write_address};
 
 /// Messages in one call.
 pub(crate) const BATCH: usize = 64;
-/// Largest UDP payload, and so the largest GRO train.
+/// The largest UDP payload, and so the largest GRO train.
 const DATAGRAM_BYTES_MAX: usize = 65_535;
-/// A little more than a power of two apart, so that the buffers do not all fall on the same cache sets.
+/// Slightly more than a power of two, so that the buffers do not share cache sets.
 const RECEIVE_STRIDE: usize = DATAGRAM_BYTES_MAX + 1 + 192;
 /// Room for the control messages of one packet: segment size, TOS, source address, each padded.
 const CONTROL_BYTES: usize = 128;
 
-/// Control-message buffer with the alignment of its headers.
+/// A buffer for control messages, with the alignment of their headers.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL_BYTES]);
 
-/// What the system needs to know of each message of a batch: where its bytes, its address and its control messages are.
+/// The system's description of each message of a batch: where its bytes, its address and its control messages are.
 struct Messages {
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
@@ -46,7 +46,8 @@ impl Messages {
         }
     }
 
-    /// Points the header of message number `index` to its address of `name_len` bytes and to its data, without control messages.
+    /// Points the header of message `index` to its address of `name_len` bytes and to its data, without control
+    /// messages.
     fn point(&mut self, index: usize, name_len: libc::socklen_t, data: *mut c_void, len: usize) {
         self.vectors[index] = libc::iovec {
             iov_base: data,
@@ -61,7 +62,7 @@ impl Messages {
         header.msg_controllen = 0;
     }
 
-    /// Points the header of message number `index` to `len` bytes of its control messages.
+    /// Points the header of message `index` to `len` bytes of its control messages.
     fn point_control(&mut self, index: usize, len: usize) {
         let header = &mut self.headers[index].msg_hdr;
         header.msg_control = self.controls[index].0.as_mut_ptr().cast();
@@ -69,11 +70,11 @@ impl Messages {
     }
 }
 
-/// Memory for sending one batch, used again and again.
+/// Reusable memory for sending batches.
 pub(crate) struct SendBatch {
     messages: Messages,
     len: usize,
-    /// One bit for each packet that is several in truth (GSO).
+    /// One bit per packet, set if it is a train (GSO).
     trains: u64,
 }
 
@@ -81,7 +82,7 @@ pub(crate) struct SendBatch {
 pub(crate) struct Outgoing<'a> {
     pub(crate) destination: SocketAddr,
     pub(crate) source: Option<IpAddr>,
-    /// TOS byte, if it differs from the socket's own.
+    /// The TOS byte, if it differs from the socket's own.
     pub(crate) tos: Option<u8>,
     pub(crate) segment_size: Option<u16>,
     pub(crate) data: &'a [u8],
@@ -105,12 +106,12 @@ impl SendBatch {
         self.trains = 0;
     }
 
-    /// Whether packet number `index` is several in truth (GSO).
+    /// Whether packet `index` is a train (GSO).
     pub(crate) fn is_train(&self, index: usize) -> bool {
         self.trains >> index & 1 == 1
     }
 
-    /// Adds a packet. Its data has to stay where it is until [`send`](Self::send) returns.
+    /// Adds a packet. Its data must not move until [`send`](Self::send) returns.
     pub(crate) fn push(&mut self, packet: &Outgoing<'_>) {
         let index = self.len;
         self.len += 1;
@@ -131,7 +132,7 @@ impl SendBatch {
         }
         let v4 = packet.destination.is_ipv4();
         if let Some(tos) = packet.tos {
-            // An IPv4 peer of an IPv6 socket takes the mark of IPv4.
+            // An IPv4 peer of an IPv6 socket needs the IPv4 TOS.
             let is_mapped = |ip| matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some());
             let (level, kind) = if v4 || is_mapped(packet.destination.ip()) {
                 (libc::IPPROTO_IP, libc::IP_TOS)
@@ -159,7 +160,7 @@ impl SendBatch {
         self.messages.point_control(index, control_len);
     }
 
-    /// Sends packets from number `from` on; returns how many the system took.
+    /// Sends packets from number `from` on. Returns how many the system accepted.
     pub(crate) fn send(&mut self, socket: RawFd, from: usize) -> io::Result<usize> {
         let headers = &mut self.messages.headers[from..self.len];
         let count = u32::try_from(headers.len()).unwrap_or(0);
@@ -203,22 +204,22 @@ impl ControlWriter<'_> {
     }
 }
 
-/// Memory for receiving one batch, used again and again.
+/// Reusable memory for receiving batches.
 pub(crate) struct ReceiveBatch {
     messages: Messages,
-    /// Where each message is written, apart from what is lent.
+    /// The buffer of each message.
     buffers: Vec<BytesMut>,
     len: usize,
-    /// Headers that the kernel has written to.
+    /// The number of headers that the kernel has written to.
     stale: usize,
 }
 
-/// One message received: a packet, or several of equal size from one peer.
+/// One received message: a packet, or several of equal size from one peer.
 pub(crate) struct Incoming<'a> {
     pub(crate) remote: SocketAddr,
     pub(crate) local: Option<IpAddr>,
     pub(crate) tos: u8,
-    /// Size of each packet but the last.
+    /// The size of each packet except the last.
     pub(crate) segment_size: usize,
     pub(crate) data: &'a [u8],
 }
@@ -239,13 +240,14 @@ impl ReceiveBatch {
         }
     }
 
-    /// Receives what is there, without waiting; returns the number of messages.
+    /// Receives what is available, without waiting. Returns the number of messages.
     pub(crate) fn receive(&mut self, socket: RawFd) -> io::Result<usize> {
-        // Only what the last call changed has to be made new.
+        // Resets only what the last call changed.
         for index in 0..self.stale {
             let buffer = &mut self.buffers[index];
             buffer.clear();
-            // After it was lent: the same memory again if nobody has any of it left, else other memory.
+            // After a buffer was lent, its memory is reused if nobody holds a part of it. Otherwise new memory is
+            // allocated.
             if buffer.capacity() < DATAGRAM_BYTES_MAX && !buffer.try_reclaim(DATAGRAM_BYTES_MAX) {
                 *buffer = BytesMut::with_capacity(RECEIVE_STRIDE);
             }
@@ -270,8 +272,8 @@ impl ReceiveBatch {
             self.len = 0;
             self.stale = 1;
             let error = io::Error::last_os_error();
-            // The others pass: nothing there, an ICMP error of some earlier packet, an interface that went
-            // down, memory that ran out.
+            // Other errors are temporary: nothing to read, an ICMP error of an earlier packet, an interface that is
+            // down, too little memory.
             let is_broken = matches!(
                 error.raw_os_error(),
                 Some(libc::EBADF | libc::ENOTSOCK | libc::EINVAL | libc::EFAULT)
@@ -289,12 +291,12 @@ impl ReceiveBatch {
         Ok(count)
     }
 
-    /// The messages of the last call.
+    /// Returns the messages of the last call.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Incoming<'_>> {
         (0..self.len).filter_map(|index| self.message(index))
     }
 
-    /// Message number `index` of the last call, unless it came from no address that there is.
+    /// Returns message `index` of the last call; `None` if its address is of an unknown family.
     pub(crate) fn message(&self, index: usize) -> Option<Incoming<'_>> {
         let header = &self.messages.headers[index];
         let data = &self.buffers[index][..];
@@ -311,7 +313,7 @@ impl ReceiveBatch {
         Some(incoming)
     }
 
-    /// Gives message number `index` away where it lies. As long as any of it is kept, so are 64 KiB.
+    /// Gives away the buffer of message `index`. Keeping any part of it keeps 64 KiB.
     pub(crate) fn lend(&mut self, index: usize) -> BytesMut {
         self.buffers[index].split()
     }
@@ -373,7 +375,7 @@ mod tests {
         let mut next = |byte: u8| {
             let sent = from.send_to(&[byte; 9_000], to.local_addr().unwrap());
             assert_eq!(sent.unwrap(), 9_000);
-            // Loopback delivers at once.
+            // The loopback interface delivers at once.
             assert_eq!(batch.receive(to.as_raw_fd()).unwrap(), 1);
             assert_eq!(batch.iter().next().unwrap().data, [byte; 9_000]);
             let lent = batch.lend(0);

@@ -1,11 +1,11 @@
-//! Child processes that do not outlive who started them.
+//! Child processes that end with their parent.
 
 use std::{io, os::unix::process::CommandExt as _, process::Command};
 
 use super::check;
 
-/// Ends what `command` starts (`SIGTERM`) when the thread that started it ends, however that ends: even by a signal
-/// that no process can handle. So it is to be started by a thread that lives as long as the child is needed.
+/// Makes the child of `command` receive SIGTERM when the thread that starts it ends, even by SIGKILL. So a thread that
+/// lives as long as the child is needed must start it.
 pub fn end_with_parent(command: &mut Command) {
     let parent = std::process::id();
     // SAFETY: between fork and exec only system calls that are safe there are made, and nothing is allocated.

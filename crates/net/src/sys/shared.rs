@@ -1,4 +1,4 @@
-//! Several sockets on one address, and which of them a packet goes to.
+//! Several sockets on one address, and which of them receives a packet.
 
 use std::{
     io, mem,
@@ -14,7 +14,7 @@ use super::{
     check, set_option,
 };
 
-/// A UDP socket at `address`, where others of this process may be bound as well.
+/// Binds a UDP socket to `address`, which other sockets of this process may share.
 pub(crate) fn bind_shared(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     let family = if address.is_ipv4() {
         libc::AF_INET
@@ -34,8 +34,8 @@ pub(crate) fn bind_shared(address: SocketAddr) -> io::Result<std::net::UdpSocket
     Ok(socket.into())
 }
 
-/// Lets the kernel give each packet to that of `count` sockets on one address which its connection ID names;
-/// they are numbered in the order in which they were bound. Holds for all of them, and needs no privileges.
+/// Makes the kernel give each packet to the one of `count` sockets on one address that its connection ID names. Sockets
+/// are numbered in the order in which they were bound. The rule applies to all of them, and needs no privileges.
 pub(crate) fn steer(socket: RawFd, count: u16) -> io::Result<()> {
     let program = program(count);
     let attached = libc::sock_fprog {
@@ -55,7 +55,7 @@ pub(crate) fn steer(socket: RawFd, count: u16) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// The same rule as `weir_quic::Shard::owner`, over the UDP payload.
+/// Returns a BPF program for the rule of `weir_quic::Shard::owner`, over the UDP payload.
 fn program(count: u16) -> [libc::sock_filter; 7] {
     let step = |code: u32, jt: u8, jf: u8, k: usize| libc::sock_filter {
         code: u16::try_from(code).unwrap_or(0),

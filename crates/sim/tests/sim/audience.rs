@@ -1,5 +1,4 @@
-//! A server that sends each of its clients a datagram at fixed times, and many such clients on one
-//! node.
+//! A server that sends each client a datagram at fixed times, and many such clients.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -59,7 +58,7 @@ impl App for Speaker {
     }
 }
 
-/// Listens with many connections.
+/// A client with many connections that receive.
 struct Audience {
     config: ClientConfig,
     speaker: SocketAddr,
@@ -101,7 +100,7 @@ impl App for Audience {
     }
 }
 
-/// Where the listeners of a speech are.
+/// The nodes and sockets of the listeners.
 #[derive(Clone, Copy)]
 pub(crate) enum Seats {
     /// All connections on one node and one socket.
@@ -112,8 +111,8 @@ pub(crate) enum Seats {
     OwnNodes,
 }
 
-/// A speech of `count` datagrams, one each 20 ms from the first second on, to `listeners`
-/// connections. Returns the listeners' nodes.
+/// Starts a speech of `count` datagrams, one every 20 ms from the first second on, to `listeners` connections. Returns
+/// the listeners' nodes.
 pub(crate) fn speech(sim: &mut Sim, listeners: u32, seats: Seats, count: u64) -> Vec<NodeId> {
     let delay = Delay::fixed(Duration::from_millis(10)).expect("short");
     sim.set_default_link(Config {
@@ -159,7 +158,7 @@ pub(crate) fn speech(sim: &mut Sim, listeners: u32, seats: Seats, count: u64) ->
         .collect()
 }
 
-/// The datagrams that have reached all listeners together.
+/// Returns how many datagrams all listeners have received.
 pub(crate) fn received(sim: &Sim, listeners: &[NodeId]) -> u64 {
     listeners
         .iter()

@@ -1,4 +1,4 @@
-//! Links on which nothing goes wrong, or only what QUIC mends.
+//! Links without faults, or with faults that QUIC repairs.
 
 use weir_link::{Bitrate, Config, Queue, Rate};
 use weir_sim::{End, Sim};
@@ -14,7 +14,7 @@ fn streams_come_back_over_a_clean_link() {
     let end = sim.run_until(secs(10), |sim| !sim.is_busy(client));
     assert_eq!(end, End::Finished);
     assert_eq!(sim.app::<Courier>(client).streams_done, 10);
-    // A round trip of 20 ms for the handshake, and one for the data, which fit the first window.
+    // A round trip of 20 ms for the handshake, and one for the data, which fits the first congestion window.
     assert_eq!(sim.elapsed(), millis(40));
     assert_eq!(sim.link_stats(server, client).dropped(), 0);
     assert_eq!(sim.traffic().unroutable, 0);
@@ -27,7 +27,7 @@ fn streams_come_back_once_and_in_order_despite_loss() {
         let (server, client) = echo_pair(&mut sim, lossy(0.05), 20, 50_000);
         let end = sim.run_until(secs(60), |sim| !sim.is_busy(client));
         assert_eq!(end, End::Finished, "seed {seed}");
-        // The courier has checked each byte.
+        // The courier checks each byte.
         assert_eq!(sim.app::<Courier>(client).streams_done, 20, "seed {seed}");
         let (there, back) = (
             sim.link_stats(client, server),
@@ -99,7 +99,7 @@ fn datagrams_reach_every_listener() {
         let mut sim = Sim::new(1);
         let listeners = speech(&mut sim, 20, seats, 100);
         assert_eq!(sim.run(secs(10)), End::Finished);
-        // The last datagrams have been sent; let them arrive.
+        // The last datagrams were sent; this lets them arrive.
         sim.run_until(sim.elapsed() + millis(20), |_| false);
         assert_eq!(received(&sim, &listeners), 20 * 100);
     }

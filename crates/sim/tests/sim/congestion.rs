@@ -1,4 +1,4 @@
-//! A source that is too fast for its link: what the queue and the rate come to.
+//! A source that is too fast for its link: how queue and rate develop.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use weir_transport::{Direction, StreamId, Transport as _};
 use crate::echo::PROTOCOL;
 use crate::{millis, secs};
 
-/// Writes a kilobyte every 0.8 ms, which are 10 Mbit/s, to one stream.
+/// Writes a kilobyte every 0.8 ms, which is 10 Mbit/s, to one stream.
 struct Pump {
     config: ClientConfig,
     remote: std::net::SocketAddr,
     handle: Option<Handle>,
     stream: Option<StreamId>,
     next: Instant,
-    /// Nothing is sent from then on.
+    /// The end of sending.
     until: Instant,
     round_trips: Vec<(Instant, Duration)>,
     stats: ConnectionStats,
@@ -60,7 +60,7 @@ impl App for Pump {
             self.next += Duration::from_micros(800);
             let Some(stream) = self.stream else { continue };
             let mut connection = endpoint.connection(now, handle).expect("it stays");
-            // A full connection refuses what no longer fits, as a live source drops it.
+            // A full connection refuses what does not fit, and a live source drops it.
             let _is_taken = connection
                 .write(stream, &mut Bytes::from_static(&[7; 1000]))
                 .is_ok();
@@ -76,7 +76,7 @@ impl App for Pump {
     }
 }
 
-/// Takes everything, counts it and answers nothing.
+/// Receives everything, counts it and sends no response.
 #[derive(Default)]
 struct Drain {
     bytes: u64,
@@ -107,7 +107,7 @@ impl App for Drain {
     }
 }
 
-/// A source of a story: its controller, and the seconds in which it has something to send.
+/// The plan of a source: its controller, and the seconds in which it has data to send.
 #[derive(Clone, Copy)]
 struct SourcePlan {
     congestion: Congestion,
@@ -115,7 +115,7 @@ struct SourcePlan {
     until: u64,
 }
 
-/// A source that begins at this second and goes on.
+/// Returns a source that begins at this second and does not end.
 fn from(from: u64, congestion: Congestion) -> SourcePlan {
     SourcePlan {
         congestion,
@@ -124,7 +124,7 @@ fn from(from: u64, congestion: Congestion) -> SourcePlan {
     }
 }
 
-/// Sources that share a link of 5 Mbit/s with a queue of 500 ms, on a way of 100 ms there and back.
+/// Sources that share a link of 5 Mbit/s with a queue of 500 ms, on a path with a round trip of 100 ms.
 struct Meeting {
     sim: Sim,
     sources: Vec<NodeId>,
@@ -132,7 +132,7 @@ struct Meeting {
 }
 
 impl Meeting {
-    /// The seed draws when within its second each source begins, and what QUIC leaves to chance.
+    /// The seed sets when within its second each source begins, and the random choices of QUIC.
     fn new(seed: u64, plans: &[SourcePlan]) -> Self {
         let mut sim = Sim::new(seed);
         let delay = Delay::fixed(millis(50)).expect("short");
@@ -187,7 +187,7 @@ impl Meeting {
         }
     }
 
-    /// Megabits per second that each source got through from one second to another.
+    /// Returns the megabits per second of each source between two seconds.
     fn rates(&mut self, from: u64, until: u64) -> Vec<f64> {
         let bytes = |meeting: &Self| -> Vec<u64> {
             let drains = meeting.drains.iter();
@@ -205,7 +205,7 @@ impl Meeting {
         before.into_iter().zip(after).map(rate).collect()
     }
 
-    /// The median of the round trips of the first source from one second to another.
+    /// Returns the median round trip of the first source between two seconds.
     fn round_trip(&self, from: u64, until: u64) -> Duration {
         let pump = self.sim.app::<Pump>(self.sources[0]);
         let between = self.sim.instant(secs(from))..self.sim.instant(secs(until));
@@ -221,7 +221,7 @@ impl Meeting {
     }
 }
 
-/// Seeds of the stories with chance in them.
+/// Seeds of the stories with random choices.
 const SEEDS: std::ops::Range<u64> = 1..4;
 /// A third of the fair share of one of two sources, in Mbit/s.
 const THIRD_OF_SHARE: f64 = 5.0 / 2.0 / 3.0;
@@ -233,9 +233,9 @@ fn a_controller_that_listens_to_delay_keeps_the_rate_and_not_the_queue() {
         let (rate, round_trip) = (meeting.rates(5, 45)[0], meeting.round_trip(5, 45));
         println!("seed {seed}: {rate} Mbit/s, {round_trip:?}");
         assert!(rate >= 4.5, "seed {seed}: {rate}");
-        // 100 ms, the 40 ms that it aims at here, and a little.
+        // 100 ms of the path, 40 ms that the controller aims at, and a margin.
         assert!(round_trip < millis(150), "seed {seed}: {round_trip:?}");
-        // It still knows the empty queue, although it never ran dry by itself.
+        // The controller still knows the empty queue, although the queue never became empty again.
         let late = meeting.round_trip(40, 45);
         assert!(late < millis(150), "seed {seed}: {late:?}");
     }
@@ -263,7 +263,8 @@ fn two_that_listen_to_delay_keep_the_queue_short_together_and_share() {
     }
 }
 
-/// Whoever keeps the queue at 60 ms finds it at 500 ms, where the other keeps it: yielding would be for ever.
+/// A controller that would keep the queue at 60 ms finds it at 500 ms, where the other source keeps it. If it yielded,
+/// it would never recover.
 #[test]
 fn one_that_listens_to_delay_holds_its_own_beside_one_that_fills_the_queue() {
     for seed in SEEDS {
@@ -274,7 +275,7 @@ fn one_that_listens_to_delay_holds_its_own_beside_one_that_fills_the_queue() {
         println!("seed {seed}: {rates:?} Mbit/s");
         assert!(rates[0] >= THIRD_OF_SHARE, "seed {seed}: {rates:?}");
         assert!(rates[0] + rates[1] >= 4.5, "seed {seed}: {rates:?}");
-        // The other is gone, and what was left of it in the queue.
+        // The other source has left, and so has its share of the queue.
         let (rate, round_trip) = (meeting.rates(65, 75)[0], meeting.round_trip(65, 75));
         println!("seed {seed}: then {rate} Mbit/s, {round_trip:?}");
         assert!(rate >= 4.5, "seed {seed}: {rate}");
@@ -282,7 +283,7 @@ fn one_that_listens_to_delay_holds_its_own_beside_one_that_fills_the_queue() {
     }
 }
 
-/// It never saw the queue empty, so it takes the valleys of the other's saw teeth for that, and yields.
+/// The controller never saw an empty queue. It takes the minima of the other source's sawtooth for that, and yields.
 #[test]
 fn one_that_listens_to_delay_goes_on_beside_one_that_filled_the_queue_before() {
     let ours = from(5, Congestion::LOW_LATENCY);

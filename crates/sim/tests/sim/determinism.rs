@@ -1,4 +1,4 @@
-//! One seed, one run.
+//! Equal seeds give equal runs.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use weir_sim::{Sim, Traffic};
 use crate::audience::{Seats, speech};
 use crate::{echo_pair, millis, secs};
 
-/// Everything that can go wrong, at once. Gives what two equal runs share.
+/// Runs all kinds of faults together. Returns what two equal runs share.
 fn eventful(seed: u64) -> (u64, Traffic) {
     let rare = Probability::new(0.01).expect("from 0 to 1");
     let link = Config {
@@ -40,7 +40,7 @@ fn two_runs_with_one_seed_are_equal() {
     }
 }
 
-/// Prints what the test below compares.
+/// Prints what the test below compares between processes.
 #[test]
 #[ignore = "it is run by another test, in a process of its own"]
 fn print_an_eventful_run() {

@@ -1,4 +1,4 @@
-//! A server that sends everything back, and a client that checks it.
+//! A server that echoes everything, and a client that checks it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 pub(crate) const PROTOCOL: &str = "echo";
 
-/// What is left to be written to one stream.
+/// Data that remains to be written to one stream.
 #[derive(Default)]
 struct Backlog {
     chunks: VecDeque<Bytes>,
@@ -19,7 +19,7 @@ struct Backlog {
 }
 
 impl Backlog {
-    /// Writes what the stream takes; returns whether the stream is finished.
+    /// Writes what the stream accepts. Returns whether the stream is finished.
     fn flush(&mut self, connection: &mut impl Transport, stream: StreamId) -> bool {
         while let Some(chunk) = self.chunks.front_mut() {
             match connection.write(stream, chunk) {
@@ -35,11 +35,11 @@ impl Backlog {
     }
 }
 
-/// Sends back what it gets, on the same stream.
+/// Echoes what it receives, on the same stream.
 #[derive(Default)]
 pub(crate) struct Echo {
     backlogs: BTreeMap<(Handle, StreamId), Backlog>,
-    /// The addresses that peers had when something came from them on a stream, without repetitions.
+    /// The addresses that stream data came from, without duplicates.
     pub(crate) peers_seen: Vec<SocketAddr>,
     pub(crate) lost: Vec<Lost>,
 }
@@ -100,8 +100,7 @@ impl App for Echo {
     }
 }
 
-/// Connects, sends a pattern on several streams at once, and checks that it comes back: all of it,
-/// once, in order.
+/// Connects, sends a pattern on several streams at once, and checks that all of it is echoed, once and in order.
 pub(crate) struct Courier {
     config: ClientConfig,
     remote: SocketAddr,
@@ -110,7 +109,7 @@ pub(crate) struct Courier {
     bytes: u64,
     pub(crate) handle: Option<Handle>,
     backlogs: BTreeMap<StreamId, Backlog>,
-    /// For each stream its number, and how many bytes came back.
+    /// For each stream its number, and how many bytes were echoed.
     returned: BTreeMap<StreamId, (u64, u64)>,
     pub(crate) streams_done: u64,
     pub(crate) finished_at: Option<Instant>,

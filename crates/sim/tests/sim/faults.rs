@@ -1,4 +1,4 @@
-//! Black holes, new addresses, nodes that die and come back.
+//! Black holes, changed addresses, nodes that crash and restart.
 
 use weir_quic::Lost;
 use weir_sim::{End, NodeConfig, Sim};
@@ -62,7 +62,7 @@ fn a_connection_survives_a_new_address() {
     assert_eq!(sim.address(client), new[1]);
     let seen = &sim.app::<Echo>(server).peers_seen;
     assert_eq!(seen[..], [old, new[0], new[1]]);
-    // What was on its way to the old addresses is gone.
+    // Packets on their way to the old addresses were lost.
     assert!(sim.traffic().unroutable > 0);
 }
 

@@ -38,7 +38,7 @@ fn lossy(ratio: f64) -> Config {
     }
 }
 
-/// An echo server, and a client that sends it `streams` times `bytes` to be sent back.
+/// Adds an echo server, and a client that sends it `streams` times `bytes`.
 fn echo_pair(sim: &mut Sim, link: Config, streams: u64, bytes: u64) -> (NodeId, NodeId) {
     sim.set_default_link(link);
     let server = sim.add_node(NodeConfig {

@@ -1,4 +1,4 @@
-//! The figures of a track, from what a receiver has counted.
+//! The metrics of a track, computed from a receiver's counters.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use weir_report::statistics::Distribution;
 /// What one subscriber measured of one track.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TrackResult {
-    /// Whether the track counts as good.
+    /// Whether the track is good, incomplete or failed.
     pub status: Status,
     /// Why it failed, if it did.
     pub failure: Option<Failure>,
@@ -24,20 +24,20 @@ pub struct TrackResult {
     pub completion: Completion,
     /// The draft's Table 2. [evens-00 §5.5.1]
     pub progress: Progress,
-    /// What went wrong on the way.
+    /// What went wrong during delivery.
     pub delivery: Delivery,
     /// Receive variance: drift, quantiles, jitter.
     pub variance: Variance,
-    /// Publisher variance as the subscriber heard of it.
+    /// Publisher variance, as computed from the times in the publisher's messages.
     pub publisher_variance: PublisherVariance,
-    /// From the planned time to the arrival; `None` if no object carried a tag.
+    /// Latency from the planned time to the arrival; `None` if no object carried a tag.
     pub latency: Option<Distribution>,
 }
 
-/// How punctual the publisher was by its own messages; decision 19.
+/// How punctual the publisher was, by the times in its messages (decision 19).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PublisherVariance {
-    /// Mean with its sign, in milliseconds: above zero, objects were sent after their planned time.
+    /// Mean of the signed values in milliseconds: above zero, objects were sent after their planned time.
     pub signed_drift_ms: f64,
     /// The largest absolute value, in milliseconds.
     pub max_ms: f64,
@@ -48,13 +48,13 @@ pub struct PublisherVariance {
 pub struct SentTotals {
     /// DATA objects.
     pub objects: u64,
-    /// Groups that they were in.
+    /// Groups of those objects.
     pub groups: u64,
 }
 
 impl TrackReceiver {
-    /// All figures as they stand. `sent` is the publisher's own count where it is known; it stands
-    /// in for a COMPLETION that was not seen, and shows one that is not as it was sent.
+    /// Returns all metrics so far. `sent` is the publisher's own count if it is known: it replaces a COMPLETION that
+    /// did not arrive, and reveals one that was altered.
     pub fn result(&self, plan: &TrackPlan, sent: Option<SentTotals>) -> TrackResult {
         TrackResult {
             status: self.status(),
@@ -72,7 +72,7 @@ impl TrackReceiver {
         }
     }
 
-    /// The figures of the draft's Table 2 as they stand. [evens-00 §5.5.1]
+    /// Returns the figures of the draft's Table 2 so far. [evens-00 §5.5.1]
     pub fn progress(&self, plan: &TrackPlan) -> Progress {
         let span = self
             .sequence
@@ -90,8 +90,8 @@ impl TrackReceiver {
         }
     }
 
-    /// Good is a track with START and COMPLETION and without a failure; one that was given up, or
-    /// cut off, before COMPLETION is incomplete, and failed if its session was lost or nothing came.
+    /// Returns the track's status. A track with START and COMPLETION and without failure is good. A track that ended
+    /// before COMPLETION is incomplete. It is failed if its session was lost or nothing arrived.
     fn status(&self) -> Status {
         if self.failure.is_some() {
             return Status::Failed;
@@ -115,8 +115,8 @@ impl TrackReceiver {
         }
     }
 
-    /// Objects and groups sent, by COMPLETION and by the publisher, whichever are more, so that no relay hides a loss behind
-    /// a COMPLETION of its own; else as far as was seen.
+    /// Returns how much was sent: the larger of COMPLETION's count and the publisher's own, so that a relay cannot hide
+    /// loss behind an altered COMPLETION. If neither is known, as much as was seen.
     fn totals(&self, plan: &TrackPlan, sent: Option<SentTotals>) -> SentTotals {
         if let Some(completion) = self.completion {
             let published = published(plan, sent).unwrap_or_default();
@@ -134,8 +134,7 @@ impl TrackReceiver {
         })
     }
 
-    /// Whether COMPLETION says something else than the publisher, who sends nothing behind it. The older tool's has no
-    /// groups.
+    /// Whether COMPLETION differs from the publisher's own count. A COMPLETION of qperf does not count groups.
     fn is_completion_altered(&self, plan: &TrackPlan, sent: Option<SentTotals>) -> bool {
         let both = self.completion.zip(published(plan, sent));
         both.is_some_and(|(completion, published)| {
@@ -165,7 +164,7 @@ impl TrackReceiver {
         }
     }
 
-    /// Over the planned time, or over the time that a fetch took (decision 27).
+    /// Returns the bit rate over the planned time, or over the duration of a fetch (decision 27).
     #[expect(clippy::cast_precision_loss, reason = "a printed figure")]
     fn average_bits_per_second(&self, plan: &TrackPlan, objects: u64) -> f64 {
         let elapsed = self.arrivals.duration();
@@ -203,9 +202,8 @@ impl TrackReceiver {
         }
     }
 
-    /// Splits `lost` of `objects` into the parts before the first object received, after the last,
-    /// and between them (decision 17). Where the publisher itself left objects out, the parts
-    /// between them are fewer than the gaps.
+    /// Splits `lost` of `objects` into the parts before the first received object, after the last, and between them
+    /// (decision 17). If the publisher left objects out, the part between them is smaller than the gaps.
     fn place_of_loss(&self, objects: u64, lost: u64) -> PlaceOfLoss {
         if lost == 0 {
             return PlaceOfLoss::default();
@@ -232,7 +230,7 @@ impl TrackReceiver {
         }
     }
 
-    /// One if the publisher stopped within a group and all of it was received, else zero.
+    /// Returns one if the publisher stopped within a group and all of that group was received, otherwise zero.
     fn shorter_group_complete(&self, plan: &TrackPlan, objects: u64) -> u64 {
         let Some(last) = objects.checked_sub(1) else {
             return 0;
@@ -254,8 +252,8 @@ impl TrackReceiver {
     }
 }
 
-/// What a publisher says in its COMPLETION, where its own count is known. A track that is fetched is there as a whole, and
-/// is sent as often as a relay asks for it.
+/// Returns what the publisher's COMPLETION says, if its own count is known. A fetched track is complete from the start,
+/// and the publisher's count includes each fetch.
 fn published(plan: &TrackPlan, sent: Option<SentTotals>) -> Option<SentTotals> {
     if plan.pattern() == Pattern::Fetch {
         return sent.map(|_| SentTotals {

@@ -1,4 +1,4 @@
-//! Objects that are not as they were sent.
+//! Objects whose content was altered.
 
 use super::*;
 use crate::message::DATA_HEADER_BYTES;
@@ -36,7 +36,7 @@ fn a_relay_that_renumbers_is_noticed() {
     );
 }
 
-/// Objects that are counted as corrupt if a relay delivers all of a track and leaves none of them intact.
+/// The objects counted as corrupt if a relay delivers a whole track and alters every object.
 fn corrupt(track: &TrackProfile) -> (u64, u64) {
     let mut bench = Bench::new(track);
     for sent in bench.send_all() {
@@ -101,7 +101,7 @@ fn a_tag_that_is_gone_was_changed_where_others_have_one() {
         }
     };
     bench.receive(&sent[0], Duration::ZERO);
-    // A publisher of another make has no tags, and content that nobody knows.
+    // Another tool's publisher writes no tags, and its content is unknown.
     let other = without_tag(&sent[2]);
     let unknown = Delivered {
         intact: false,
@@ -124,7 +124,7 @@ fn objects_from_the_future_are_told_of() {
     assert_eq!(bench.result().delivery.negative_latencies, 1);
 }
 
-/// What a subscriber says who got the first four of eight objects, and then was told that so many were sent.
+/// The result of a subscriber that received the first four of eight objects and a COMPLETION with these totals.
 fn told(objects_sent: u64, groups_sent: u64) -> (Bench, TrackResult) {
     let mut bench = Bench::new(&profile(4, 2));
     for sent in bench.send_all() {
@@ -154,7 +154,7 @@ fn a_forged_completion_hides_no_loss() {
         let delivery = result.delivery;
         assert_eq!((result.completion.lost_objects, delivery.lost_tail), (4, 4));
         assert_eq!(delivery.corrupt, altered, "{objects} in {groups}");
-        // Where the publisher is another process, nobody knows better.
+        // A publisher in another process: only COMPLETION is known.
         let remote = bench.receiver.result(&bench.plan, None);
         assert_eq!(remote.completion.lost_objects, objects - 4);
         assert_eq!(remote.delivery.corrupt, 0);
@@ -163,7 +163,7 @@ fn a_forged_completion_hides_no_loss() {
 
 #[test]
 fn an_honest_completion_is_as_it_was_sent() {
-    // A publisher that is stopped early, and one that leaves out what is too late.
+    // A publisher that is stopped early, and one that leaves out expired objects.
     for left_out in [None, Some(5)] {
         let mut bench = Bench::new(&profile(3, 4));
         for index in (0..9).filter(|index| Some(*index) != left_out) {
@@ -176,7 +176,7 @@ fn an_honest_completion_is_as_it_was_sent() {
         let lost = result.completion.lost_objects;
         assert_eq!((lost, result.delivery.corrupt), (0, 0), "{left_out:?}");
     }
-    // What is fetched is sent as often as it is asked for, and by a relay that has it not at all.
+    // A fetched object is sent once per fetch, or never if the relay has it.
     for times in [0, 1, 3] {
         let mut bench = Bench::new(&TrackProfile {
             pattern: Pattern::Fetch,

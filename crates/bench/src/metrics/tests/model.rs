@@ -1,4 +1,4 @@
-//! The receiver against a model that keeps every arrival and computes everything at the end.
+//! The receiver against a model that keeps every arrival and computes all metrics at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::{Bench, MS, Sent, profile};
 use crate::metrics::TrackResult;
 use crate::payload::split_mix;
 
-/// All that arrived, in order: number, time, size.
+/// All arrivals in order: number, time, size.
 #[derive(Default)]
 struct Model {
     arrivals: Vec<(u64, Duration, u64)>,

@@ -1,11 +1,11 @@
-//! What comes more than once.
+//! Messages and objects that arrive more than once.
 
 use super::*;
 use crate::profile::StreamMapping;
 
 #[test]
 fn what_is_repeated_keeps_no_track_open() {
-    // START and a second one, an object and its copy.
+    // START twice, then an object twice.
     for (last, repeated) in [(0, 1), (2, 2)] {
         let mut bench = Bench::new(&profile(2, 1));
         let sent = bench.send_all();
@@ -33,14 +33,14 @@ fn a_stream_that_is_reset_again_cuts_nothing_off_twice() {
     for sent in &sent[..4] {
         bench.receive(sent, sent.item.at);
     }
-    // The latter half of the group, then parts of it again, and all of it.
+    // The second half of the group, then parts of it again, then all of it.
     let group = sent[2].item.group;
     for next_object in [2, 3, u64::MAX, 2] {
         bench
             .receiver
             .handle_reset(&bench.plan, group, 0, next_object);
     }
-    // The first object of the next group is lost on another way.
+    // The first object of the next group is lost on the second path.
     for sent in &sent[7..] {
         bench.receive(sent, sent.item.at);
     }

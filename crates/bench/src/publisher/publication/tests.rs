@@ -46,7 +46,7 @@ impl Bench {
         }
     }
 
-    /// Sends the next `items` when they are due, unless the relay wants none.
+    /// Sends the next `items` when they are due, unless the relay has paused the track.
     fn send(&mut self, items: u64) {
         let schedule = self.plan.schedule();
         for _ in 0..items {
@@ -70,7 +70,7 @@ impl Bench {
         self.publication.on_forward(&mut self.transport, forward)
     }
 
-    /// Whether the end can be announced, and the streams that were opened, that were finished, and that were reset.
+    /// Returns whether the end can be announced, and how many streams were opened, finished and reset.
     fn outcome(&self) -> (bool, u64, usize, usize) {
         assert!(
             self.transport
@@ -102,7 +102,7 @@ fn what_is_wanted_again_goes_on_within_the_group() {
     assert!(bench.forward(false));
     bench.send(1);
     assert!(bench.forward(true));
-    // The last object of the group, the other group, and COMPLETION.
+    // The last object of the group, the second group, and COMPLETION.
     bench.send(6);
     assert_eq!(bench.outcome(), (true, 5, 4, 1));
     assert_eq!(bench.publication.sender.totals().objects, 7);

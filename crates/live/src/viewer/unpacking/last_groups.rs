@@ -1,29 +1,29 @@
-//! What is remembered of the last groups.
+//! A bounded map of the last groups.
 
 use std::collections::VecDeque;
 
-/// Something of each of the last groups. Beyond so many the one that came first is forgotten: not the one with the lowest
-/// number, which may be of a publisher that began anew.
+/// A value for each of the last groups. Beyond the limit, removes the group that was inserted first. The lowest number
+/// may belong to a publisher that restarted.
 #[derive(Debug)]
 pub(super) struct LastGroups<T> {
     groups: VecDeque<(u64, T)>,
 }
 
 impl<T: Copy> LastGroups<T> {
-    /// Of no group.
+    /// Returns an empty map.
     pub(super) fn new() -> Self {
         Self {
             groups: VecDeque::new(),
         }
     }
 
-    /// What is known of a group.
+    /// Returns the value of a group.
     pub(super) fn get(&self, group: u64) -> Option<T> {
         let found = self.groups.iter().find(|(known, _)| *known == group);
         found.map(|(_, value)| *value)
     }
 
-    /// Notes what is known of a group now.
+    /// Sets the value of a group.
     pub(super) fn insert(&mut self, group: u64, value: T) {
         let found = self.groups.iter_mut().find(|(known, _)| *known == group);
         if let Some((_, known)) = found {
@@ -37,7 +37,7 @@ impl<T: Copy> LastGroups<T> {
     }
 }
 
-/// Groups that are remembered.
+/// Groups that are kept.
 const GROUPS_MAX: usize = 8;
 
 #[cfg(test)]

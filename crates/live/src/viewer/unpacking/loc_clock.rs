@@ -1,23 +1,24 @@
-//! When frames are decoded of which LOC says only when they are shown. The browser player does the same, and both pass
-//! `vectors/live/loc-times.json`.
+//! Derives decode times of frames, of which LOC gives only presentation times. The browser player does the same, and
+//! both pass `vectors/live/loc-times.json`.
 
 use std::collections::VecDeque;
 
 use super::last_groups::LastGroups;
 use crate::mp4::Times;
 
-/// Tells decode times and durations by presentation times alone.
+/// Derives decode times and durations from presentation times.
 ///
-/// Within a group frames come in the order of decoding. One that is shown later than all before it may be followed by others
-/// that belong before it; so it is decoded when the latest one before it is shown, and those when they are shown themselves.
+/// Within a group, frames arrive in decoding order. A frame with a later presentation time than all before it may be
+/// followed by frames that precede it on the screen. So its decode time is the latest presentation time before it, and
+/// the decode time of those frames is their own presentation time.
 #[derive(Debug)]
 pub(super) struct LocClock {
     groups: LastGroups<Group>,
-    /// The last presentation times, in order.
+    /// The last presentation times, in order of arrival.
     times: VecDeque<i64>,
 }
 
-/// What is known of a group.
+/// The times of a group.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     /// Its latest presentation time.
@@ -27,7 +28,7 @@ struct Group {
 }
 
 impl LocClock {
-    /// A clock that knows of no frame.
+    /// Returns a clock without frames.
     pub(super) fn new() -> Self {
         Self {
             groups: LastGroups::new(),
@@ -35,7 +36,7 @@ impl LocClock {
         }
     }
 
-    /// The times of the next frame; its presentation time is at most 2^60 microseconds.
+    /// Returns the times of the next frame. Its presentation time is at most 2^60 microseconds.
     pub(super) fn next(&mut self, group: u64, presentation_us: i64) -> Times {
         self.times.push_back(presentation_us);
         if self.times.len() > TIMES_MAX {
@@ -51,7 +52,8 @@ impl LocClock {
                 } else {
                     presentation_us
                 };
-                // What came before it in its group is decoded before it, even where it is shown later (a pyramid of B-frames).
+                // Earlier frames of the group have earlier decode times, even if they are shown later (a pyramid of
+                // B-frames).
                 own.max(known.decode_us.min(presentation_us + REORDER_US_MAX))
             }
         };
@@ -70,7 +72,7 @@ impl LocClock {
         }
     }
 
-    /// The shortest time between two of the frames that came lately.
+    /// Returns the shortest time between two recent frames.
     fn shortest_us(&self) -> Option<i64> {
         let mut times: Vec<i64> = self.times.iter().copied().collect();
         times.sort_unstable();
@@ -80,13 +82,13 @@ impl LocClock {
     }
 }
 
-/// Presentation times by whose distances it is told how long a frame lasts.
+/// The number of recent presentation times whose distances give a frame's duration.
 const TIMES_MAX: usize = 8;
-/// Of a frame before which none came, in microseconds.
+/// The duration of a first frame, in microseconds.
 pub(super) const USUAL_DURATION_US: i64 = 33_333;
-/// No frame is taken to last longer, in microseconds.
+/// The longest duration, in microseconds.
 const DURATION_US_MAX: i64 = 200_000;
-/// No frame is taken to be decoded earlier or later than this before or after it is shown, in microseconds.
+/// The largest distance between decode and presentation time, in microseconds.
 const REORDER_US_MAX: i64 = 500_000;
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ fn fragments_tell_as_much_as_an_origin_of_ours_would() {
     let mut unpacker = unpacker("avc1.64000a", Form::Cmaf(init));
     for (number, frame) in (0..).zip(&frames) {
         let place = (frame.group, frame.index);
-        // Other boxes may stand in front.
+        // Other boxes may precede the fragment.
         let payload = [b"\0\0\0\x0cstypcmf2", &frame.fragment[..]].concat();
         let tags = read(&mut unpacker, place, Properties::builder(), &payload.into());
         assert_eq!(tags, Ok(vec![FrameTag::new(frame, number, 7_000_000)]));
