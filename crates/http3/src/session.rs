@@ -166,7 +166,7 @@ impl Session {
         true
     }
 
-    /// Handles the peer's STOP_SENDING. Returns true unless the stream is a request's.
+    /// Handles the peer's `STOP_SENDING`. Returns true unless the stream is a request's.
     pub fn handle_stopped(&mut self, stream: StreamId) -> Result<bool, Violation> {
         if self.own.contains(&stream) {
             return Err(CLOSED_CRITICAL_STREAM);

@@ -255,7 +255,7 @@ impl Publication {
             .retain(|(_, outgoing)| !outgoing.queue.is_over());
     }
 
-    /// Handles the relay's STOP_SENDING. Returns whether the stream belongs to this track.
+    /// Handles the relay's `STOP_SENDING`. Returns whether the stream belongs to this track.
     pub(super) fn handle_stopped(
         &mut self,
         transport: &mut dyn Transport,

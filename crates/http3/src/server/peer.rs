@@ -98,7 +98,7 @@ impl Peer {
         }
     }
 
-    /// Handles the client's STOP_SENDING for a response.
+    /// Handles the client's `STOP_SENDING` for a response.
     pub fn handle_stopped(
         &mut self,
         transport: &mut dyn Transport,

@@ -89,7 +89,7 @@ impl Streams {
         true
     }
 
-    /// Handles the peer's STOP_SENDING. Returns whether the stream was one of these.
+    /// Handles the peer's `STOP_SENDING`. Returns whether the stream was one of these.
     pub(super) fn stopped(&mut self, connection: &mut dyn Transport, stream: StreamId) -> bool {
         let key = self.key_of(stream);
         key.is_some_and(|key| self.give_up(connection, key, ResetCode::CANCELLED))
