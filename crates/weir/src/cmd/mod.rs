@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 enum Command {
     /// Benchmark a relay by draft-evens-moq-bench-00
     Bench(Box<BenchCommand>),
-    /// Serve files over HTTP/3
+    /// HTTP/3: a server, a load client, and a comparison of servers
     #[command(subcommand)]
     H3(h3::H3Command),
     /// Emulate a slow link: a UDP proxy with a rate, a queue, delay, jitter and loss
@@ -56,7 +56,7 @@ enum Command {
 /// Benchmark a relay by draft-evens-moq-bench-00
 ///
 /// Without --relay, weir's own relay is started on a core of its own. Exit code 0: the service level held;
-/// 1: it broke, or the run says nothing, or could not be calibrated; 2: nothing was measured.
+/// 1: it broke, the run is invalid or partial, or it could not be calibrated; 2: nothing was measured.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct BenchCommand {
