@@ -137,7 +137,9 @@ impl Document<'_> {
             }
             Value::String(kind) if kind == "object" => "numbers by name".to_owned(),
             Value::String(kind) => kind.clone(),
-            other => panic!("{other}: {field}"),
+            other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) => {
+                panic!("{other}: {field}")
+            }
         }
     }
 

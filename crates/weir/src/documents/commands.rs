@@ -35,7 +35,7 @@ fn write_global(program: &Command, page: &mut String) {
 /// Writes the section of a command, and those of its subcommands. Rows that the parent has too are named only.
 fn write_command(command: &Command, parent: &str, known: &BTreeSet<String>, page: &mut String) {
     let name = format!("{parent} {}", command.get_name());
-    let about = command.get_long_about().or(command.get_about());
+    let about = command.get_long_about().or_else(|| command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
     write!(page, "\n## `{name}`\n\n{}\n", about.trim()).unwrap();
     let mut rows = BTreeSet::new();
@@ -78,7 +78,7 @@ fn is_listed(argument: &Arg) -> bool {
 }
 
 fn write_row(argument: &Arg, page: &mut String) {
-    let help = argument.get_long_help().or(argument.get_help());
+    let help = argument.get_long_help().or_else(|| argument.get_help());
     let help = help.map(ToString::to_string).unwrap_or_default();
     let (help, said) = match help.rsplit_once(" [default: ") {
         Some((help, default)) => (help.to_owned(), default.trim_end_matches(']').to_owned()),

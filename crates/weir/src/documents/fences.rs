@@ -113,7 +113,6 @@ fn commands_of_line(line: &str) -> Vec<Vec<String>> {
     for character in line.chars() {
         match (character, quote) {
             (_, Some(end)) if character == end => quote = None,
-            (_, Some(_)) => word.get_or_insert_default().push(character),
             ('\'' | '"', None) => {
                 quote = Some(character);
                 word.get_or_insert_default();
@@ -126,7 +125,7 @@ fn commands_of_line(line: &str) -> Vec<Vec<String>> {
                     commands.push(Vec::new());
                 }
             }
-            (_, None) => word.get_or_insert_default().push(character),
+            (_, _) => word.get_or_insert_default().push(character),
         }
     }
     let last = commands.last_mut().expect("there is always one");
@@ -156,11 +155,11 @@ fn arguments_of_weir(command: &[String]) -> Option<Vec<String>> {
     let is_before_redirection =
         |word: &&String| !["<", ">", "2>"].iter().any(|mark| word.starts_with(mark));
     let words = arguments.iter().take_while(is_before_redirection);
-    Some(words.map(filled_in).collect())
+    Some(words.map(|word| filled_in(word)).collect())
 }
 
 /// A word with a number for a variable, and an address for a host that does not exist.
-fn filled_in(word: &String) -> String {
+fn filled_in(word: &str) -> String {
     if word.starts_with('$') {
         return "1".to_owned();
     }

@@ -65,24 +65,23 @@ fn the_documentation_knows_which_keys_are_required() {
 fn values(key: Key) -> String {
     let error = parse(&profile_with(key, Some(""))).expect_err(key.name());
     assert_eq!(error.key.as_deref(), Some(key.name()), "{error}");
-    match error.problem {
-        Problem::Value { expected, .. } => expected,
-        other => panic!("{}: {other:?}", key.name()),
-    }
+    let Problem::Value { expected, .. } = error.problem else {
+        panic!("{error}");
+    };
+    expected
 }
 
 /// A profile that is right but for `key`: with this value, or without the key.
 fn profile_with(key: Key, value: Option<&str>) -> String {
-    let others: &[(Key, &str)] = match key {
-        Key::BurstObjects => &[(Key::Pattern, "bursts")],
-        Key::SlowReadPause => &[(Key::SlowSubscribers, "10")],
-        Key::ChurnPerSecond => &[(Key::ChurningSubscribers, "10")],
-        _ => &[],
-    };
+    let needed_by = [
+        (Key::BurstObjects, (Key::Pattern, "bursts")),
+        (Key::SlowReadPause, (Key::SlowSubscribers, "10")),
+        (Key::ChurnPerSecond, (Key::ChurningSubscribers, "10")),
+    ];
+    let others = needed_by.into_iter().filter(|(of, _)| *of == key);
     let own = value.map(|value| (key, value));
     let (audience, track): (Vec<_>, Vec<_>) = others
-        .iter()
-        .copied()
+        .map(|(_, other)| other)
         .chain(own)
         .partition(|(key, _)| key.is_of_audience());
     let lines = |pairs: &[(Key, &str)]| -> String {
@@ -102,99 +101,135 @@ fn profile_with(key: Key, value: Option<&str>) -> String {
 }
 
 fn meaning(key: Key) -> Meaning {
-    let (default, about) = match key {
-        Key::Namespace => (
-            NEEDED,
-            "Track namespace, a template. `/` separates its fields.",
-        ),
-        Key::NamespaceRaw => (
-            "`false`",
-            "`true`: the namespace is one field, with its slashes.",
-        ),
-        Key::Name => (NEEDED, "Track name, a template."),
-        Key::TrackMode => (
-            "required, or `reliable`",
-            "`datagram`: each object in a QUIC datagram. `stream`: on QUIC streams, as `stream_mapping` says.",
-        ),
-        Key::Reliable => (
-            "`track_mode`",
-            "`true` is `track_mode = stream`, `false` is `datagram`. If both keys are given, they must agree.",
-        ),
-        Key::Mode => (
-            "`3`",
-            "What this process does with the track. `--role` wins over it.",
-        ),
-        Key::Priority => (NEEDED, "MOQT publisher priority; lower is sent first."),
-        Key::Ttl => (
-            NEEDED,
-            "How long an object may wait to be sent: then a datagram is dropped, a group's stream reset. It is also the delivery timeout \
-             that the track announces, and objects that take longer count as late.",
-        ),
-        Key::TimeInterval => (NEEDED, "Time between two objects."),
-        Key::ObjectsPerGroup => (NEEDED, "Objects in a group."),
-        Key::FirstObjectSize => (
-            NEEDED,
-            "Size of the first object of every group, with the 25 bytes of the DATA header.",
-        ),
-        Key::ObjectSize => (NEEDED, "Size of the other objects, with the DATA header."),
-        Key::StartDelay => (
-            NEEDED,
-            "How long START messages are sent before the first object.",
-        ),
-        Key::TotalTransmitTime => (
-            "required, or `duration`",
-            "Start delay and objects together. If both keys are given, they must agree.",
-        ),
-        Key::Duration => (
-            "`total_transmit_time` − `start_delay`",
-            "How long objects are sent, without the start delay.",
-        ),
-        Key::LateJoin => (
-            "`false`",
-            "`true`: a subscriber that joins after START counts all the same. Use it with `--no-wait`.",
-        ),
-        Key::StreamMapping => (
-            "`subgroup_per_group`",
-            "Which stream carries an object: one per group, one per object, or two per group (`two_subgroups`: even object numbers on one, \
-             odd ones on the other). Not for datagram tracks.",
-        ),
-        Key::ExtensionHeaders => (
-            "`0`",
-            "Extension headers (\"properties\" since draft-17) of each object. Subscribers check that they arrive unchanged. Real video \
-             carries three or more.",
-        ),
-        Key::ExtensionHeaderSize => ("`8`", "Bytes of the value of each extension header."),
-        Key::Pattern => (
-            "`interval`",
-            "When objects are sent; see [patterns](#patterns).",
-        ),
-        Key::BurstObjects => (
-            "required with `pattern = bursts`",
-            "Objects in a burst. Bursts are as rare as keeps the average rate.",
-        ),
-        Key::JoinsPerSecond => (
-            "`--ramp`, or 200",
-            "Clients that start per second; `0`: all at once. `--ramp` wins over it.",
-        ),
-        Key::SlowSubscribers => (
-            "`0`",
-            "Share of the subscribers that leave their data streams unread. They cannot leave datagrams unread.",
-        ),
-        Key::SlowReadPause => (
-            "required with `slow_subscribers`",
-            "Time from one reading to the next. A pause longer than the run: they never read.",
-        ),
-        Key::ChurningSubscribers => (
-            "`0`",
-            "Share of the subscribers that leave and come back with a new session.",
-        ),
-        Key::ChurnPerSecond => (
-            "required with `churning_subscribers`",
-            "Sessions that end and begin again per second, over all of these subscribers, in turn.",
-        ),
-    };
+    let row = MEANINGS.iter().find(|(known, ..)| *known == key);
+    let (_, default, about) = *row.expect("every key has a meaning");
     Meaning { default, about }
 }
+
+/// Each key with its default and what it means.
+const MEANINGS: &[(Key, &str, &str)] = &[
+    (
+        Key::Namespace,
+        NEEDED,
+        "Track namespace, a template. `/` separates its fields.",
+    ),
+    (
+        Key::NamespaceRaw,
+        "`false`",
+        "`true`: the namespace is one field, with its slashes.",
+    ),
+    (Key::Name, NEEDED, "Track name, a template."),
+    (
+        Key::TrackMode,
+        "required, or `reliable`",
+        "`datagram`: each object in a QUIC datagram. `stream`: on QUIC streams, as `stream_mapping` says.",
+    ),
+    (
+        Key::Reliable,
+        "`track_mode`",
+        "`true` is `track_mode = stream`, `false` is `datagram`. If both keys are given, they must agree.",
+    ),
+    (
+        Key::Mode,
+        "`3`",
+        "What this process does with the track. `--role` wins over it.",
+    ),
+    (
+        Key::Priority,
+        NEEDED,
+        "MOQT publisher priority; lower is sent first.",
+    ),
+    (
+        Key::Ttl,
+        NEEDED,
+        "How long an object may wait to be sent: then a datagram is dropped, a group's stream reset. It is also the delivery timeout \
+         that the track announces, and objects that take longer count as late.",
+    ),
+    (Key::TimeInterval, NEEDED, "Time between two objects."),
+    (Key::ObjectsPerGroup, NEEDED, "Objects in a group."),
+    (
+        Key::FirstObjectSize,
+        NEEDED,
+        "Size of the first object of every group, with the 25 bytes of the DATA header.",
+    ),
+    (
+        Key::ObjectSize,
+        NEEDED,
+        "Size of the other objects, with the DATA header.",
+    ),
+    (
+        Key::StartDelay,
+        NEEDED,
+        "How long START messages are sent before the first object.",
+    ),
+    (
+        Key::TotalTransmitTime,
+        "required, or `duration`",
+        "Start delay and objects together. If both keys are given, they must agree.",
+    ),
+    (
+        Key::Duration,
+        "`total_transmit_time` − `start_delay`",
+        "How long objects are sent, without the start delay.",
+    ),
+    (
+        Key::LateJoin,
+        "`false`",
+        "`true`: a subscriber that joins after START counts all the same. Use it with `--no-wait`.",
+    ),
+    (
+        Key::StreamMapping,
+        "`subgroup_per_group`",
+        "Which stream carries an object: one per group, one per object, or two per group (`two_subgroups`: even object numbers on one, \
+         odd ones on the other). Not for datagram tracks.",
+    ),
+    (
+        Key::ExtensionHeaders,
+        "`0`",
+        "Extension headers (\"properties\" since draft-17) of each object. Subscribers check that they arrive unchanged. Real video \
+         carries three or more.",
+    ),
+    (
+        Key::ExtensionHeaderSize,
+        "`8`",
+        "Bytes of the value of each extension header.",
+    ),
+    (
+        Key::Pattern,
+        "`interval`",
+        "When objects are sent; see [patterns](#patterns).",
+    ),
+    (
+        Key::BurstObjects,
+        "required with `pattern = bursts`",
+        "Objects in a burst. Bursts are as rare as keeps the average rate.",
+    ),
+    (
+        Key::JoinsPerSecond,
+        "`--ramp`, or 200",
+        "Clients that start per second; `0`: all at once. `--ramp` wins over it.",
+    ),
+    (
+        Key::SlowSubscribers,
+        "`0`",
+        "Share of the subscribers that leave their data streams unread. They cannot leave datagrams unread.",
+    ),
+    (
+        Key::SlowReadPause,
+        "required with `slow_subscribers`",
+        "Time from one reading to the next. A pause longer than the run: they never read.",
+    ),
+    (
+        Key::ChurningSubscribers,
+        "`0`",
+        "Share of the subscribers that leave and come back with a new session.",
+    ),
+    (
+        Key::ChurnPerSecond,
+        "required with `churning_subscribers`",
+        "Sessions that end and begin again per second, over all of these subscribers, in turn.",
+    ),
+];
 
 const HEAD: &str = "\
 # Keys of a benchmark profile
