@@ -1,6 +1,8 @@
 //! What the forms of all reports are made of: numbers as text, tables, plots, pages, terminal screens, JSON.
 
 pub(crate) mod bars;
+#[cfg(test)]
+mod fields;
 pub(crate) mod json;
 pub(crate) mod latency;
 pub(crate) mod number;

@@ -1,6 +1,8 @@
 //! `weir`: measure Media-over-QUIC relays; be one.
 
 mod cmd;
+#[cfg(test)]
+mod documents;
 mod event_loop;
 mod h3;
 mod harness;

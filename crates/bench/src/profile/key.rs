@@ -70,7 +70,7 @@ impl Key {
 
 /// Every key with its names, the canonical name first. Keys of the draft's Appendix A precede weir's own. Aliases are
 /// the names of the draft's Table 1.
-const TABLE: &[(Key, &[&str])] = &[
+pub(super) const TABLE: &[(Key, &[&str])] = &[
     (Key::Namespace, &["namespace"]),
     (Key::Name, &["name"]),
     (Key::TrackMode, &["track_mode"]),

@@ -1,3 +1,5 @@
+mod page;
+
 use std::time::Duration;
 
 use proptest::prelude::*;

@@ -42,7 +42,7 @@ pub(super) struct FindMaxArguments {
     outputs: Outputs,
     #[command(flatten)]
     method: Method,
-    /// Go on with the search that stands in the file of --json
+    /// Continue the search recorded in the file of --json
     #[arg(long, requires = "json")]
     resume: bool,
 }

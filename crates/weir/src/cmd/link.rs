@@ -25,7 +25,7 @@ pub(crate) struct LinkArguments {
     /// Address for clients; port 0 lets the system choose
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Where their packets go on to
+    /// Address that their packets are forwarded to
     #[arg(long, value_name = "ADDRESS")]
     to: SocketAddr,
     /// A constant rate, such as 500k or 5M bits per second [default: no limit]
@@ -39,7 +39,7 @@ pub(crate) struct LinkArguments {
     trace: Option<PathBuf>,
     #[command(flatten)]
     conditions: Conditions,
-    /// What all chances follow from
+    /// Random seed of loss and jitter
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     /// Clients at once

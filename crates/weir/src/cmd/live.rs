@@ -16,13 +16,9 @@ use crate::run::{RelayUrl, TrustArguments, client_target};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LiveCommand {
-    /// Publish a live stream: fragmented MP4 from ffmpeg, by a strategy
     Publish(publish::PublishArguments),
-    /// Play a live stream without a screen, and report what a viewer would have seen
     Play(play::PlayArguments),
-    /// Watch a live stream in a browser on this machine
     Watch(watch::WatchArguments),
-    /// Compare strategies over links that are too slow, in virtual time
     Lab(lab::LabArguments),
 }
 

@@ -32,14 +32,13 @@ pub(crate) struct Arguments {
     command: Command,
 }
 
+// Variants have no doc comments: those of their arguments are the help of the commands.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Benchmark a relay by draft-evens-moq-bench-00
     Bench(Box<BenchCommand>),
-    /// Serve files over HTTP/3
+    /// HTTP/3: a server, a load client, and a comparison of servers
     #[command(subcommand)]
     H3(h3::H3Command),
-    /// Emulate a slow link: a UDP proxy with a rate, a queue, delay, jitter and loss
     Link(link::LinkArguments),
     /// Stream live video, and compare ways to do it
     #[command(subcommand)]
@@ -47,16 +46,14 @@ enum Command {
     /// Run a relay that does nothing but forward
     #[command(hide = true)]
     NullRelay(null_relay::NullRelayArguments),
-    /// Run a relay
     Relay(Box<relay::RelayArguments>),
-    /// Make keys and tokens for a relay
     Token(token::TokenArguments),
 }
 
 /// Benchmark a relay by draft-evens-moq-bench-00
 ///
 /// Without --relay, weir's own relay is started on a core of its own. Exit code 0: the service level held;
-/// 1: it broke, or the run says nothing, or could not be calibrated; 2: nothing was measured.
+/// 1: it broke, the run is invalid or partial, or it could not be calibrated; 2: nothing was measured.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct BenchCommand {
@@ -73,11 +70,8 @@ struct BenchCommand {
 
 #[derive(Debug, Subcommand)]
 enum Question {
-    /// Find the largest load that a relay carries, and what breaks first
     FindMax(Box<find_max::FindMaxArguments>),
-    /// Measure several relays in turns and put them in a table
     Compare(compare::CompareArguments),
-    /// Show a run that was kept with --archive
     Report(report::ReportArguments),
 }
 

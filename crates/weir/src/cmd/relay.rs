@@ -40,10 +40,10 @@ pub(crate) struct RelayArguments {
     /// Settings, TOML
     #[arg(long, value_name = "FILE", env = "WEIR_RELAY_CONFIG")]
     config: Option<PathBuf>,
-    /// Look at all settings and files, say what is wrong with them, and end
+    /// Check all settings, files and addresses, print what is wrong, and exit
     #[arg(long)]
     check: bool,
-    /// Print all settings as TOML, and end
+    /// Print all settings as TOML, and exit
     #[arg(long)]
     print_config: bool,
     /// Any setting, such as `limits.relay.tracks_max=1000`; can be repeated
@@ -73,7 +73,7 @@ pub(crate) struct RelayArguments {
     /// Connections at most [default: 20000]
     #[arg(long, value_name = "COUNT")]
     connections_max: Option<String>,
-    /// Rest after packets were handled, so that more are handled together [default: 500us]
+    /// Pause after handling packets, so that more are handled together [default: 500us]
     #[arg(long, value_name = "TIME")]
     rest: Option<String>,
     /// Send packets one by one even where the kernel can take several at once
@@ -85,7 +85,7 @@ pub(crate) struct RelayArguments {
     /// Address for metrics and health, such as 127.0.0.1:9443 [default: none]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
-    /// How to log, text or json [default: text]
+    /// Format of the log, text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
 }

@@ -29,7 +29,7 @@ pub(crate) struct TokenArguments {
 enum Action {
     /// Make a key: FILE.pem to sign with, FILE.jwk for relays
     Key {
-        /// Where to put it, without an ending
+        /// Path of the key files, without an ending
         file: PathBuf,
     },
     /// Make a token and print it
@@ -43,16 +43,16 @@ enum Action {
         /// Namespace that its bearer may subscribe to; can be repeated
         #[arg(long, value_name = "NAMESPACE")]
         get: Vec<String>,
-        /// In front of all these namespaces
+        /// Namespace that all namespaces of --put and --get are below
         #[arg(long, value_name = "NAMESPACE", default_value = "")]
         root: String,
-        /// How long it is good
+        /// How long the token is valid
         #[arg(long, value_name = "TIME", default_value = "1h", value_parser = validity)]
         lasts: Duration,
-        /// Whom it is for
+        /// Audience of the token (`aud`)
         #[arg(long, value_name = "NAME")]
         audience: Option<String>,
-        /// Who made it
+        /// Issuer of the token (`iss`)
         #[arg(long, value_name = "NAME")]
         issuer: Option<String>,
     },

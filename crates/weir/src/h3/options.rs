@@ -51,10 +51,10 @@ pub(crate) struct LoadOptions {
     /// How long a connection may be silent
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time_limit)]
     pub(crate) idle_timeout: Duration,
-    /// The same load before, which does not count
+    /// How long the same load runs before the measurement
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
     pub(crate) warm_up: Duration,
-    /// Open loop: so many requests per second of all threads, with latency from when each was due
+    /// Open loop: requests per second of all threads together; latency counts from when each was due
     #[arg(long, value_name = "PER_SECOND")]
     pub(crate) rate: Option<f64>,
     /// Short connections: one request each, closed as soon as its answer is complete
@@ -63,7 +63,7 @@ pub(crate) struct LoadOptions {
     /// Bytes that every answer has to have, besides what its own content-length says
     #[arg(long, value_name = "BYTES")]
     pub(crate) expect_length: Option<u64>,
-    /// Where the server is, instead of where its name leads
+    /// Address of the server, instead of what its name resolves to
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) connect: Option<SocketAddr>,
     #[command(flatten)]
@@ -71,10 +71,10 @@ pub(crate) struct LoadOptions {
     /// Allow a server that is neither on this machine nor in a private network
     #[arg(long)]
     pub(crate) allow_public: bool,
-    /// Process of the server, if it runs on this machine: its CPU is watched; can be repeated
+    /// Process ID of the server, if it runs on this machine: the report then has its CPU; can be repeated
     #[arg(long, value_name = "PID")]
     pub(crate) server_pid: Vec<u32>,
-    /// The same by the name of its program
+    /// Name of the server's program, instead of --server-pid
     #[arg(long, value_name = "NAME", conflicts_with = "server_pid")]
     pub(crate) server_process: Option<String>,
     /// Cores of the client's threads, with commas between [default: anywhere]

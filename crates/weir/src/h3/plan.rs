@@ -53,7 +53,7 @@ pub(crate) enum Handshake {
     Full,
     /// The session of an earlier connection is resumed
     Resumed,
-    /// And the request leaves with the first packet (0-RTT)
+    /// The session is resumed, and the request leaves with the first packet (0-RTT)
     #[value(name = "0rtt")]
     Early,
 }

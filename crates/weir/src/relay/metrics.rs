@@ -153,7 +153,11 @@ fn quic(page: &mut Page, numbers: &Numbers) {
         page.counter(name, help, sum(of));
     }
     let name = "weir_quic_refused_total";
-    page.family(name, "counter", "Newcomers refused, by reason.");
+    page.family(
+        name,
+        "counter",
+        "Connections refused before their handshake, by reason.",
+    );
     for (reason, of) in QUIC_REFUSED {
         page.sample(name, &format!("{{reason=\"{reason}\"}}"), sum(of));
     }
@@ -183,13 +187,13 @@ fn host(page: &mut Page, numbers: &Numbers) {
     let lags: Vec<&Delays> = hosts.iter().map(|host| &host.lag).collect();
     page.histogram(
         "weir_host_lag_seconds",
-        "How long turns of the event loops and late timers kept others waiting.",
+        "How long an event loop kept packets and timers waiting.",
         &lags,
     );
     let delays: Vec<&Delays> = hosts.iter().map(|host| &host.forwarding).collect();
     page.histogram(
         "weir_host_forward_latency_seconds",
-        "From reading a packet to handing what it caused to the system.",
+        "Time from reading a packet to handing the resulting packets to the system.",
         &delays,
     );
     let ages = numbers.threads.iter().map(|(_, _, age)| age.as_secs_f64());
@@ -203,25 +207,25 @@ fn host(page: &mut Page, numbers: &Numbers) {
 fn operation(page: &mut Page, numbers: &Numbers) {
     page.gauge(
         "weir_relay_ready",
-        "1 if new clients are welcome.",
+        "1 if new clients are accepted.",
         u8::from(numbers.phase == Phase::Serving),
     );
     page.gauge(
         "weir_relay_draining",
-        "1 once the relay was asked to end.",
+        "1 while the relay shuts down.",
         u8::from(numbers.phase == Phase::Draining),
     );
     if let Some(seconds) = numbers.certificate_seconds {
         page.gauge(
             "weir_relay_certificate_expiry_seconds",
-            "Time until the certificate ends.",
+            "Time until the certificate expires; negative afterwards.",
             seconds,
         );
     }
     files(page, numbers);
     page.gauge(
         "weir_relay_uptime_seconds",
-        "Since the start.",
+        "Time since the relay started.",
         numbers.uptime.as_secs_f64(),
     );
     let name = "weir_build_info";
@@ -242,7 +246,7 @@ fn files(page: &mut Page, numbers: &Numbers) {
     page.sample(name, "{result=\"failed\"}", numbers.reloads.failed);
     page.gauge(
         "weir_relay_issuer_keys",
-        "Keys of issuers that are held.",
+        "Issuers' keys that tokens can be verified with.",
         numbers.keys.held,
     );
     let name = "weir_relay_jwks_fetches_total";
@@ -251,17 +255,17 @@ fn files(page: &mut Page, numbers: &Numbers) {
     page.sample(name, "{result=\"failed\"}", numbers.keys.failed);
     page.counter(
         "weir_relay_qlog_files_total",
-        "Logs of connections begun.",
+        "qlog files started.",
         numbers.qlog.files,
     );
     page.counter(
         "weir_relay_qlog_bytes_total",
-        "Bytes of logs of connections.",
+        "Bytes written to qlog files.",
         numbers.qlog.bytes,
     );
     page.counter(
         "weir_relay_qlog_cut_total",
-        "Logs of connections that were cut off or not begun at a limit.",
+        "qlog files cut off, or not started, at a limit.",
         numbers.qlog.cut,
     );
 }
@@ -275,12 +279,12 @@ fn process(page: &mut Page, numbers: &Numbers) {
     );
     page.gauge(
         "process_resident_memory_bytes",
-        "Memory that is resident.",
+        "Resident memory.",
         process.resident_bytes,
     );
     page.gauge(
         "process_resident_memory_peak_bytes",
-        "Most memory that ever was.",
+        "Largest resident memory so far.",
         process.resident_peak_bytes,
     );
     page.gauge("process_threads", "Threads.", process.threads);
@@ -299,7 +303,7 @@ const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
     ),
     (
         "weir_quic_retried_total",
-        "Newcomers asked to prove their address.",
+        "Connections asked to prove their address (Retry).",
         |snapshot| snapshot.quic.retried,
     ),
     (
@@ -309,17 +313,17 @@ const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
     ),
     (
         "weir_quic_timed_out_total",
-        "Connections on which nothing was heard for the idle time-out.",
+        "Connections lost because no packet came within the idle timeout.",
         |snapshot| snapshot.quic.timed_out,
     ),
     (
         "weir_quic_violated_total",
-        "Connections closed because the peer broke the rules of QUIC, such as those of flow control.",
+        "Connections closed because the peer violated QUIC, such as its flow control.",
         |snapshot| snapshot.quic.violated,
     ),
     (
         "weir_web_transport_sessions_total",
-        "WebTransport sessions that stood.",
+        "WebTransport sessions established.",
         |snapshot| snapshot.quic.web_transport_sessions,
     ),
     (
@@ -329,12 +333,12 @@ const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
     ),
     (
         "weir_web_transport_streams_refused_total",
-        "Streams of no WebTransport session that stands.",
+        "Streams refused because they belong to no established WebTransport session.",
         |snapshot| snapshot.quic.web_transport_streams_refused,
     ),
     (
         "weir_web_transport_datagrams_dropped_total",
-        "Datagrams of no WebTransport session that stands.",
+        "Datagrams dropped because they belong to no established WebTransport session.",
         |snapshot| snapshot.quic.web_transport_datagrams_dropped,
     ),
     (
@@ -344,7 +348,7 @@ const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
     ),
     (
         "weir_http3_violations_total",
-        "HTTP/3 connections closed because the peer broke the rules.",
+        "HTTP/3 connections closed because the peer violated HTTP/3.",
         |snapshot| snapshot.quic.http3_violations,
     ),
 ];
@@ -352,7 +356,7 @@ const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
 /// A part of a counter: the reason that its label names, and where it stands.
 type Reason = (&'static str, fn(&Snapshot) -> u64);
 
-/// Why newcomers were refused.
+/// Why connections were refused.
 const QUIC_REFUSED: [Reason; 3] = [
     ("connections", |snapshot| snapshot.quic.refused_connections),
     ("handshakes", |snapshot| snapshot.quic.refused_handshakes),
@@ -390,17 +394,17 @@ const HOST_COUNTERS: [Counter<TelemetrySnapshot>; 7] = [
     }),
     (
         "weir_host_send_errors_total",
-        "Packets that the system refused to send.",
+        "UDP packets that the system refused to send.",
         |host| host.send_errors,
     ),
     (
         "weir_host_receive_dropped_total",
-        "Packets dropped because a receive buffer was full.",
+        "UDP packets dropped because a receive buffer was full.",
         |host| host.receive_dropped,
     ),
     (
         "weir_host_turns_total",
-        "Turns of the event loops.",
+        "Iterations of the event loops.",
         |host| host.turns,
     ),
 ];

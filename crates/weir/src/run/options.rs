@@ -34,10 +34,10 @@ pub(crate) struct RunOptions {
     /// Relay to measure, moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH] for WebTransport
     #[arg(long, value_name = "URL", env = "WEIR_RELAY")]
     pub(crate) relay: Option<String>,
-    /// Process of that relay, if it runs on this machine: its CPU and memory are watched
+    /// Process ID of that relay, if it runs on this machine: the report then has its CPU and memory
     #[arg(long, value_name = "PID", requires = "relay")]
     pub(crate) relay_pid: Option<u32>,
-    /// The same by the name of its program, of which one process may run
+    /// Name of that relay's program, instead of --relay-pid; exactly one such process must run
     #[arg(
         long,
         value_name = "NAME",
@@ -45,20 +45,20 @@ pub(crate) struct RunOptions {
         conflicts_with = "relay_pid"
     )]
     pub(crate) relay_process: Option<String>,
-    /// Prometheus metrics of that relay, http://HOST:PORT/PATH: how its counters grow is reported
+    /// Prometheus metrics of that relay, http://HOST:PORT/PATH: the report shows how its counters grow
     #[arg(long, value_name = "URL", requires = "relay", value_parser = metrics_url)]
     pub(crate) relay_metrics: Option<String>,
     /// Number of subscribers
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     pub(crate) subscribers: usize,
-    /// Meetings instead of one publisher and its subscribers: every client publishes all tracks of the profile, and
-    /// subscribes to those of all others of its meeting
+    /// Number of meetings, instead of one publisher with subscribers: every client publishes all tracks of the profile,
+    /// and subscribes to those of the other clients in its meeting
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["subscribers", "role"])]
     pub(crate) meetings: Option<usize>,
     /// Clients in each meeting [default: 5]
     #[arg(long, value_name = "COUNT")]
     pub(crate) clients_per_meeting: Option<usize>,
-    /// What is done here, whatever the profile's `mode` says; the rest is another process's, with the same --seed
+    /// What this process does, whatever the profile's `mode` says; another process with the same --seed does the rest
     #[arg(long, value_enum, value_name = "ROLE", requires = "relay")]
     pub(crate) role: Option<Role>,
     /// Clients started per second; 0 for all at once, a join storm [default: what the profile says, or 200]
@@ -70,20 +70,21 @@ pub(crate) struct RunOptions {
     /// How publishers offer their tracks
     #[arg(long, value_enum, default_value_t = Flow::Namespace, value_name = "FLOW")]
     pub(crate) publish_flow: Flow,
-    /// How subscribers come to their tracks
+    /// How subscribers find their tracks
     #[arg(long, value_enum, default_value_t = Discovery::Subscribe, value_name = "FLOW")]
     pub(crate) subscribe_flow: Discovery,
-    /// Messages of the benchmark
+    /// Encoding of the benchmark's messages
     #[arg(long, value_enum, default_value_t = WireName::Draft, value_name = "FORM")]
     pub(crate) wire: WireName,
-    /// Token that every client shows in SETUP and with its requests: @FILE, or the token itself, which other users of
+    /// Token that every client sends in SETUP and in its requests: @FILE, or the token itself, which other users of
     /// this machine can see
     #[arg(long, value_name = "TOKEN", env = "WEIR_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
-    /// Begin the start delay at once instead of when all subscribers are served
+    /// Begin the start delay at once, without waiting until all subscriptions are accepted
     #[arg(long)]
     pub(crate) no_wait: bool,
-    /// What the relay has to achieve [default: loss=0,failed=0,p99<100ms, as far as the profile lets that be seen]
+    /// Service level: clauses of loss, late, failed, p50, p90, p99, p99.9, max and cpu, with commas between [default:
+    /// loss=0,failed=0,p99<100ms, without what the profile cannot measure]
     #[arg(long, value_name = "CLAUSES")]
     pub(crate) slo: Option<String>,
     #[command(flatten)]
@@ -91,18 +92,17 @@ pub(crate) struct RunOptions {
     /// Allow a relay that is neither on this machine nor in a private network
     #[arg(long, requires = "relay")]
     pub(crate) allow_public: bool,
-    /// Put the same load on a null relay afterwards, to prove that the generator could make it
+    /// Repeat the load on a null relay afterwards, to prove that the generator can make it
     #[arg(long)]
     pub(crate) calibrate: bool,
-    /// Waste this share of the time of each of the generator's threads, in per cent: to see that reports notice a slow
-    /// generator
+    /// Waste this share of each generator thread's time, in per cent, to check that the report notices a slow generator
     #[arg(long, value_name = "PER_CENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) waste_cpu: u32,
     /// Threads of weir's own relay
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "relay", value_parser = clap::value_parser!(u16).range(1..=255))]
     pub(crate) relay_threads: u16,
-    /// Cores of weir's own relay, one for each of its threads, with commas between; with --relay, those that it was
-    /// started on: the null relay of --calibrate takes the first of them, and the generator none
+    /// Cores of weir's own relay, one for each of its threads, with commas between; with --relay, the cores that it runs
+    /// on: the generator avoids them, and the null relay of --calibrate uses the first
     #[arg(
         long,
         alias = "relay-core",
@@ -110,16 +110,17 @@ pub(crate) struct RunOptions {
         value_delimiter = ','
     )]
     pub(crate) relay_cores: Vec<usize>,
-    /// Core of the publishers [default: the first that the relay does not have]
+    /// Core of the publishers [default: the first that the relay does not use]
     #[arg(long, value_name = "CORE")]
     pub(crate) publishers_core: Option<usize>,
-    /// Core of the subscribers [default: the same]
+    /// Core of the subscribers [default: that of the publishers]
     #[arg(long, value_name = "CORE")]
     pub(crate) subscribers_core: Option<usize>,
-    /// A UDP socket for each subscriber instead of one for all
+    /// Use a UDP socket for each subscriber instead of one for all, as real clients do; the generator then needs about
+    /// three times the CPU
     #[arg(long)]
     pub(crate) socket_per_subscriber: bool,
-    /// Seed of the synthetic content, and number of the run
+    /// Seed of the synthetic content, and number of the run: processes of one run need the same [default: random]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 }
@@ -137,17 +138,17 @@ pub(crate) enum Flow {
 pub(crate) enum Discovery {
     /// SUBSCRIBE for each track by its name
     Subscribe,
-    /// `SUBSCRIBE_NAMESPACE`, and SUBSCRIBE for what the relay tells of
+    /// `SUBSCRIBE_NAMESPACE`, then SUBSCRIBE in the namespaces that the relay announces
     Namespace,
-    /// `SUBSCRIBE_TRACKS`, and the relay sends PUBLISH
+    /// `SUBSCRIBE_TRACKS`: the relay sends PUBLISH for each track; needs `--publish-flow publish`
     Tracks,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WireName {
-    /// Those of draft-evens-moq-bench-00
+    /// Messages of draft-evens-moq-bench-00
     Draft,
-    /// Those of the older tool qperf, with one large first object in the whole run
+    /// Messages of the older tool qperf, with one large first object in the whole run
     Qperf,
 }
 

@@ -33,16 +33,16 @@ pub(crate) struct Method {
     /// Smallest load that is tried [default: 1, or the smallest bit rate that the profile can have]
     #[arg(long, value_name = "LOAD")]
     pub(crate) least: Option<u64>,
-    /// Largest load that is tried [default: 50000 subscribers, 5000 meetings, 1000000 kbit/s, if there can be so many]
+    /// Largest load that is tried [default: 50000 subscribers, 5000 meetings or 1000000 kbit/s, if possible]
     #[arg(long, value_name = "LOAD")]
     pub(crate) most: Option<u64>,
-    /// How close the two sides of the boundary have to come, in per cent
+    /// Largest distance between the two sides of the limit at the end, in per cent
     #[arg(long = "precision", value_name = "PER_CENT", default_value_t = 5)]
     pub(crate) precision_percent: u64,
-    /// Probes of each side of the boundary
+    /// Probes of each side of the limit
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub(crate) repeats: u32,
-    /// How many of the repeats have to hold
+    /// How many of the repeats have to hold for the load to hold
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     pub(crate) needed: u32,
     /// Seconds from the last subscriber's join to the first object of a probe
@@ -54,16 +54,16 @@ pub(crate) struct Method {
     /// Seconds between two probes of one relay
     #[arg(long = "cool-down", value_name = "SECONDS", default_value_t = 2)]
     pub(crate) cool_down_seconds: u64,
-    /// Seconds after which no further probe is begun
+    /// Time limit of the search: no probe starts that would likely end later
     #[arg(long = "max-time", value_name = "SECONDS")]
     pub(crate) seconds_max: Option<u64>,
     /// Probes after which the search ends
     #[arg(long, value_name = "COUNT", default_value_t = 64)]
     pub(crate) probes_max: usize,
-    /// Let probes run to their end that cannot hold any more, by far
+    /// Run every probe to its end, even if it clearly cannot hold
     #[arg(long)]
     pub(crate) whole_probes: bool,
-    /// Do not put the load at which the relay broke on a null relay, to prove that the generator could make it
+    /// Do not repeat the load that broke the relay on a null relay
     #[arg(long)]
     pub(crate) no_calibration: bool,
 }

@@ -5,6 +5,7 @@
 //! tree keeps the rule, here, and one that the rule finds what it is there to find, beside it.
 
 mod architecture;
+mod documents;
 mod floors;
 mod purity;
 mod shown;
@@ -92,6 +93,27 @@ fn nothing_points_out_of_the_tree() {
 #[test]
 fn what_a_page_says_is_shown_has_a_test() {
     assert_kept(&shown::check_tests(&read_tree()));
+}
+
+#[test]
+fn links_lead_to_files_and_headings() {
+    let exists = |path: &str| tree::root().join(path).exists();
+    assert_kept(&documents::check_links(&read_tree(), exists));
+}
+
+#[test]
+fn shell_fences_are_run_or_say_what_they_need() {
+    assert_kept(&documents::check_fences(&read_tree()));
+}
+
+#[test]
+fn documents_name_no_commits() {
+    assert_kept(&documents::check_hashes(&read_tree()));
+}
+
+#[test]
+fn documents_and_comments_are_a_reference() {
+    assert_kept(&documents::check_phrases(&read_tree_without_tidy()));
 }
 
 #[track_caller]

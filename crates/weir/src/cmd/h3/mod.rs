@@ -11,11 +11,8 @@ use clap::Subcommand;
 /// HTTP/3: a server, a load client, and several servers side by side.
 #[derive(Debug, Subcommand)]
 pub(crate) enum H3Command {
-    /// Put load on an HTTP/3 server
     Bench(Box<bench::BenchArguments>),
-    /// Measure several HTTP/3 servers in turns and put them in a table
     Compare(Box<compare::CompareArguments>),
-    /// Serve files over HTTP/3
     Serve(Box<serve::ServeArguments>),
 }
 

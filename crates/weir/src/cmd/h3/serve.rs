@@ -45,7 +45,7 @@ pub(crate) struct ServeArguments {
     /// Run each thread on one core only; as many numbers as there are threads, with commas between
     #[arg(long, alias = "core", value_name = "CORES", value_delimiter = ',')]
     cores: Vec<usize>,
-    /// Let each client prove its address before its handshake (Retry)
+    /// Make each client prove its address before its handshake (Retry)
     #[arg(long)]
     retry: bool,
     /// Neither resume sessions nor take requests with the first packet (0-RTT)
@@ -63,10 +63,10 @@ pub(crate) struct ServeArguments {
     /// Requests that a client may have open on a connection
     #[arg(long, value_name = "COUNT", default_value_t = 256)]
     requests_max: u32,
-    /// Connections on which nothing was heard for so long are lost
+    /// A connection without a packet from its client for this long is lost
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time_limit)]
     idle_timeout: Duration,
-    /// Rest after packets were handled, so that more are handled together; costs no more latency than that
+    /// Pause after handling packets, so that more are handled together; adds up to this much latency
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
     rest: Duration,
     /// Files at most

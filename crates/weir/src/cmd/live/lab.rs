@@ -40,16 +40,16 @@ pub(crate) struct LabArguments {
     /// Profiles of the link, with commas between [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     profiles: Vec<String>,
-    /// A recorded link in Mahimahi's form, as one more profile; can be repeated
+    /// Trace of a link, in Mahimahi's form; built-in profiles then run only if --profiles names them; can be repeated
     #[arg(long, value_name = "FILE")]
     trace: Vec<PathBuf>,
-    /// How long a recorded link is used
+    /// How long a run over a trace takes
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = time)]
     trace_time: Duration,
-    /// Exit with 1 if `weir` does not hold against `skip` what it has to; with --agreement, if real time is beyond its bound
+    /// Exit with 1 if `weir` fails a row against `skip`; with --agreement, if a figure of real time is outside its bound
     #[arg(long)]
     require: bool,
-    /// How many seeds, from 1
+    /// Number of runs of each row, with seeds from 1 on
     #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
     #[command(flatten)]
@@ -60,19 +60,19 @@ pub(crate) struct LabArguments {
     /// Congestion controller of the relay: `cubic` or `delay` [default: what the strategy asks for]
     #[arg(long, value_name = "NAME", value_parser = congestion)]
     congestion: Option<Congestion>,
-    /// With real sockets, in real time: all strategies over one profile at the same time
+    /// Run in real time over real sockets, all strategies over one profile at the same time
     #[arg(long)]
     net: bool,
-    /// In real time with headless Chromium as the player, one run after the other; frames come from ffmpeg
+    /// Run in real time with headless Chromium as the player, one run after the other; frames come from ffmpeg
     #[arg(long, conflicts_with_all = ["net", "sweep"])]
     browser: bool,
-    /// Both in virtual and in real time, and how far they are apart; with --browser all three
+    /// Run in virtual and in real time (with --browser: in a browser too), and compare the figures
     #[arg(long, conflicts_with_all = ["net", "sweep"])]
     agreement: bool,
-    /// Where frames come from in real time
+    /// Source of the frames in real time
     #[arg(long, value_enum, value_name = "SOURCE", default_value_t = SourceChoice::Trace, requires = "net")]
     source: SourceChoice,
-    /// Runs in virtual time that go on at once [default: one per core]
+    /// Runs in virtual time at once [default: one per core]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1024))]
     jobs: Option<u64>,
     /// Where to write the report with all figures

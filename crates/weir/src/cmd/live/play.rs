@@ -40,10 +40,10 @@ pub(crate) struct PlayArguments {
     /// Where to begin
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = JoinChoice::Next)]
     join: JoinChoice,
-    /// How much is buffered: strategy (what the way of delivery says), adaptive (what arrivals need, 40 to 400 ms), or milliseconds
+    /// Buffer: `strategy` (as the strategy says), `adaptive` (as arrivals need, 40 to 400 ms), or milliseconds up to 99999
     #[arg(long, value_name = "TARGET", default_value_t = BufferChoice::default())]
     buffer: BufferChoice,
-    /// How long to wait for somebody to publish the stream
+    /// How long to wait for a publisher
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = time)]
     patience: Duration,
     /// How long to wait for a publisher to come back after the stream has ended; not with --strategy
@@ -52,7 +52,7 @@ pub(crate) struct PlayArguments {
     /// How long to play [default: to the end of the stream]
     #[arg(long, value_name = "TIME", value_parser = long_time)]
     time: Option<Duration>,
-    /// Where to write the figures, and what became of each frame, as JSON
+    /// Write the figures and every frame as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(crate) struct PlayArguments {
 enum JoinChoice {
     /// With the next group of pictures: the lowest latency
     Next,
-    /// With the present one, of which the past is fetched: the quickest start
+    /// With the current group, whose beginning is fetched: the quickest start
     Current,
 }
 

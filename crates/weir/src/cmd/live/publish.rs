@@ -47,7 +47,7 @@ pub(crate) struct PublishArguments {
     /// The stream; standard input if it is -
     #[arg(long, value_name = "FILE", default_value = "-")]
     input: PathBuf,
-    /// Send frames when they would be made, not as fast as they can be read: for files
+    /// Send frames at the pace of the stream, not as fast as they can be read: for files
     #[arg(long)]
     realtime: bool,
     #[arg(long, value_name = "NAME", default_value = "weir", help = strategy_help(""))]
@@ -70,7 +70,7 @@ pub(crate) struct PublishArguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Flow {
-    /// PUBLISH for each: the relay has the stream before anybody asks
+    /// PUBLISH for each track: the relay has the stream before anybody subscribes
     Publish,
     /// `PUBLISH_NAMESPACE`, and wait for SUBSCRIBE: for relays that take no PUBLISH
     Namespace,

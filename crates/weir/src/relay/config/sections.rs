@@ -41,7 +41,7 @@ section! {
         key: Option<PathBuf> = None, "Private key of the certificate, PEM.";
         names: Vec<String> = words(&["localhost", "127.0.0.1", "::1"]), "Names and addresses that a self-made certificate is for.";
         watch: Duration = Duration::from_secs(10), in 0..=DAY,
-            "How often the files are looked at for a change; 0 to reload on SIGHUP only.";
+            "How often the files are checked for changes; 0: only on SIGHUP. If one file cannot be loaded, all stay as they were.";
     }
 }
 
@@ -57,7 +57,7 @@ section! {
     /// The listener for operators.
     AdminConfig at [admin] {
         listen: Option<SocketAddr> = None,
-            "TCP address for metrics and health; not set: no such listener. It has no access control.";
+            "TCP address for metrics and health; not set: none. It has no access control.";
         tracks_max: usize = 0, in 0..=100_000,
             "Tracks that /tracks lists, an error beyond; 0: no such page, as it shows names.";
         connections_max: usize = 16, in 1..=1024, "Connections to it at once; answered with 503 beyond.";
@@ -67,11 +67,11 @@ section! {
 }
 
 section! {
-    /// How the relay takes leave.
+    /// How the relay shuts down.
     DrainConfig at [drain] {
-        delay: Duration = Duration::ZERO, in 0..=HOUR, "On SIGTERM, how long /readyz says 503 before clients are told to go.";
-        time: Duration = Duration::from_secs(10), in 0..=DAY, "How long clients may then take to go before the relay ends.";
-        successor: Option<String> = None, "Where clients are sent then (a URL); not set: to the same place.";
+        delay: Duration = Duration::ZERO, in 0..=HOUR, "On SIGTERM, how long /readyz answers 503 before clients receive GOAWAY.";
+        time: Duration = Duration::from_secs(10), in 0..=DAY, "How long clients may take to leave after GOAWAY, before the relay ends.";
+        successor: Option<String> = None, "URL that GOAWAY sends clients to; not set: the same one.";
     }
 }
 
@@ -86,43 +86,43 @@ section! {
 section! {
     /// Logs of connections.
     QlogConfig at [qlog] {
-        folder: Option<PathBuf> = None, "Write qlog files into this folder; not set: none.";
-        sample: u64 = 1, in 1..=u64::MAX, "Log one of so many connections.";
-        file_bytes_max: u64 = 64 << 20, in 4096..=u64::MAX, "Bytes of one file; its log stops there.";
+        folder: Option<PathBuf> = None, "Folder for qlog files; not set: none are written.";
+        sample: u64 = 1, in 1..=u64::MAX, "One connection in this many is logged.";
+        file_bytes_max: u64 = 64 << 20, in 4096..=u64::MAX, "Bytes of one file; its log ends there.";
         total_bytes_max: u64 = 1 << 30, in 4096..=u64::MAX,
-            "Bytes of all files of this run; beyond it no new ones are begun.";
+            "Bytes of all files of this run; beyond it no file is started.";
     }
 }
 
 section! {
-    /// What those may do who show nothing.
+    /// Rights of clients without credentials.
     AnonymousConfig at [auth anonymous] {
         publish: Option<Vec<String>> = None,
-            "Namespaces in which those may publish who show nothing; not set: all, if no other way in is set, else none.";
+            "Namespaces that clients without credentials may publish in; not set: all if no authentication is configured, otherwise none.";
         subscribe: Option<Vec<String>> = None,
-            "Namespaces that those may subscribe to who show nothing; not set: as above.";
+            "Namespaces that clients without credentials may subscribe to; not set: as for `publish`.";
     }
 }
 
 section! {
-    /// What those may do who show a certificate.
+    /// Rights of clients with a certificate.
     ClientsConfig at [auth clients] {
         ca: Option<PathBuf> = None,
-            "Trust clients whose certificates lead to one of this file (PEM), such as other relays.";
+            "Trust clients with a certificate from a CA in this file (PEM), such as other relays. It turns session resumption off.";
         publish: Vec<String> = words(&[""]), "Namespaces in which those clients may publish; \"\" is all.";
         subscribe: Vec<String> = words(&[""]), "Namespaces that those clients may subscribe to; \"\" is all.";
     }
 }
 
 section! {
-    /// Which tokens are good.
+    /// Which tokens are accepted.
     JwtConfig at [auth jwt] {
-        keys: Vec<PathBuf> = Vec::new(), "Files with issuers' keys, PEM, JWK or JWKS.";
-        jwks_url: Option<SecretUrl> = None, "https address of a JWKS with issuers' keys.";
+        keys: Vec<PathBuf> = Vec::new(), "Files with issuers' keys (PEM, JWK or JWKS).";
+        jwks_url: Option<SecretUrl> = None, "https URL of a JWKS with issuers' keys, without redirects and proxies. An unknown key in a token causes a fetch, at most one a second.";
         jwks_ca: Option<PathBuf> = None,
-            "Trust the certificates in this file (PEM) for that address; not set: the system's.";
-        jwks_refresh: Duration = Duration::from_mins(5), in SECOND..=DAY, "How often it is fetched.";
-        jwks_timeout: Duration = Duration::from_secs(10), in 100 * MILLISECOND..=MINUTE, "How long one try may take.";
+            "CA certificates (PEM) for that URL; not set: the system's.";
+        jwks_refresh: Duration = Duration::from_mins(5), in SECOND..=DAY, "How often the JWKS is fetched.";
+        jwks_timeout: Duration = Duration::from_secs(10), in 100 * MILLISECOND..=MINUTE, "How long one fetch may take.";
         algorithms: Vec<String> = words(&["ES256", "ES384", "EdDSA", "RS256", "PS256"]),
             "Signature algorithms that are accepted.";
         issuer: Option<String> = None, "The `iss` that a token must have; not set: any.";

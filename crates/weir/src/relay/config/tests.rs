@@ -127,14 +127,15 @@ fn the_documentation_lists_every_setting() {
 const REFERENCE_HEAD: &str = "\
 # Settings of the relay
 
-Each has a key in the file (`--config relay.toml`), a variable of the environment and `--set KEY=VALUE`. The variable of
+Each setting has a key in the file (`--config relay.toml`), a variable of the environment and `--set KEY=VALUE`. The variable of
 `drain.time` is `WEIR_RELAY_DRAIN_TIME`. Flags win over variables, variables over the file, the file over the default.
 
 - Times are strings with a unit: `\"250ms\"`, `\"30s\"`, `\"5m\"`, `\"1h 30m\"`; `\"0\"` is none.
 - Bytes are numbers, or strings with `KiB`, `MiB` or `GiB`.
 - Lists are `[\"a\", \"b\"]` in the file, and `a,b` elsewhere.
+- With several threads, settings that say \"of all threads\" are shared by the threads; each thread has the other limits for itself.
 
-This page is written by a test from the table that the program reads.
+`cargo test -p weir --bin weir` compares this page with the program; `UPDATE_DOCS=1` before it writes the page.
 ";
 
 #[test]

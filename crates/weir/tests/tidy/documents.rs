@@ -1,0 +1,261 @@
+//! Rules for the documents: links lead somewhere, shell fences are run or say what they need, and words are those of a reference.
+
+use std::collections::BTreeSet;
+
+use crate::tree::{Finding, SourceFile};
+
+/// Names of fences whose commands a test would not find.
+const OTHER_SHELLS: [&str; 5] = ["bash", "shell", "console", "zsh", "shell-session"];
+
+/// The mark of a shell fence that no test runs.
+const NEEDS: &str = "<!-- needs: ";
+
+/// Wordings that are wrong in English, or belong into a commit message.
+const PHRASES: [&str; 8] = [
+    "measured anew",
+    "asked anew",
+    "in a quiet hour",
+    "as it was before",
+    "who is wary",
+    "sessions that stood",
+    "tried less long",
+    "broken is:",
+];
+
+/// Hashes of commits belong into commit messages: they say nothing to readers of a document.
+pub(crate) fn check_hashes(files: &[SourceFile]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in pages(files) {
+        for (number, line) in prose(file) {
+            let words = line
+                .split(|character: char| !(character.is_ascii_alphanumeric() || character == '_'));
+            if let Some(hash) = words.into_iter().find(|word| is_hash(word)) {
+                findings.push(file.finding(
+                    number,
+                    format!("a commit's hash ({hash}): say what is true, without it"),
+                ));
+            }
+        }
+    }
+    findings
+}
+
+fn is_hash(word: &str) -> bool {
+    (7..=40).contains(&word.len())
+        && word
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        && word.bytes().any(|byte| byte.is_ascii_digit())
+        && word.bytes().any(|byte| byte.is_ascii_lowercase())
+}
+
+/// Documents, and comments of the code, hold no wording of [`PHRASES`].
+pub(crate) fn check_phrases(files: &[SourceFile]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files {
+        let lines: Vec<(usize, &str)> = if is_page(file) {
+            prose(file)
+        } else if file.is_rust() {
+            file.lines()
+                .filter(|(_, line)| line.trim_start().starts_with("//"))
+                .collect()
+        } else {
+            continue;
+        };
+        for (number, line) in lines {
+            let line = line.to_lowercase();
+            if let Some(phrase) = PHRASES.iter().find(|phrase| line.contains(*phrase)) {
+                findings.push(file.finding(
+                    number,
+                    format!("\"{phrase}\": say it in a reference's words"),
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// Links between files lead to files, and to headings, that exist.
+pub(crate) fn check_links(files: &[SourceFile], exists: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.extension() == "md") {
+        for (number, line) in prose(file) {
+            for target in links(line) {
+                let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+                let path = if path.is_empty() {
+                    file.path.clone()
+                } else {
+                    beside(&file.path, path)
+                };
+                if !exists(&path) {
+                    findings.push(file.finding(number, format!("{target}: there is no such file")));
+                    continue;
+                }
+                let page = files
+                    .iter()
+                    .find(|one| one.path == path && one.extension() == "md");
+                if let Some(page) = page
+                    && !heading.is_empty()
+                    && !headings(page).contains(heading)
+                {
+                    findings
+                        .push(file.finding(number, format!("{target}: there is no such heading")));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Shell fences of the README and of `docs/` are named `sh`, so that a test runs them; a mark stands directly before its fence.
+pub(crate) fn check_fences(files: &[SourceFile]) -> Vec<Finding> {
+    let is_checked =
+        |file: &&SourceFile| file.path == "README.md" || file.path.starts_with("docs/");
+    let mut findings = Vec::new();
+    for file in pages(files).into_iter().filter(is_checked) {
+        let lines: Vec<&str> = file.text.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            let name = line.strip_prefix("```").unwrap_or_default();
+            if OTHER_SHELLS.contains(&name) {
+                findings
+                    .push(file.finding(index + 1, "name the fence `sh`, so that a test runs it"));
+            }
+            let next = lines.get(index + 1).copied().unwrap_or_default();
+            let is_mark = line.starts_with(NEEDS) && line.ends_with(" -->") && next == "```sh";
+            if line.contains("<!-- needs") && !is_mark {
+                let rule =
+                    format!("a mark is `{NEEDS}… -->` on the line before a fence named `sh`");
+                findings.push(file.finding(index + 1, rule));
+            }
+        }
+    }
+    findings
+}
+
+fn is_page(file: &SourceFile) -> bool {
+    file.extension() == "md" && file.path != "CHANGELOG.md"
+}
+
+fn pages(files: &[SourceFile]) -> Vec<&SourceFile> {
+    files.iter().filter(|file| is_page(file)).collect()
+}
+
+/// The lines outside of fences.
+fn prose(file: &SourceFile) -> Vec<(usize, &str)> {
+    let mut is_inside = false;
+    let mut lines = Vec::new();
+    for (number, line) in file.lines() {
+        let is_edge = line.trim_start().starts_with("```");
+        is_inside ^= is_edge;
+        if !is_inside && !is_edge {
+            lines.push((number, line));
+        }
+    }
+    lines
+}
+
+/// Where the links of a line lead, without those that leave the repository.
+fn links(line: &str) -> Vec<&str> {
+    let targets = line
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    targets
+        .filter(|target| !target.contains("://") && !target.starts_with("mailto:"))
+        .collect()
+}
+
+/// The path of `link` in `page`, from the root of the repository.
+fn beside(page: &str, link: &str) -> String {
+    let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut parts: Vec<&str> = Vec::new();
+    for part in folder.split('/').chain(link.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// The names under which the headings of a page can be linked to, as GitHub makes them.
+fn headings(page: &SourceFile) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (_, line) in prose(page) {
+        let title = line.trim_start_matches('#');
+        if title.len() == line.len() || !title.starts_with(' ') {
+            continue;
+        }
+        let lower = title.trim().to_lowercase();
+        let kept = lower
+            .chars()
+            .filter(|one| one.is_alphanumeric() || " -_".contains(*one));
+        let name: String = kept.map(|one| if one == ' ' { '-' } else { one }).collect();
+        let mut free = name.clone();
+        let mut number = 0;
+        while !names.insert(free.clone()) {
+            number += 1;
+            free = format!("{name}-{number}");
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str, check: impl Fn(&[SourceFile]) -> Vec<Finding>) -> Vec<usize> {
+        let findings = check(&[SourceFile::new(path, text)]);
+        findings.iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn finds_hashes_of_commits() {
+        let text = "since 669f66e.\n`0123456`, deadbeef, 0x1234abc, 66f9\n```text\n669f66e\n```\n(0a1b2c3d4e)\n";
+        assert_eq!(found("docs/a.md", text, check_hashes), [1, 6]);
+        assert_eq!(found("CHANGELOG.md", text, check_hashes), []);
+    }
+
+    #[test]
+    fn finds_wrong_wordings() {
+        let text = "Measured anew.\nMeasured.\n// in a quiet hour\n";
+        assert_eq!(found("docs/a.md", text, check_phrases), [1, 3]);
+        assert_eq!(found("crates/a.rs", text, check_phrases), [3]);
+    }
+
+    #[test]
+    fn finds_links_to_nothing() {
+        let files = [
+            SourceFile::new(
+                "docs/a.md",
+                "# One `two`, three\n[a](b.md) [b](../c.rs) [c](#one-two-three) [d](b.md#x)\n[e](#x)\n",
+            ),
+            SourceFile::new(
+                "docs/b.md",
+                "## X\n## X\n[a](#x-1) [b](https://a.example/b)\n[c](d.png)\n```\n[d](e)\n```\n",
+            ),
+        ];
+        let findings = check_links(&files, |path| {
+            ["docs/a.md", "docs/b.md", "c.rs"].contains(&path)
+        });
+        let found: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "docs/a.md:3: #x: there is no such heading",
+                "docs/b.md:4: d.png: there is no such file"
+            ]
+        );
+    }
+
+    #[test]
+    fn finds_fences_that_no_test_would_run() {
+        let text = "```sh\na\n```\n<!-- needs: b -->\n```sh\nb\n```\n```bash\nc\n```\n<!-- needs: d -->\n\n```sh\nd\n```\n";
+        assert_eq!(found("docs/a.md", text, check_fences), [8, 11]);
+        assert_eq!(found("vectors/a.md", text, check_fences), []);
+    }
+}
