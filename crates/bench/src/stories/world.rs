@@ -130,6 +130,7 @@ impl World {
             flow: options.flow,
             ramp_per_second: 0,
             tokens: Vec::new(),
+            await_subscribers: None,
         };
         let subscribers = SubscriberConfig {
             target,
@@ -144,6 +145,7 @@ impl World {
             audience: profile.audience,
             start_timeout: Duration::from_secs(20),
             verify_content: true,
+            announce_as: None,
         };
         Self {
             start,

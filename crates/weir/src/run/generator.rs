@@ -327,11 +327,12 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         .map(|(number, track)| TrackPlan::new(track, number, plan.seed, run_clock).on(plan.wire))
         .collect();
     let (profile, seed) = (&plan.profile, plan.seed);
+    let roles = Roles { given: plan.role };
     let scenario = if let Some(groups) = plan.meetings {
-        Scenario::meetings(profile, groups.meetings, groups.clients_per_meeting, seed)
+        let meetings = 0..groups.meetings as u64;
+        Scenario::meetings(profile, meetings, groups.clients_per_meeting, seed, roles)
     } else {
-        let roles = Roles { given: plan.role };
-        Scenario::fan_out_of(profile, plan.subscribers, seed, roles)
+        Scenario::fan_out_of(profile, 0..1, plan.subscribers, seed, roles)
     };
     let scenario = scenario.with_context(|| plan.profile_name.clone())?;
     let requests = scenario.subscribers.iter().map(|wanted| wanted.len()).max();
@@ -351,6 +352,7 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         flow: plan.flow,
         ramp_per_second: plan.ramp_per_second,
         tokens: plan.tokens.clone(),
+        await_subscribers: None,
     };
     let subscribers = SubscriberConfig {
         target,
@@ -367,6 +369,7 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         audience: plan.profile.audience,
         start_timeout: longest(&plan.profile).max(START_TIMEOUT) + wait,
         verify_content: true,
+        announce_as: None,
     };
     Ok(Configs {
         publishers,
