@@ -107,6 +107,7 @@ pub fn report(
             published,
             variance,
             latency,
+            subscribers.over_time(number).seconds(),
             heat_map(subscribers, &plans[number], number, &subscriptions),
             rows,
         ));

@@ -30,7 +30,7 @@ pub use self::result::SubscriptionResult;
 use self::slow_reader::Unread;
 pub(crate) use self::subscribers::{Subscribers, drain_of};
 use crate::limits::CONNECTS_PER_TURN_MAX;
-use crate::metrics::{End, Heat, SentTotals, TrackPlan};
+use crate::metrics::{End, Heat, OverTime, SentTotals, TrackPlan};
 use crate::profile::Audience;
 use crate::rendezvous;
 use crate::scenario::NamedTrack;
@@ -236,6 +236,11 @@ impl SubscriberRole {
             all += 1;
         }
         (failed, all)
+    }
+
+    /// Returns deltas, variances and bit rates of one plan over time, over its steady subscriptions.
+    pub fn over_time(&self, plan: usize) -> &OverTime {
+        &self.subscribers.measured.over_time[plan]
     }
 
     /// Returns the arrivals of one plan, by subscriber and planned time.

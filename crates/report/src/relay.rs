@@ -19,6 +19,7 @@ pub mod terminal;
 mod altered;
 mod cost;
 mod heat_map;
+mod over_time;
 mod proof;
 mod rows;
 mod sanitize;
@@ -41,6 +42,7 @@ pub use self::cost::{
 #[cfg(test)]
 pub(crate) use self::example::example_report;
 pub use self::heat_map::{HeatMap, HeatMapRow};
+pub use self::over_time::ProgressSecond;
 pub use self::proof::{Calibration, Fairness, Headroom};
 pub use self::sanitize::{SanitizeError, sanitize};
 pub use self::track::{
@@ -54,7 +56,7 @@ use crate::service_level::{JudgedClause, JudgedLevel};
 use crate::statistics::Distribution;
 
 /// Version of the report's form, written as `schema`; it grows whenever a field comes, changes or goes, for all are always written.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
 
 /// All that one run has to say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

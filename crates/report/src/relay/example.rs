@@ -254,11 +254,14 @@ fn track(shape: Shape, definition: TrackDefinition, random: &mut Random) -> Trac
         max_ms: 6.05,
     };
     let heat = heat_map(shape, &subscribers, objects, random);
+    let bits = bits_per_second(&definition);
+    let progress = over_time::example(&latency.per_second, (bits, shape.subscribers));
     TrackReport::new(
         definition,
         published,
         Some(variance),
         latency,
+        progress,
         heat,
         subscribers,
     )

@@ -7,7 +7,7 @@ mod tables;
 
 use maud::{Markup, html};
 
-use self::charts::{heat, relay as relay_charts, subscribers};
+use self::charts::{heat, progress, relay as relay_charts, subscribers};
 use super::proof::NOT_CALIBRATED;
 use super::verdict::{GENERATOR_LIMIT, Judgement, judged};
 use super::{Calibration, Outcome, Relay, RelaySource, Report, TrackReport};
@@ -194,13 +194,16 @@ fn clause_row(clause: &JudgedClause, outcome: Outcome) -> [Cell; 4] {
 
 fn track_section(track: &TrackReport, number: usize) -> Markup {
     let definition = &track.definition;
+    let [timing, bit_rate] = progress::over_time(track);
     let plots = plots([
         latency::over_time(&track.latency, "object"),
         heat::latency(track),
         heat::loss(track),
         latency::histogram(&track.latency, "object"),
         subscribers::spread(track),
+        timing,
         charts::objects_over_time(track),
+        bit_rate,
         subscribers::loss_by_place(track),
         subscribers::loss(track),
     ]);

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::heat_map::HeatMap;
+use super::over_time::ProgressSecond;
 use super::proof::Fairness;
 use crate::form::number;
 use crate::latency::Latency;
@@ -27,6 +28,8 @@ pub struct TrackReport {
     pub completion: CompletionSummary,
     /// Table 2 of draft-evens-moq-bench-00 §5.5.1 over the subscribers, as it stood at the end.
     pub progress: ProgressSummary,
+    /// Table 2 second by second of arrival, ascending; seconds without an arrival are left out.
+    pub progress_per_second: Vec<ProgressSecond>,
     /// Irregularities of the delivery, summed over the subscribers.
     pub delivery: Delivery,
     /// Whether the subscribers were served alike.
@@ -50,6 +53,7 @@ impl TrackReport {
         published: Published,
         receive_variance: Option<Distribution>,
         latency: Latency,
+        progress_per_second: Vec<ProgressSecond>,
         heat: Option<HeatMap>,
         subscribers: Vec<SubscriberReport>,
     ) -> Self {
@@ -67,6 +71,7 @@ impl TrackReport {
             delivery: Delivery::over(&steady),
             fairness: Fairness::over(&steady),
             variance: VarianceSummary::over(receive_variance, &steady),
+            progress_per_second,
             heat,
             definition,
             published,

@@ -82,11 +82,11 @@ fn broken_and_foreign_archives_are_refused_with_their_place() {
         error(&joined(&none)),
         "line 2: latency of a track that the report does not have"
     );
-    let older = text.replacen("\"schema\":4", "\"schema\":3", 1);
+    let older = text.replacen("\"schema\":5", "\"schema\":4", 1);
     for older in [older.clone(), older.replacen("\"partial\":", "\"odd\":", 1)] {
         assert_eq!(
             error(&older),
-            "line 2: the report has schema 3, and this version of weir reads schema 4"
+            "line 2: the report has schema 4, and this version of weir reads schema 5"
         );
     }
     let odd = text.replacen("{\"latency\":", "{\"lateness\":", 1);

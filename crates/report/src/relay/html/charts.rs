@@ -1,6 +1,7 @@
 //! The plots of a report, each as a captioned figure.
 
 pub(super) mod heat;
+pub(super) mod progress;
 pub(super) mod relay;
 pub(super) mod subscribers;
 
