@@ -1,15 +1,16 @@
-//! The canvas of every plot: axes, curves, bars, and the strips that answer to a pointer, as SVG in a captioned figure.
+//! Plots in SVG: axes, curves, bars, symbols, labels, and strips that show a text under the pointer.
 
 use std::fmt::Write;
 
 use maud::{Markup, html};
 
+use super::labels;
 use super::number;
 use super::page::{self, Key};
 use super::scale::Scale;
 use crate::statistics::float;
 
-/// Width of a plot in its own units; about its width in pixels on a laptop.
+/// Width of a plot on a page, in its own units; about its width in pixels on a laptop.
 pub(super) const WIDTH: f64 = 560.0;
 const LEFT: f64 = 52.0;
 pub(super) const RIGHT: f64 = 14.0;
@@ -37,6 +38,7 @@ pub(crate) struct Plot<'a> {
     description: Option<String>,
     x: Axis<'a>,
     y: Axis<'a>,
+    width: f64,
     height: f64,
     keys: Vec<Key>,
     shapes: Vec<Markup>,
@@ -55,6 +57,7 @@ impl<'a> Plot<'a> {
             description: None,
             x,
             y,
+            width: WIDTH,
             height: 250.0,
             keys: Vec::new(),
             shapes: Vec::new(),
@@ -87,10 +90,19 @@ impl<'a> Plot<'a> {
         Self { height, ..self }
     }
 
+    /// The plot with another size, for a chart that is not on a page. Call it before [`Self::names`].
+    pub(crate) fn sized(self, (width, height): (f64, f64)) -> Self {
+        Self {
+            width,
+            height,
+            ..self
+        }
+    }
+
     /// The plot with names in place of the horizontal axis's ticks, one for each of equal stretches. Long ones take several
     /// lines, for which the plot grows.
     pub(crate) fn names(mut self, names: Vec<(f64, String)>) -> Self {
-        let room = (WIDTH - LEFT - RIGHT) / float(names.len().max(1) as u64) - LABEL_GAP;
+        let room = (self.width - LEFT - RIGHT) / float(names.len().max(1) as u64) - LABEL_GAP;
         let names = names.into_iter();
         let names = names.map(|(value, name)| (value, in_lines(&name, room)));
         self.names = names.collect();
@@ -108,22 +120,29 @@ impl<'a> Plot<'a> {
 
     /// The figure with the plot in it.
     pub(crate) fn figure(self) -> Markup {
-        let view = format!("0 0 {WIDTH} {}", self.height);
+        let view = format!("0 0 {} {}", self.width, self.height);
         let description = self.description.as_ref().unwrap_or(&self.reading);
-        let floor = self.bottom();
         let svg = html! {
             svg viewBox=(view) role="img" {
                 title { (self.title) }
                 desc { (description) }
-                @if self.names.is_empty() { (self.ticks_across()) } @else { (self.names_across()) }
-                (label("note end", (WIDTH - RIGHT, self.height - 6.0), self.x.0))
-                (self.ticks_down())
-                (label("note", (2.0, 11.0), self.y.0))
-                @for shape in &self.shapes { (shape) }
-                (line("axis", (LEFT, floor), (WIDTH - RIGHT, floor)))
+                (self.canvas())
             }
         };
         page::figure(&self.title, &self.keys, &self.reading, &svg)
+    }
+
+    /// Axes and shapes, for an SVG of this plot's size.
+    pub(crate) fn canvas(&self) -> Markup {
+        let (right, floor) = (self.width - RIGHT, self.bottom());
+        html! {
+            @if self.names.is_empty() { (self.ticks_across()) } @else { (self.names_across()) }
+            (label("note end", (right, self.height - 6.0), self.x.0))
+            (self.ticks_down())
+            (label("note", (2.0, 11.0), self.y.0))
+            @for shape in &self.shapes { (shape) }
+            (line("axis", (LEFT, floor), (right, floor)))
+        }
     }
 
     /// A line through `points`, broken where one lies more than `gap` beyond the one before.
@@ -151,6 +170,40 @@ impl<'a> Plot<'a> {
             let (x, y) = (place(self.across(*x)), place(self.down(*y)));
             self.shapes
                 .push(html! { circle.dot.(class) cx=(x) cy=(y) r=(radius) {} });
+        }
+    }
+
+    /// A symbol at each of `points`.
+    pub(crate) fn symbols(&mut self, class: &str, symbol: Symbol, points: &[(f64, f64)]) {
+        for point in points {
+            self.shapes.push(symbol.at(class, self.at(*point)));
+        }
+    }
+
+    /// Thin lines over the ranges of a point's two values, which cross at the point.
+    pub(crate) fn ranges(&mut self, class: &str, point: (f64, f64), ranges: [(f64, f64); 2]) {
+        let [across, down] = ranges;
+        let (left, right) = (self.at((across.0, point.1)), self.at((across.1, point.1)));
+        let (low, high) = (self.at((point.0, down.0)), self.at((point.0, down.1)));
+        for (from, to) in [(left, right), (low, high)] {
+            if (to.0 - from.0).hypot(to.1 - from.1) > 1.0 {
+                self.shapes.push(line(class, from, to));
+            }
+        }
+    }
+
+    /// Labels beside their points, where they cover neither each other nor the lines through `paths`.
+    pub(crate) fn labels(&mut self, labels: &[((f64, f64), String)], paths: &[Vec<(f64, f64)>]) {
+        let placed =
+            |points: &Vec<(f64, f64)>| points.iter().map(|point| self.at(*point)).collect();
+        let paths: Vec<Vec<(f64, f64)>> = paths.iter().map(placed).collect();
+        let points = labels.iter();
+        let points = points.map(|(point, name)| (self.at(*point), name.as_str()));
+        let room = ((LEFT, TOP), (self.width - RIGHT, self.bottom()));
+        let points: Vec<((f64, f64), &str)> = points.collect();
+        let places = labels::beside(&points, &paths, room);
+        for ((_, name), place) in labels.iter().zip(places) {
+            self.shapes.push(label("spot", place, name));
         }
     }
 
@@ -212,8 +265,8 @@ impl<'a> Plot<'a> {
     pub(crate) fn level(&mut self, class: &str, value: f64, name: &str) {
         let down = self.down(value);
         self.shapes.push(html! {
-            (line(&format!("level {class}"), (LEFT, down), (WIDTH - RIGHT, down)))
-            (label("note end", (WIDTH - RIGHT, down - 4.0), name))
+            (line(&format!("level {class}"), (LEFT, down), (self.width - RIGHT, down)))
+            (label("note end", (self.width - RIGHT, down - 4.0), name))
         });
     }
 
@@ -223,7 +276,7 @@ impl<'a> Plot<'a> {
             .iter()
             .map(|(value, _, name)| (self.across(*value), width_of(name) / 2.0))
             .collect();
-        let middles = side_by_side(&wanted, LEFT, WIDTH);
+        let middles = side_by_side(&wanted, LEFT, self.width);
         for ((value, class, name), middle) in marks.iter().zip(middles) {
             let across = self.across(*value);
             // The name in the line's own colour: it may stand above another one.
@@ -249,9 +302,14 @@ impl<'a> Plot<'a> {
         });
     }
 
+    /// The place of a point.
+    fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
+        (self.across(x), self.down(y))
+    }
+
     /// The horizontal place of `value`.
     fn across(&self, value: f64) -> f64 {
-        LEFT + self.x.1.place(value) * (WIDTH - LEFT - RIGHT)
+        LEFT + self.x.1.place(value) * (self.width - LEFT - RIGHT)
     }
 
     /// The vertical place of `value`.
@@ -270,7 +328,7 @@ impl<'a> Plot<'a> {
             let across = self.across(tick);
             let text = number::tick(tick);
             let half = width_of(&text) / 2.0;
-            let middle = across.min(WIDTH - half);
+            let middle = across.min(self.width - half);
             let is_free = middle - half >= free_from;
             if is_free {
                 free_from = middle + half + 6.0;
@@ -304,12 +362,63 @@ impl<'a> Plot<'a> {
                 free_below = down;
             }
             html! {
-                (line("grid", (LEFT, down), (WIDTH - RIGHT, down)))
+                (line("grid", (LEFT, down), (self.width - RIGHT, down)))
                 @if is_free { (label("end", (LEFT - 7.0, down + 4.0), &number::tick(tick))) }
             }
         };
         let ticks: Vec<Markup> = self.y.1.ticks(4).into_iter().map(tick).collect();
         html! { @for tick in ticks { (tick) } }
+    }
+}
+
+/// The shape of a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Symbol {
+    Disc,
+    Square,
+    Diamond,
+    Triangle,
+    Cross,
+}
+
+impl Symbol {
+    /// All of them, in the order in which series take them.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Diamond,
+        Self::Disc,
+        Self::Square,
+        Self::Triangle,
+        Self::Cross,
+    ];
+
+    /// The symbol with its middle at a place.
+    pub(crate) fn at(self, class: &str, (x, y): (f64, f64)) -> Markup {
+        let corners: &[(f64, f64)] = match self {
+            Self::Disc => {
+                return html! { circle.dot.(class) cx=(place(x)) cy=(place(y)) r="6" {} };
+            }
+            Self::Square => &[(-5.5, -5.5), (5.5, -5.5), (5.5, 5.5), (-5.5, 5.5)],
+            Self::Diamond => &[(0.0, -8.0), (8.0, 0.0), (0.0, 8.0), (-8.0, 0.0)],
+            Self::Triangle => &[(0.0, -7.5), (7.0, 5.5), (-7.0, 5.5)],
+            Self::Cross => &[
+                (-6.5, -3.5),
+                (-3.5, -6.5),
+                (0.0, -3.0),
+                (3.5, -6.5),
+                (6.5, -3.5),
+                (3.0, 0.0),
+                (6.5, 3.5),
+                (3.5, 6.5),
+                (0.0, 3.0),
+                (-3.5, 6.5),
+                (-6.5, 3.5),
+                (-3.0, 0.0),
+            ],
+        };
+        let corners = corners.iter();
+        let corners = corners.map(|(right, down)| format!("{:.1},{:.1}", x + right, y + down));
+        let corners: Vec<String> = corners.collect();
+        html! { polygon.dot.(class) points=(corners.join(" ")) {} }
     }
 }
 
@@ -331,8 +440,8 @@ fn side_by_side(wanted: &[(f64, f64)], left: f64, right: f64) -> Vec<f64> {
     middles
 }
 
-/// `name` in lines that are no wider than `room`, where it has places to break it: behind blanks and underscores.
-fn in_lines(name: &str, room: f64) -> Vec<String> {
+/// `name` in lines that are no wider than `room`, broken after blanks and underscores.
+pub(crate) fn in_lines(name: &str, room: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in name.split_inclusive([' ', '_']) {
         match lines.last_mut() {
@@ -376,7 +485,7 @@ pub(super) fn rectangle(class: &str, at: (f64, f64), size: (f64, f64)) -> Markup
     html! { rect.(class) x=(x) y=(y) width=(width) height=(height) {} }
 }
 
-pub(super) fn label(class: &str, at: (f64, f64), text: &str) -> Markup {
+pub(crate) fn label(class: &str, at: (f64, f64), text: &str) -> Markup {
     html! { text.(class) x=(place(at.0)) y=(place(at.1)) { (text) } }
 }
 
