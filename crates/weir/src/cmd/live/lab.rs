@@ -115,7 +115,7 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     let mut text = format!("{}\n\n{}", legend(&done)?, table(&rows));
     let verdict = verdicts(&rows);
     if let Some((against_skip, _)) = &verdict {
-        text.push_str("\n");
+        text.push('\n');
         text.push_str(AGAINST_SKIP);
         text.push_str(against_skip);
     }
