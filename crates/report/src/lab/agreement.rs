@@ -137,7 +137,7 @@ impl Disturbed {
     }
 }
 
-/// Makes a run, and repeats it while the hypervisor disturbs it, up to [`RUNS_MAX`] runs; returns the least disturbed one.
+/// Makes a run, and repeats it while the hypervisor disturbs it, a few times at most; returns the least disturbed one.
 ///
 /// `make` returns a run and the per cent of a core that the hypervisor gave to others meanwhile, if known. Its errors are returned.
 pub fn undisturbed<T, E>(

@@ -292,7 +292,7 @@ fn setting(described: &ServerFile, machine: &Machine, client: &Plan, network: &s
             core(described.client_core),
         ),
         format!(
-            "{} interleaved rounds, {} s for each server and load, after a warm-up of {} s. Certificate: ECDSA \
+            "Interleaved rounds: {}, {} s for each server and load after a warm-up of {} s. Certificate: ECDSA \
              P-256{own}. The client takes UDP payloads of up to {} bytes (max_udp_payload_size) and sends up to {}. \
              {network}{more}",
             described.rounds,

@@ -343,7 +343,7 @@ impl RelayRounds {
             format!("{subscribers} subscribers, ")
         });
         let setting = format!(
-            "{}: {subscribers}{} interleaved runs of each relay.",
+            "{}: {subscribers}interleaved runs of each relay: {}.",
             file.profile.display(),
             file.repeats,
         );
