@@ -8,13 +8,13 @@ use super::plot::{RIGHT, VISIBLE, WIDTH, label, line, rectangle};
 /// One bar of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bar {
-    /// What it stands for; written above it.
+    /// Name, written above the bar.
     pub(crate) name: String,
-    /// Its length.
+    /// Length of the bar.
     pub(crate) value: f64,
     /// The ends of its whisker, such as the smallest and the largest round.
     pub(crate) span: (f64, f64),
-    /// The value in words; written above its right end.
+    /// Text above its right end, such as the value with its unit.
     pub(crate) label: String,
     /// Classes of its rectangle.
     pub(crate) class: &'static str,
@@ -51,24 +51,24 @@ pub(crate) fn canvas(list: &[Bar], width: f64) -> Markup {
     }
 }
 
-/// A line with a short stroke at both ends.
+/// Returns a line with a short stroke at both ends.
 fn whisker(low: f64, high: f64, middle: f64) -> Markup {
     let cap = |across: f64| line("axis", (across, middle - 3.5), (across, middle + 3.5));
     html! { (cap(low)) (line("axis", (low, middle), (high, middle))) (cap(high)) }
 }
 
-/// The height of so many bars.
+/// Returns the height of so many bars.
 pub(crate) fn height(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX)) * BAR_ROW
 }
 
-/// The bars in words.
+/// Returns the bars in words.
 pub(crate) fn words(list: &[Bar]) -> String {
     let words = list.iter().map(|bar| format!("{} {}", bar.name, bar.label));
     words.collect::<Vec<_>>().join("; ")
 }
 
-/// From one bar of a list to the next.
+/// Distance of two bars.
 const BAR_ROW: f64 = 42.0;
-/// How thick a bar of a list is.
+/// Thickness of a bar.
 const BAR_THICK: f64 = 13.0;

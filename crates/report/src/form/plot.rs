@@ -17,21 +17,21 @@ pub(super) const RIGHT: f64 = 14.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 40.0;
 
-/// The usual unit of a horizontal axis.
+/// The usual label of a horizontal axis.
 pub(crate) const TIME: &str = "seconds since the start of the run";
-/// Strips that answer to a pointer at most.
+/// Largest number of strips of a plot.
 pub(crate) const STRIPS_MAX: usize = 240;
 
-/// A rectangle by the values that it spans: from left to right, and from low to high.
+/// A rectangle: the values from left to right, and from low to high.
 pub(crate) type Cell = ((f64, f64), (f64, f64));
 
-/// A stretch of the horizontal axis, and the text that shows under a pointer there.
+/// A range of the horizontal axis, and the text that is shown under a pointer there.
 pub(crate) type Strip = (f64, f64, String);
 
-/// An axis: its unit in words, and its scale.
+/// An axis: its label, and its scale.
 pub(crate) type Axis<'a> = (&'a str, Scale);
 
-/// A plot under construction. Shapes lie over each other in the order in which they are added.
+/// A plot under construction. Later shapes lie over earlier ones.
 pub(crate) struct Plot<'a> {
     title: String,
     reading: String,
@@ -42,14 +42,14 @@ pub(crate) struct Plot<'a> {
     height: f64,
     keys: Vec<Key>,
     shapes: Vec<Markup>,
-    /// Names below stretches of the horizontal axis, in place of ticks, each in its lines.
+    /// Names below the horizontal axis in place of ticks: the middle of each, and its lines.
     names: Vec<(f64, Vec<String>)>,
-    /// Room below the horizontal axis.
+    /// Height of the room below the horizontal axis.
     foot: f64,
 }
 
 impl<'a> Plot<'a> {
-    /// A plot without shapes, of the usual height.
+    /// Returns a plot without shapes, of the usual size.
     pub(crate) fn new(title: impl Into<String>, x: Axis<'a>, y: Axis<'a>) -> Self {
         Self {
             title: title.into(),
@@ -66,31 +66,31 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// The plot with a sentence below it that says what is to be seen.
+    /// Adds a sentence below the plot that says what it shows.
     pub(crate) fn reading(mut self, reading: impl Into<String>) -> Self {
         self.reading = reading.into();
         self
     }
 
-    /// The plot with what a reader who does not see it should know; otherwise that is what stands below it.
+    /// Sets the description for readers who do not see the plot; by default, it is the sentence below the plot.
     pub(crate) fn described(mut self, description: String) -> Self {
         self.description = Some(description);
         self
     }
 
-    /// The plot with a legend: classes of swatches, and what they stand for.
+    /// Adds entries of the legend: the class of each swatch, and its name.
     pub(crate) fn keys<const N: usize>(mut self, keys: [(&'static str, &str); N]) -> Self {
         self.keys
             .extend(keys.map(|(class, name)| (class, name.to_owned())));
         self
     }
 
-    /// The plot with another height, in units of which the width has 560.
+    /// Sets the height, in units of [`WIDTH`].
     pub(crate) fn height(self, height: f64) -> Self {
         Self { height, ..self }
     }
 
-    /// The plot with another size, for a chart that is not on a page. Call it before [`Self::names`].
+    /// Sets width and height, for a chart that is not on a page. Comes before [`Self::names`].
     pub(crate) fn sized(self, (width, height): (f64, f64)) -> Self {
         Self {
             width,
@@ -99,8 +99,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// The plot with names in place of the horizontal axis's ticks, one for each of equal stretches. Long ones take several
-    /// lines, for which the plot grows.
+    /// Sets names in place of the ticks of the horizontal axis. Long names take several lines, for which the plot grows.
     pub(crate) fn names(mut self, names: Vec<(f64, String)>) -> Self {
         let room = (self.width - LEFT - RIGHT) / float(names.len().max(1) as u64) - LABEL_GAP;
         let names = names.into_iter();
@@ -118,7 +117,7 @@ impl<'a> Plot<'a> {
         self.keys.push((class, name.into()));
     }
 
-    /// The figure with the plot in it.
+    /// Returns the plot as a figure of a page, with title and legend.
     pub(crate) fn figure(self) -> Markup {
         let view = format!("0 0 {} {}", self.width, self.height);
         let description = self.description.as_ref().unwrap_or(&self.reading);
@@ -132,7 +131,7 @@ impl<'a> Plot<'a> {
         page::figure(&self.title, &self.keys, &self.reading, &svg)
     }
 
-    /// Axes and shapes, for an SVG of this plot's size.
+    /// Returns axes and shapes without an SVG element.
     pub(crate) fn canvas(&self) -> Markup {
         let (right, floor) = (self.width - RIGHT, self.bottom());
         html! {
@@ -145,7 +144,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// A line through `points`, broken where one lies more than `gap` beyond the one before.
+    /// Adds a line through `points`, with a gap where the next point is more than `gap` away on the horizontal axis.
     pub(crate) fn curve(&mut self, class: &str, points: &[(f64, f64)], gap: f64) {
         let mut path = String::new();
         let mut last: Option<f64> = None;
@@ -164,7 +163,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// A dot at each of `points`.
+    /// Adds a dot at each of `points`.
     pub(crate) fn dots(&mut self, class: &str, points: &[(f64, f64)], radius: f64) {
         for (x, y) in points {
             let (x, y) = (place(self.across(*x)), place(self.down(*y)));
@@ -173,14 +172,14 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// A symbol at each of `points`.
+    /// Adds a symbol at each of `points`.
     pub(crate) fn symbols(&mut self, class: &str, symbol: Symbol, points: &[(f64, f64)]) {
         for point in points {
             self.shapes.push(symbol.at(class, self.at(*point)));
         }
     }
 
-    /// Thin lines over the ranges of a point's two values, which cross at the point.
+    /// Adds a line over the range of each of a point's two values; both cross at the point.
     pub(crate) fn ranges(&mut self, class: &str, point: (f64, f64), ranges: [(f64, f64); 2]) {
         let [across, down] = ranges;
         let (left, right) = (self.at((across.0, point.1)), self.at((across.1, point.1)));
@@ -192,7 +191,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Labels beside their points, where they cover neither each other nor the lines through `paths`.
+    /// Adds labels beside their points, where they cover neither each other nor the lines through `paths`.
     pub(crate) fn labels(&mut self, labels: &[((f64, f64), String)], paths: &[Vec<(f64, f64)>]) {
         let placed =
             |points: &Vec<(f64, f64)>| points.iter().map(|point| self.at(*point)).collect();
@@ -207,7 +206,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// The area under a curve of `points`, down to the axis.
+    /// Adds the area between a curve of `points` and the axis.
     pub(crate) fn area(&mut self, class: &str, points: &[(f64, f64)]) {
         let [(first, _), .., (last, _)] = points else {
             return;
@@ -222,7 +221,7 @@ impl<'a> Plot<'a> {
         self.shapes.push(html! { path.area.(class) d=(path) {} });
     }
 
-    /// A bar over `span`, between two heights; never thinner than can be seen.
+    /// Adds a bar over `span` between two heights, thick enough to be seen.
     pub(crate) fn bar(&mut self, class: &str, span: (f64, f64), heights: (f64, f64)) {
         let (left, right) = (self.across(span.0), self.across(span.1));
         let (low, high) = (self.down(heights.0), self.down(heights.1));
@@ -232,7 +231,7 @@ impl<'a> Plot<'a> {
         self.shapes.push(rectangle(class, (left, low - tall), size));
     }
 
-    /// Cells of one colour, as one path.
+    /// Adds cells of one colour, as one path.
     pub(crate) fn cells(&mut self, class: &str, cells: &[Cell]) {
         let mut path = String::new();
         for (span, heights) in cells {
@@ -246,7 +245,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// A thick stroke over `span` at one height.
+    /// Adds a thick stroke over `span` at one height.
     pub(crate) fn cap(&mut self, class: &str, span: (f64, f64), height: f64) {
         let (left, right) = (self.across(span.0), self.across(span.1));
         let size = ((right - left).max(0.6), 2.2);
@@ -254,14 +253,14 @@ impl<'a> Plot<'a> {
         self.shapes.push(rectangle(class, at, size));
     }
 
-    /// A shaded stretch of the horizontal axis.
+    /// Shades a range of the horizontal axis.
     pub(crate) fn shade(&mut self, class: &str, span: (f64, f64)) {
         let (left, right) = (self.across(span.0), self.across(span.1));
         let size = ((right - left).max(0.0), self.bottom() - TOP);
         self.shapes.push(rectangle(class, (left, TOP), size));
     }
 
-    /// A level with its name above its right end.
+    /// Adds a horizontal line with its name above its right end.
     pub(crate) fn level(&mut self, class: &str, value: f64, name: &str) {
         let down = self.down(value);
         self.shapes.push(html! {
@@ -270,7 +269,7 @@ impl<'a> Plot<'a> {
         });
     }
 
-    /// Upright lines with names above the plot, which make way for each other.
+    /// Adds vertical lines, with names above the plot that do not overlap.
     pub(crate) fn marks(&mut self, marks: &[(f64, &str, String)]) {
         let wanted: Vec<(f64, f64)> = marks
             .iter()
@@ -279,7 +278,7 @@ impl<'a> Plot<'a> {
         let middles = side_by_side(&wanted, LEFT, self.width);
         for ((value, class, name), middle) in marks.iter().zip(middles) {
             let across = self.across(*value);
-            // The name in the line's own colour: it may stand above another one.
+            // The name has the line's colour, since it may stand above another line.
             let (line_class, name_class) =
                 (format!("mark {class}"), format!("note middle {class}"));
             self.shapes.push(html! {
@@ -289,7 +288,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Strips of the plot that show a text under the pointer.
+    /// Adds strips that show a text under the pointer.
     pub(crate) fn strips(&mut self, strips: &[Strip]) {
         let tall = place(self.bottom() - TOP);
         self.shapes.push(html! {
@@ -371,7 +370,7 @@ impl<'a> Plot<'a> {
     }
 }
 
-/// The shape of a point.
+/// The shape of a point in a plot of several series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Symbol {
     Disc,
@@ -382,7 +381,7 @@ pub(crate) enum Symbol {
 }
 
 impl Symbol {
-    /// All of them, in the order in which series take them.
+    /// All symbols, in the order in which series get them.
     pub(crate) const ALL: [Self; 5] = [
         Self::Diamond,
         Self::Disc,
@@ -391,7 +390,7 @@ impl Symbol {
         Self::Cross,
     ];
 
-    /// The symbol with its middle at a place.
+    /// Returns the symbol, centred at a place.
     pub(crate) fn at(self, class: &str, (x, y): (f64, f64)) -> Markup {
         let corners: &[(f64, f64)] = match self {
             Self::Disc => {
@@ -422,8 +421,8 @@ impl Symbol {
     }
 }
 
-/// Places for labels in a row, each as near to where it wants to be as its neighbours let it: `(middle, half width)`
-/// in ascending order. They overlap only if all together are wider than the row.
+/// Returns the middles of labels in a row, each as near to its wanted middle as the others permit. `wanted` has middle and half
+/// width of each label, from left to right. Labels overlap only if all together are wider than the row.
 fn side_by_side(wanted: &[(f64, f64)], left: f64, right: f64) -> Vec<f64> {
     let mut middles: Vec<f64> = Vec::with_capacity(wanted.len());
     let mut free_from = left;
@@ -452,16 +451,16 @@ pub(crate) fn in_lines(name: &str, room: f64) -> Vec<String> {
     lines
 }
 
-/// From one line of a name below a plot to the next.
+/// Distance of two lines of a name below a plot.
 const NAME_LINE: f64 = 18.0;
 
-/// Between two labels in a row.
+/// Least distance of two labels in a row.
 const LABEL_GAP: f64 = 9.0;
 
-/// The least height of a bar that stands for something.
+/// Least height of a bar that is not empty.
 pub(super) const VISIBLE: f64 = 1.5;
 
-/// About how wide `text` is in a plot, on a phone: there letters are larger, seen from the plot.
+/// Estimates the width of `text` on a phone, where letters are larger in relation to the plot.
 fn width_of(text: &str) -> f64 {
     let letters = text.chars().map(|letter| match letter {
         ' ' | ',' | '.' => 4.9,
