@@ -106,7 +106,7 @@ if command -v tquic_client >/dev/null; then
     # It begins one request more than it was told, with the first URL again, and truncates the file of that URL.
     timeout $RUN_SECONDS_MAX tquic_client --connect-to "$address" --alpn h3 --max-requests-per-conn 0 --total-requests-per-thread 1 \
         --dump-dir "$output/tquic" --log-level ERROR "${urls[0]%/*}/5k" "${urls[@]}" >>"$output/tquic_client.log" 2>&1 || failure="exit code $?"
-    row "tquic_$(tquic_client --version)" "$ours" "${failure:-$(differs "$output/tquic")}" "$REQUESTS requests on one connection, ten at once, and each file as it was served"
+    row "tquic_$(tquic_client --version)" "$ours" "${failure:-$(differs "$output/tquic")}" "$REQUESTS requests on one connection, ten at once, every file intact"
 else
     missing tquic_client "$ours" tquic_client
 fi
@@ -115,7 +115,7 @@ if command -v gtlsclient >/dev/null; then
     mkdir "$output/gtls"
     timeout $RUN_SECONDS_MAX gtlsclient -q --exit-on-all-streams-close --download "$output/gtls" 127.0.0.1 "${address##*:}" "${urls[@]}" \
         >"$output/gtlsclient.log" 2>&1 || failure="exit code $?"
-    row "gtlsclient $(dpkg-query -W -f '${Version}' ngtcp2-client 2>/dev/null)" "$ours" "${failure:-$(differs "$output/gtls")}" "each file as it was served"
+    row "gtlsclient $(dpkg-query -W -f '${Version}' ngtcp2-client 2>/dev/null)" "$ours" "${failure:-$(differs "$output/gtls")}" "every file intact"
 else
     missing gtlsclient "$ours" gtlsclient
 fi

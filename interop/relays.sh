@@ -148,7 +148,7 @@ media_row() {
         -of default=nokey=1:noprint_wrappers=1 "$file" 2>/dev/null | head -n 1) || true
     [[ ${frames:-0} =~ ^[0-9]+$ ]] && [ "${frames:-0}" -gt 10 ] ||
         reason="${frames:-no} frames; $(tail -n 1 "$log" | cut -c 1-80)"
-    row "$name" "$how" "their publisher → weir → their subscriber" "$reason" "$frames frames"
+    row "$name" "$how" "publisher → weir relay → subscriber" "$reason" "$frames frames"
 }
 
 # Tests moq-cli as publisher and subscriber with weir's relay, by its own form of catalog.
@@ -186,14 +186,14 @@ play_row() {
     [ -n "$reason" ] || { [ "${frames:-0}" -gt 10 ] && [ "${shown:-0}" -ge 50 ]; } ||
         reason="${frames:-no} frames, ${shown:-no} % shown"
     note="$frames frames, $shown % shown, $(sed -n 's/.*"packaging":"\([a-z]*\)".*/as \1/p' "$log.json" 2>/dev/null)"
-    row "$name" "$how" "their publisher → weir → weir live play" "$reason" "$note"
+    row "$name" "$how" "publisher → weir relay → weir live play" "$reason" "$note"
 }
 
 # Tests other publishers with weir's page: web/browser/others.mjs reports whether each plays.
 page_rows() {
     local log=$output/page.txt program how way reason note name
     WEIR=$weir timeout 300 node web/browser/others.mjs "$peers" >"$log" 2>"$output/page.log" || true
-    [ -s "$log" ] || row "their publishers" "" "their publisher → weir → our page" "$(tail -n 1 "$output/page.log")"
+    [ -s "$log" ] || row "their publishers" "" "publisher → weir relay → browser player" "$(tail -n 1 "$output/page.log")"
     while IFS='|' read -r program how way reason note; do
         name=$(version "$peers/$program")
         row "${name/#moq /moq-cli }" "$how" "$way" "$reason" "$note"
@@ -224,61 +224,50 @@ if [ -x "$peers/moq" ] && command -v ffmpeg >/dev/null; then
         cli_media "$scheme"
     done
 else
-    missing "moq-cli" "" "their publisher → weir → weir live play" "moq or ffmpeg"
+    missing "moq-cli" "" "publisher → weir relay → weir live play" "moq or ffmpeg"
 fi
 if [ -x "$peers/moq-pub" ] && command -v ffmpeg >/dev/null; then
     play_row "moq-pub 0.10.0" "https, catalogformat-01 and CMSF" "https://$address" play-https moq-pub \
         "$peers/moq-pub" --name play-https --tls-disable-verify "https://$address"
 else
-    missing "moq-pub" "" "their publisher → weir → weir live play" "moq-pub or ffmpeg"
+    missing "moq-pub" "" "publisher → weir relay → weir live play" "moq-pub or ffmpeg"
 fi
 if [ -x "$peers/moq-pub" ] && [ -x "$peers/moq-sub" ] && command -v ffmpeg >/dev/null; then
     ietf_media moqt
     ietf_media https
 else
-    missing "moq-pub, moq-sub" "" "their publisher → weir → their subscriber" "moq-pub, moq-sub or ffmpeg"
+    missing "moq-pub, moq-sub" "" "publisher → weir relay → subscriber" "moq-pub, moq-sub or ffmpeg"
 fi
 end_all
 if [ -d web/node_modules/playwright-core ] && command -v node ffmpeg >/dev/null; then
-    [ -x "$peers/moq" ] || missing "moq-cli" "" "their publisher → weir → our page" moq
+    [ -x "$peers/moq" ] || missing "moq-cli" "" "publisher → weir relay → browser player" moq
     page_rows
 else
-    missing "moq-cli, moq-pub" "" "their publisher → weir → our page" "node with web/node_modules, or ffmpeg"
+    missing "moq-cli, moq-pub" "" "publisher → weir relay → browser player" "node with web/node_modules, or ffmpeg"
 fi
 
 if [ -n "$markdown" ]; then
     {
-        echo '# Interoperation'
+        cat <<'EOF'
+# Interoperation
+
+How weir works with other programs at draft-18. `make interop` installs them from their package registries, runs all tests on this page,
+and writes the page.
+EOF
         echo
-        echo "What others' relays and clients do with ours at draft-18. \`make interop\` installs them from the package registry, runs"
-        echo 'the conformance cases of `moq-test-client` against our relay over raw QUIC and WebTransport (all have to pass), then'
-        echo 'what stands here, and writes this file.'
-        echo
-        echo "Our side: $(version "$weir"). Objects: audio by datagram and video by stream ([both.ini](../interop/both.ini)), or an H.264"
-        echo "stream that ffmpeg makes; in the page, which runs in headless Chromium, with sound."
-        echo
-        echo '`moq-pub` 0.10.0 over raw QUIC (`moqt://`) ends with "invalid RESET_STREAM: 1" as soon as a request of the relay is cancelled, so it'
-        echo 'is tried over WebTransport. `@moq/watch` 0.4.6 (npm) in Chromium settles on `moqt-18` with our relay but does not play: with `@moq/net` 0.2.8'
-        echo 'its SUBSCRIBER_PRIORITY is an integer of variable length, where draft-18 §10.2.7 has one byte; `@moq/net` 0.3.4 has mended that, and still expects a'
-        echo 'length in front of LARGEST_OBJECT, which draft-18 §10.2 has not ("Two consecutive varints"), and which `moq-net` 0.3.18, the same project in Rust, does not write (read from their sources).'
-        echo
-        echo '`moq-cli` 0.14.10 as a subscriber (`export fmp4`) takes what it published itself by its own catalog (`hang`). By MSF it does not: "invalid Annex B start code",'
-        echo 'of its own fragments as of ours; of our LOC it writes a `moov` and no frames.'
-        echo
-        echo '`moq-test-client` 0.2.0 on a machine that has no time for it says of a relay that objects of `moq-test-datagram` or `moq-test-datagram-eog` are'
-        echo 'missing: moq-transport 0.17.0, on which it is built, keeps one datagram of a track, the latest (`serve/datagram.rs`), on the side that sends and on'
-        echo 'the side that receives, so two that come before its task runs again are one. Of 40 runs of the former on two cores with a load of 25, the client or the relay'
-        echo 'at the lowest priority, 31 failed: in 14 nothing reached our relay, in 2 fewer than 15 datagrams did and it sent them on, and in 15 all 15 did and, by its'
-        echo 'counters, it sent all 15; in the 9 of these logs that were searched no packet was lost. Run it again on a quiet machine.'
-        echo
-        echo '| peer | how | way of the objects | result |'
-        echo '|---|---|---|---|'
+        echo "Tested: $(version "$weir"), with audio by datagram and video by stream ([both.ini](../interop/both.ini)), or with an H.264 stream"
+        cat <<'EOF'
+of ffmpeg. The browser player runs in headless Chromium, with sound. Other programs have [known problems](#known-problems-of-other-programs).
+
+| program | transport and flow | path of the objects | result |
+|---|---|---|---|
+EOF
         printf '%s\n' "${rows[@]}"
         if [ -f "$output/moq-test-client.md" ]; then
             echo
             echo '## Conformance'
             echo
-            echo 'The cases of `moq-test-client` 0.2.0 against our relay, over raw QUIC (`moqt`) and WebTransport (`https`):'
+            echo "The cases of \`moq-test-client\` 0.2.0 against weir's relay, over raw QUIC (\`moqt\`) and WebTransport (\`https\`):"
             echo
             cat "$output/moq-test-client.md"
         fi
@@ -286,10 +275,28 @@ if [ -n "$markdown" ]; then
             echo
             echo '## HTTP/3'
             echo
-            echo 'By `interop/http3.sh`; Chromium at our server is a test of `make test-web`:'
+            echo "Tested by \`interop/http3.sh\`. \`make test-web\` tests Chromium with weir's server."
             echo
             cat "$output/http3.md"
         fi
+        cat <<'EOF'
+
+## Known problems of other programs
+
+- **`moq-pub` 0.10.0 over raw QUIC** (`moqt://`) ends with "invalid RESET_STREAM: 1" when the relay cancels a request. The tests use
+  WebTransport.
+- **`@moq/watch` 0.4.6** (npm) in Chromium negotiates `moqt-18` with weir's relay, but does not play. Its `@moq/net` 0.2.8 encodes
+  SUBSCRIBER_PRIORITY as an integer of variable length; draft-18 §10.2.7 has one byte. `@moq/net` 0.3.4 encodes one byte, but expects a
+  length before LARGEST_OBJECT, which draft-18 §10.2 does not have ("Two consecutive varints"). `moq-net` 0.3.18, the same project in
+  Rust, writes no length.
+- **`moq-cli` 0.14.10 as a subscriber** (`export fmp4`) receives its own stream by its own catalog (`hang`). By an MSF catalog it fails with
+  "invalid Annex B start code", for its own fragments and for weir's. From weir's LOC stream it writes a `moov` and no frames.
+- **`moq-test-client` 0.2.0 on a busy machine** can report missing objects in `moq-test-datagram` and `moq-test-datagram-eog`. Its library,
+  moq-transport 0.17.0, keeps only the latest datagram of a track when it sends and when it receives (`serve/datagram.rs`): a datagram is
+  lost if the next one comes before the task runs. Repeat the test on an idle machine. Of 40 runs on two overloaded cores, 31 failed. In
+  14 of these nothing reached weir's relay, in 2 some datagrams did, and it forwarded them. In 15 it received and sent all 15 datagrams,
+  by its counters.
+EOF
     } >"$markdown"
 fi
 [ "$failed" -eq 0 ] || {

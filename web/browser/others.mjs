@@ -53,7 +53,7 @@ try {
     if (!existsSync(program) || (one.relay === "moq-relay" && !existsSync(join(peers, "moq-relay")))) continue;
     const result = await play(one, program).catch((error) => ({ reason: String(error.message).split("\n")[0], note: "" }));
     if (result.reason) failed += 1;
-    const cells = [one.program, one.how, `their publisher → ${one.relay} → our page`, result.reason, result.note];
+    const cells = [one.program, one.how, `publisher → ${one.relay === "weir" ? "weir relay" : one.relay} → browser player`, result.reason, result.note];
     console.log(cells.map((cell) => cell.replaceAll("|", " ")).join("|"));
   }
 } finally {
@@ -84,8 +84,8 @@ async function play(one, program) {
       ...(video.errors > 0 ? [`${video.errors} errors of the decoder`] : []),
       ...stage.complaints,
     ];
-    const sync = inSync === null ? "" : `, picture behind sound ${Math.round(inSync * 1000)} ms`;
-    const note = `${video.drawn} frames, ${audio.decoded} pieces of sound, ${plan.video[0].codec} as ${plan.video[0].packaging}${sync}`;
+    const sync = inSync === null ? "" : `, video ${Math.round(inSync * 1000)} ms behind audio`;
+    const note = `${video.drawn} frames, ${audio.decoded} audio chunks, ${plan.video[0].codec} as ${plan.video[0].packaging}${sync}`;
     return { reason: problems.join("; "), note };
   } finally {
     stage.complaints.length = 0;

@@ -6,7 +6,7 @@
 // line of JSON on standard error. Caches need ten minutes to fill, so in less than half an hour their growth may count.
 
 import { readFileSync, writeFileSync } from "node:fs";
-import { cpus, loadavg } from "node:os";
+import { cpus, loadavg, release } from "node:os";
 
 import { childOf, residentMb } from "./processes.js";
 import { Stage, WEIR } from "./stage.js";
@@ -159,7 +159,7 @@ function describe(samples, found, stolen) {
   const every = Math.max(1, Math.round(samples.length / 12));
   const rows = samples.filter((_, place) => place === 0 || (place + 1) % every === 0);
   return [
-    `${minutes} minutes in headless Chromium, with sound; a sample each ${SAMPLE_MS / 1000} s; heap and buffers each ${(COLLECT_EVERY * SAMPLE_MS) / 60_000} minutes after all garbage was collected, which delays what comes then and so is left out of the delays; the others' resident memory, of relay and origin without huge pages; ${cpus().length} cores, of whose time others took more than ${STOLEN_MAX} % in ${stolen} of ${samples.length} samples, whose delays are left out too.`,
+    `Headless Chromium with sound, a sample every ${SAMPLE_MS / 1000} s. \`heap\` and \`buffers\` are read every ${(COLLECT_EVERY * SAMPLE_MS) / 60_000} minutes, after a garbage collection; other memory is resident memory. Delays leave out samples with a garbage collection, and the ${stolen} of ${samples.length} samples in which the hypervisor gave more than ${STOLEN_MAX} % of the machine to others.`,
     "",
     line(["", "1st quarter", "2nd", "3rd", "4th", "growth", ""]),
     line(["---", ...Array(5).fill("---:"), "---"]),
@@ -178,7 +178,10 @@ function describe(samples, found, stolen) {
  */
 function replaceSection(path, body) {
   const text = readFileSync(path, "utf8");
-  const section = `<!-- soak-web begin: made by \`make soak-web MINUTES=${minutes}\` -->\n\n## The page for long\n\n${body}\n\n<!-- soak-web end -->`;
+  const [{ model }] = cpus();
+  const date = new Date().toISOString().slice(0, 10);
+  const source = `Measured on ${date} on ${model}, ${cpus().length} cores, Linux ${release()}: \`make soak-web MINUTES=${minutes}\`.`;
+  const section = `<!-- soak-web begin: made by \`make soak-web MINUTES=${minutes}\` -->\n\n## The browser page for ${minutes} minutes\n\n${source}\n\n${body}\n\n<!-- soak-web end -->`;
   const there = /<!-- soak-web begin: .*?-->.*?<!-- soak-web end -->/s;
   writeFileSync(path, there.test(text) ? text.replace(there, () => section) : `${text.trimEnd()}\n\n${section}\n`);
 }

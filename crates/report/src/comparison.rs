@@ -105,10 +105,11 @@ fn json(comparison: &impl Serialize) -> String {
     text.expect("a comparison has string keys only, and memory takes all") + "\n"
 }
 
-/// A contender's name, and its version if that is known.
+/// Returns a contender's name with its version, if that is known. Many programs print their own name with the version.
 fn with_version(name: &str, version: &str) -> String {
     match version {
         "" => name.to_owned(),
+        version if version.starts_with(name) => version.to_owned(),
         version => format!("{name} ({version})"),
     }
 }

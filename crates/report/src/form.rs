@@ -3,7 +3,9 @@
 pub(crate) mod bars;
 #[cfg(test)]
 mod fields;
+pub(crate) mod image;
 pub(crate) mod json;
+mod labels;
 pub(crate) mod latency;
 pub(crate) mod number;
 pub(crate) mod page;

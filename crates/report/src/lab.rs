@@ -1,7 +1,7 @@
-//! Live streams over links that are too slow: the figures of a run, tables and a page of many, and how far runs in virtual
-//! time, in real time and in a browser are apart.
+//! Results of `weir live lab`: live streams over links that are too slow.
 //!
-//! The testbed makes the runs. The main types are [`Figures`], of one run, and [`Row`], of one strategy over one link.
+//! [`Figures`] are those of one run, [`Row`] is one strategy over one link. [`table`], [`verdicts`] and [`page()`] show many rows;
+//! [`agreement()`] compares virtual time, real time and a browser.
 
 mod agreement;
 mod figures;

@@ -6,6 +6,7 @@
 //! comparisons of several relays and of several HTTP/3 servers ([`comparison`]), and the
 //! [`search::Record`] of a search for the largest load. A [`service_level::ServiceLevel`] judges a run.
 
+pub mod charts;
 pub mod comparison;
 mod form;
 pub mod http3;

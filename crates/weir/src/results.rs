@@ -1,20 +1,39 @@
-//! `docs/results.md` and its like: a text for people in which each section is made by one command.
+//! Results documents, such as `docs/results.md`: each section is written by one command.
 //!
-//! A section stands between two comments that name it and its command, so that whoever runs the command again replaces
-//! that section and nothing else. What stands outside of all sections is left as it is.
+//! A section stands between two comments that name it and its command. A command replaces its own section, and writes the
+//! section's chart into a file beside the document; text outside of sections is kept.
 
 use std::{
     fs,
     io::{self, ErrorKind},
     path::Path,
+    time::UNIX_EPOCH,
 };
 
-/// Writes `body` as the section `name` into the Markdown file at `path`: in place of the one that is there, or at the
-/// end. `command` is what the reader has to run to make it again, relative to the project's root.
+use weir_net::clock;
+use weir_report::charts::{self, Chart};
+
+/// A section to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Section<'a> {
+    /// The name in the comments: ASCII letters, digits, hyphens.
+    pub(crate) name: &'a str,
+    /// The heading.
+    pub(crate) heading: &'a str,
+    /// Where it was measured, such as `on AMD EPYC, 2 cores, Linux 6.18.44` or `in virtual time`.
+    pub(crate) place: &'a str,
+    /// The command that writes the section again, run from the root of the repository.
+    pub(crate) command: &'a str,
+    /// Tables and notes in Markdown.
+    pub(crate) body: &'a str,
+}
+
+/// Writes a section into the Markdown file at `path`, in place of the section of that name, or at the end. If the section has a
+/// chart, writes the chart beside the file, and links the chart from the section unless the rest of the file does.
 ///
-/// The file is replaced as a whole or not at all. An error names the file; a section that begins and does not end, or
-/// does so twice, is one, and so are a name and a command that would break the comments.
-pub(crate) fn write_section(path: &Path, name: &str, command: &str, body: &str) -> io::Result<()> {
+/// The document is replaced as a whole or not at all. Errors name the file. It is an error if the section begins without an end
+/// or occurs twice, and if its name or command would break the comments.
+pub(crate) fn write_section(path: &Path, section: &Section<'_>) -> io::Result<()> {
     let at_file = |kind: ErrorKind, problem: &str| {
         io::Error::new(kind, format!("{}: {problem}", path.display()))
     };
@@ -23,16 +42,68 @@ pub(crate) fn write_section(path: &Path, name: &str, command: &str, body: &str) 
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         Err(error) => return Err(at_file(error.kind(), &error.to_string())),
     };
-    let text = with_section(&text, name, command, body)
+    let Section {
+        name,
+        heading,
+        place,
+        command,
+        body,
+    } = section;
+    let source = format!("Measured on {} {place}: `{command}`.", today());
+    let chart = charts::chart(name, &format!("{source}\n\n{body}"));
+    let image = chart.as_ref().map(|_| chart_file(path, name));
+    let link = link(&text, name, chart.as_ref().zip(image.as_deref()));
+    let body = format!(
+        "## {heading}\n\n{source}\n\n{link}{}",
+        body.trim_start_matches('\n')
+    );
+    let text = with_section(&text, name, command, &body)
         .map_err(|problem| at_file(ErrorKind::InvalidData, &problem))?;
+    replace(path, &text)?;
+    match chart.zip(image) {
+        Some((chart, image)) => replace(&path.with_file_name(image), &chart.svg),
+        None => Ok(()),
+    }
+}
+
+/// The name of a section's chart: `results-relay-limits.svg` beside `results.md`.
+fn chart_file(path: &Path, name: &str) -> String {
+    let stem = path.file_stem().unwrap_or_default();
+    format!("{}-{name}.svg", stem.to_string_lossy())
+}
+
+/// The line that shows a section's chart; empty if it has none, or if the text outside of the section shows it.
+fn link(text: &str, name: &str, chart: Option<(&Chart, &str)>) -> String {
+    let Some((chart, image)) = chart else {
+        return String::new();
+    };
+    let outside = around(text, name).ok().flatten();
+    let (before, after) = outside.unwrap_or((text, ""));
+    if [before, after]
+        .iter()
+        .any(|part| part.contains(&format!("]({image})")))
+    {
+        return String::new();
+    }
+    format!("![{}]({image})\n\n", chart.title)
+}
+
+/// Today's date in UTC, such as 2026-11-23.
+fn today() -> String {
+    let now = humantime::format_rfc3339_seconds(UNIX_EPOCH + clock::since_epoch()).to_string();
+    now.split('T').next().unwrap_or_default().to_owned()
+}
+
+/// Writes a file under another name first, so that it is replaced as a whole or not at all.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     fs::write(&new, text)
         .and_then(|()| fs::rename(&new, path))
-        .map_err(|error| at_file(error.kind(), &error.to_string()))
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// `text` with that section in it, or what is wrong.
+/// Returns `text` with the section in it, or what is wrong.
 fn with_section(text: &str, name: &str, command: &str, body: &str) -> Result<String, String> {
     let is_name = |character: char| character.is_ascii_alphanumeric() || character == '-';
     if name.is_empty() || !name.chars().all(is_name) {
@@ -58,7 +129,7 @@ fn with_section(text: &str, name: &str, command: &str, body: &str) -> Result<Str
     Ok(format!("{before}{section}{after}"))
 }
 
-/// What stands before and after the section `name`, if there is one.
+/// Returns the text before and after the section `name`, if there is one.
 fn around<'a>(text: &'a str, name: &str) -> Result<Option<(&'a str, &'a str)>, String> {
     let (begin, end) = (begins_with(name), end(name));
     let begins = text.matches(&begin).count();
@@ -87,6 +158,8 @@ fn end(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     const HEAD: &str = "# Results\n\nMeasured.\n";
@@ -147,23 +220,79 @@ mod tests {
 
     #[test]
     fn files_are_made_replaced_and_named_in_errors() {
-        let folder = std::env::temp_dir().join(format!("weir-results-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("results.md");
-        write_section(&file, "one", "make one", "1").unwrap();
-        write_section(&file, "one", "make one", "2").unwrap();
+        let folder = Folder::new("files");
+        let file = folder.0.join("results.md");
+        let one = |body| Section {
+            body,
+            ..section("one")
+        };
+        write_section(&file, &one("1")).unwrap();
+        write_section(&file, &one("2")).unwrap();
         let text = fs::read_to_string(&file).unwrap();
         assert!(text.contains("\n2\n") && !text.contains("\n1\n"), "{text}");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-        fs::write(&file, "<!-- one end -->").unwrap();
-        let error = write_section(&file, "one", "make one", "3").unwrap_err();
         assert!(
-            error.to_string().contains("results.md: section one"),
-            "{error}"
+            text.contains(" in virtual time: `make one`.\n\n2"),
+            "{text}"
         );
-        let nowhere = folder.join("none").join("results.md");
-        let error = write_section(&nowhere, "one", "make one", "3").unwrap_err();
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "no chart");
+        fs::write(&file, "<!-- one end -->").unwrap();
+        let error = write_section(&file, &one("3")).unwrap_err().to_string();
+        assert!(error.contains("results.md: section one"), "{error}");
+        let nowhere = folder.0.join("none").join("results.md");
+        let error = write_section(&nowhere, &one("3")).unwrap_err();
         assert!(error.to_string().contains("none"), "{error}");
-        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_chart_stands_beside_the_file_and_is_shown_once() {
+        let folder = Folder::new("charts");
+        let file = folder.0.join("results.md");
+        let body = "| link | strategy | age | shown % |\n|---|---|---|---|\n| SPIKE | weir | 0.45 (0.40–0.50) | 68 |\n";
+        let lab = Section {
+            body,
+            ..section("live-lab")
+        };
+        let shown = "](results-live-lab.svg)";
+        write_section(&file, &lab).unwrap();
+        write_section(&file, &lab).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(text.matches(shown).count(), 1, "{text}");
+        let chart = fs::read_to_string(folder.0.join("results-live-lab.svg")).unwrap();
+        assert!(chart.contains("age 0.45 s, 68 % shown"), "{chart}");
+        assert!(chart.contains("Measured on 2"), "{chart}");
+        // A summary before the section shows it already.
+        fs::write(&file, format!("![The lab{shown}\n{text}")).unwrap();
+        write_section(&file, &lab).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(text.matches(shown).count(), 1, "{text}");
+        assert!(text.starts_with("![The lab"), "{text}");
+    }
+
+    fn section(name: &str) -> Section<'_> {
+        Section {
+            name,
+            heading: "One",
+            place: "in virtual time",
+            command: "make one",
+            body: "",
+        }
+    }
+
+    /// A folder that goes with the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let name = format!("weir-results-{name}-{}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            fs::create_dir_all(&folder).unwrap();
+            Self(folder)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
     }
 }

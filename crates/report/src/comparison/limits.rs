@@ -102,8 +102,8 @@ impl Limits {
         let disturbed = probes().filter(|probe| probe.is_disturbed()).count();
         (disturbed > 0).then(|| {
             format!(
-                "{disturbed} of {} probes did not hold while the hypervisor gave {STOLEN_PERCENT_MAX} % of a core or more \
-                 to others; the first {DISTURBED_PROBES_MAX} such at each load were made again and do not count.",
+                "In {disturbed} of {} probes, the relay failed while the hypervisor gave {STOLEN_PERCENT_MAX} % of a core or \
+                 more to others. Up to {DISTURBED_PROBES_MAX} of them at each load were repeated and do not count.",
                 probes().count()
             )
         })
@@ -112,10 +112,10 @@ impl Limits {
     fn table(&self) -> Table {
         let mut notes = self.setting.clone();
         notes.push(
-            "µs/object, p99 and KiB/session are medians of the probes at the largest load that held. The interval \
-             holds the limit with 95 % probability. The null relay only forwards: the load at which a relay broke was \
-             put on it, to prove that the generator could make it. Of clauses that broke together, the first in the \
-             order of the service level is named."
+            "`carries` is the largest number of subscribers that held the service level, with its 95 % interval. `broke` \
+             is the first clause of the service level that broke at the next load. µs/object (CPU time), p99 (latency) \
+             and KiB/session (memory) are medians of the probes at the largest load that held. `null relay`: a relay \
+             that only forwards got the load at which the relay broke; if it held, the generator was not the limit."
                 .to_owned(),
         );
         notes.extend(self.disturbed());
@@ -318,7 +318,10 @@ mod tests {
             .figures
             .stolen_percent = Some(2.0);
         let text = disturbed.markdown();
-        assert!(text.contains("1 of 6 probes did not hold while"), "{text}");
+        assert!(
+            text.contains("In 1 of 6 probes, the relay failed while"),
+            "{text}"
+        );
         let mut unproved = search("a.ini", "fast", 50);
         unproved.record = unproved.record.uncalibrated("no memory");
         assert_eq!(unproved.proof(), "not made: no memory");

@@ -201,13 +201,7 @@ impl Comparison {
             .servers
             .iter()
             .find(|server| server.name == name);
-        let version = server.map_or("", |server| server.version.as_str());
-        // Many programs say their own name with the version.
-        if version.starts_with(name) {
-            version.to_owned()
-        } else {
-            with_version(name, version)
-        }
+        with_version(name, server.map_or("", |server| server.version.as_str()))
     }
 }
 

@@ -1,53 +1,55 @@
-//! The canvas of every plot: axes, curves, bars, and the strips that answer to a pointer, as SVG in a captioned figure.
+//! Plots in SVG: axes, curves, bars, symbols, labels, and strips that show a text under the pointer.
 
 use std::fmt::Write;
 
 use maud::{Markup, html};
 
+use super::labels;
 use super::number;
 use super::page::{self, Key};
 use super::scale::Scale;
 use crate::statistics::float;
 
-/// Width of a plot in its own units; about its width in pixels on a laptop.
+/// Width of a plot on a page, in its own units; about its width in pixels on a laptop.
 pub(super) const WIDTH: f64 = 560.0;
 const LEFT: f64 = 52.0;
 pub(super) const RIGHT: f64 = 14.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 40.0;
 
-/// The usual unit of a horizontal axis.
+/// The usual label of a horizontal axis.
 pub(crate) const TIME: &str = "seconds since the start of the run";
-/// Strips that answer to a pointer at most.
+/// Largest number of strips of a plot.
 pub(crate) const STRIPS_MAX: usize = 240;
 
-/// A rectangle by the values that it spans: from left to right, and from low to high.
+/// A rectangle: the values from left to right, and from low to high.
 pub(crate) type Cell = ((f64, f64), (f64, f64));
 
-/// A stretch of the horizontal axis, and the text that shows under a pointer there.
+/// A range of the horizontal axis, and the text that is shown under a pointer there.
 pub(crate) type Strip = (f64, f64, String);
 
-/// An axis: its unit in words, and its scale.
+/// An axis: its label, and its scale.
 pub(crate) type Axis<'a> = (&'a str, Scale);
 
-/// A plot under construction. Shapes lie over each other in the order in which they are added.
+/// A plot under construction. Later shapes lie over earlier ones.
 pub(crate) struct Plot<'a> {
     title: String,
     reading: String,
     description: Option<String>,
     x: Axis<'a>,
     y: Axis<'a>,
+    width: f64,
     height: f64,
     keys: Vec<Key>,
     shapes: Vec<Markup>,
-    /// Names below stretches of the horizontal axis, in place of ticks, each in its lines.
+    /// Names below the horizontal axis in place of ticks: the middle of each, and its lines.
     names: Vec<(f64, Vec<String>)>,
-    /// Room below the horizontal axis.
+    /// Height of the room below the horizontal axis.
     foot: f64,
 }
 
 impl<'a> Plot<'a> {
-    /// A plot without shapes, of the usual height.
+    /// Returns a plot without shapes, of the usual size.
     pub(crate) fn new(title: impl Into<String>, x: Axis<'a>, y: Axis<'a>) -> Self {
         Self {
             title: title.into(),
@@ -55,6 +57,7 @@ impl<'a> Plot<'a> {
             description: None,
             x,
             y,
+            width: WIDTH,
             height: 250.0,
             keys: Vec::new(),
             shapes: Vec::new(),
@@ -63,34 +66,42 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// The plot with a sentence below it that says what is to be seen.
+    /// Adds a sentence below the plot that says what it shows.
     pub(crate) fn reading(mut self, reading: impl Into<String>) -> Self {
         self.reading = reading.into();
         self
     }
 
-    /// The plot with what a reader who does not see it should know; otherwise that is what stands below it.
+    /// Sets the description for readers who do not see the plot; by default, it is the sentence below the plot.
     pub(crate) fn described(mut self, description: String) -> Self {
         self.description = Some(description);
         self
     }
 
-    /// The plot with a legend: classes of swatches, and what they stand for.
+    /// Adds entries of the legend: the class of each swatch, and its name.
     pub(crate) fn keys<const N: usize>(mut self, keys: [(&'static str, &str); N]) -> Self {
         self.keys
             .extend(keys.map(|(class, name)| (class, name.to_owned())));
         self
     }
 
-    /// The plot with another height, in units of which the width has 560.
+    /// Sets the height, in units of [`WIDTH`].
     pub(crate) fn height(self, height: f64) -> Self {
         Self { height, ..self }
     }
 
-    /// The plot with names in place of the horizontal axis's ticks, one for each of equal stretches. Long ones take several
-    /// lines, for which the plot grows.
+    /// Sets width and height, for a chart that is not on a page. Comes before [`Self::names`].
+    pub(crate) fn sized(self, (width, height): (f64, f64)) -> Self {
+        Self {
+            width,
+            height,
+            ..self
+        }
+    }
+
+    /// Sets names in place of the ticks of the horizontal axis. Long names take several lines, for which the plot grows.
     pub(crate) fn names(mut self, names: Vec<(f64, String)>) -> Self {
-        let room = (WIDTH - LEFT - RIGHT) / float(names.len().max(1) as u64) - LABEL_GAP;
+        let room = (self.width - LEFT - RIGHT) / float(names.len().max(1) as u64) - LABEL_GAP;
         let names = names.into_iter();
         let names = names.map(|(value, name)| (value, in_lines(&name, room)));
         self.names = names.collect();
@@ -106,27 +117,34 @@ impl<'a> Plot<'a> {
         self.keys.push((class, name.into()));
     }
 
-    /// The figure with the plot in it.
+    /// Returns the plot as a figure of a page, with title and legend.
     pub(crate) fn figure(self) -> Markup {
-        let view = format!("0 0 {WIDTH} {}", self.height);
+        let view = format!("0 0 {} {}", self.width, self.height);
         let description = self.description.as_ref().unwrap_or(&self.reading);
-        let floor = self.bottom();
         let svg = html! {
             svg viewBox=(view) role="img" {
                 title { (self.title) }
                 desc { (description) }
-                @if self.names.is_empty() { (self.ticks_across()) } @else { (self.names_across()) }
-                (label("note end", (WIDTH - RIGHT, self.height - 6.0), self.x.0))
-                (self.ticks_down())
-                (label("note", (2.0, 11.0), self.y.0))
-                @for shape in &self.shapes { (shape) }
-                (line("axis", (LEFT, floor), (WIDTH - RIGHT, floor)))
+                (self.canvas())
             }
         };
         page::figure(&self.title, &self.keys, &self.reading, &svg)
     }
 
-    /// A line through `points`, broken where one lies more than `gap` beyond the one before.
+    /// Returns axes and shapes without an SVG element.
+    pub(crate) fn canvas(&self) -> Markup {
+        let (right, floor) = (self.width - RIGHT, self.bottom());
+        html! {
+            @if self.names.is_empty() { (self.ticks_across()) } @else { (self.names_across()) }
+            (label("note end", (right, self.height - 6.0), self.x.0))
+            (self.ticks_down())
+            (label("note", (2.0, 11.0), self.y.0))
+            @for shape in &self.shapes { (shape) }
+            (line("axis", (LEFT, floor), (right, floor)))
+        }
+    }
+
+    /// Adds a line through `points`, with a gap where the next point is more than `gap` away on the horizontal axis.
     pub(crate) fn curve(&mut self, class: &str, points: &[(f64, f64)], gap: f64) {
         let mut path = String::new();
         let mut last: Option<f64> = None;
@@ -145,7 +163,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// A dot at each of `points`.
+    /// Adds a dot at each of `points`.
     pub(crate) fn dots(&mut self, class: &str, points: &[(f64, f64)], radius: f64) {
         for (x, y) in points {
             let (x, y) = (place(self.across(*x)), place(self.down(*y)));
@@ -154,7 +172,41 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// The area under a curve of `points`, down to the axis.
+    /// Adds a symbol at each of `points`.
+    pub(crate) fn symbols(&mut self, class: &str, symbol: Symbol, points: &[(f64, f64)]) {
+        for point in points {
+            self.shapes.push(symbol.at(class, self.at(*point)));
+        }
+    }
+
+    /// Adds a line over the range of each of a point's two values; both cross at the point.
+    pub(crate) fn ranges(&mut self, class: &str, point: (f64, f64), ranges: [(f64, f64); 2]) {
+        let [across, down] = ranges;
+        let (left, right) = (self.at((across.0, point.1)), self.at((across.1, point.1)));
+        let (low, high) = (self.at((point.0, down.0)), self.at((point.0, down.1)));
+        for (from, to) in [(left, right), (low, high)] {
+            if (to.0 - from.0).hypot(to.1 - from.1) > 1.0 {
+                self.shapes.push(line(class, from, to));
+            }
+        }
+    }
+
+    /// Adds labels beside their points, where they cover neither each other nor the lines through `paths`.
+    pub(crate) fn labels(&mut self, labels: &[((f64, f64), String)], paths: &[Vec<(f64, f64)>]) {
+        let placed =
+            |points: &Vec<(f64, f64)>| points.iter().map(|point| self.at(*point)).collect();
+        let paths: Vec<Vec<(f64, f64)>> = paths.iter().map(placed).collect();
+        let points = labels.iter();
+        let points = points.map(|(point, name)| (self.at(*point), name.as_str()));
+        let room = ((LEFT, TOP), (self.width - RIGHT, self.bottom()));
+        let points: Vec<((f64, f64), &str)> = points.collect();
+        let places = labels::beside(&points, &paths, room);
+        for ((_, name), place) in labels.iter().zip(places) {
+            self.shapes.push(label("spot", place, name));
+        }
+    }
+
+    /// Adds the area between a curve of `points` and the axis.
     pub(crate) fn area(&mut self, class: &str, points: &[(f64, f64)]) {
         let [(first, _), .., (last, _)] = points else {
             return;
@@ -169,7 +221,7 @@ impl<'a> Plot<'a> {
         self.shapes.push(html! { path.area.(class) d=(path) {} });
     }
 
-    /// A bar over `span`, between two heights; never thinner than can be seen.
+    /// Adds a bar over `span` between two heights, thick enough to be seen.
     pub(crate) fn bar(&mut self, class: &str, span: (f64, f64), heights: (f64, f64)) {
         let (left, right) = (self.across(span.0), self.across(span.1));
         let (low, high) = (self.down(heights.0), self.down(heights.1));
@@ -179,7 +231,7 @@ impl<'a> Plot<'a> {
         self.shapes.push(rectangle(class, (left, low - tall), size));
     }
 
-    /// Cells of one colour, as one path.
+    /// Adds cells of one colour, as one path.
     pub(crate) fn cells(&mut self, class: &str, cells: &[Cell]) {
         let mut path = String::new();
         for (span, heights) in cells {
@@ -193,7 +245,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// A thick stroke over `span` at one height.
+    /// Adds a thick stroke over `span` at one height.
     pub(crate) fn cap(&mut self, class: &str, span: (f64, f64), height: f64) {
         let (left, right) = (self.across(span.0), self.across(span.1));
         let size = ((right - left).max(0.6), 2.2);
@@ -201,32 +253,32 @@ impl<'a> Plot<'a> {
         self.shapes.push(rectangle(class, at, size));
     }
 
-    /// A shaded stretch of the horizontal axis.
+    /// Shades a range of the horizontal axis.
     pub(crate) fn shade(&mut self, class: &str, span: (f64, f64)) {
         let (left, right) = (self.across(span.0), self.across(span.1));
         let size = ((right - left).max(0.0), self.bottom() - TOP);
         self.shapes.push(rectangle(class, (left, TOP), size));
     }
 
-    /// A level with its name above its right end.
+    /// Adds a horizontal line with its name above its right end.
     pub(crate) fn level(&mut self, class: &str, value: f64, name: &str) {
         let down = self.down(value);
         self.shapes.push(html! {
-            (line(&format!("level {class}"), (LEFT, down), (WIDTH - RIGHT, down)))
-            (label("note end", (WIDTH - RIGHT, down - 4.0), name))
+            (line(&format!("level {class}"), (LEFT, down), (self.width - RIGHT, down)))
+            (label("note end", (self.width - RIGHT, down - 4.0), name))
         });
     }
 
-    /// Upright lines with names above the plot, which make way for each other.
+    /// Adds vertical lines, with names above the plot that do not overlap.
     pub(crate) fn marks(&mut self, marks: &[(f64, &str, String)]) {
         let wanted: Vec<(f64, f64)> = marks
             .iter()
             .map(|(value, _, name)| (self.across(*value), width_of(name) / 2.0))
             .collect();
-        let middles = side_by_side(&wanted, LEFT, WIDTH);
+        let middles = side_by_side(&wanted, LEFT, self.width);
         for ((value, class, name), middle) in marks.iter().zip(middles) {
             let across = self.across(*value);
-            // The name in the line's own colour: it may stand above another one.
+            // The name has the line's colour, since it may stand above another line.
             let (line_class, name_class) =
                 (format!("mark {class}"), format!("note middle {class}"));
             self.shapes.push(html! {
@@ -236,7 +288,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Strips of the plot that show a text under the pointer.
+    /// Adds strips that show a text under the pointer.
     pub(crate) fn strips(&mut self, strips: &[Strip]) {
         let tall = place(self.bottom() - TOP);
         self.shapes.push(html! {
@@ -249,9 +301,14 @@ impl<'a> Plot<'a> {
         });
     }
 
+    /// The place of a point.
+    fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
+        (self.across(x), self.down(y))
+    }
+
     /// The horizontal place of `value`.
     fn across(&self, value: f64) -> f64 {
-        LEFT + self.x.1.place(value) * (WIDTH - LEFT - RIGHT)
+        LEFT + self.x.1.place(value) * (self.width - LEFT - RIGHT)
     }
 
     /// The vertical place of `value`.
@@ -270,7 +327,7 @@ impl<'a> Plot<'a> {
             let across = self.across(tick);
             let text = number::tick(tick);
             let half = width_of(&text) / 2.0;
-            let middle = across.min(WIDTH - half);
+            let middle = across.min(self.width - half);
             let is_free = middle - half >= free_from;
             if is_free {
                 free_from = middle + half + 6.0;
@@ -304,7 +361,7 @@ impl<'a> Plot<'a> {
                 free_below = down;
             }
             html! {
-                (line("grid", (LEFT, down), (WIDTH - RIGHT, down)))
+                (line("grid", (LEFT, down), (self.width - RIGHT, down)))
                 @if is_free { (label("end", (LEFT - 7.0, down + 4.0), &number::tick(tick))) }
             }
         };
@@ -313,8 +370,59 @@ impl<'a> Plot<'a> {
     }
 }
 
-/// Places for labels in a row, each as near to where it wants to be as its neighbours let it: `(middle, half width)`
-/// in ascending order. They overlap only if all together are wider than the row.
+/// The shape of a point in a plot of several series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Symbol {
+    Disc,
+    Square,
+    Diamond,
+    Triangle,
+    Cross,
+}
+
+impl Symbol {
+    /// All symbols, in the order in which series get them.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Diamond,
+        Self::Disc,
+        Self::Square,
+        Self::Triangle,
+        Self::Cross,
+    ];
+
+    /// Returns the symbol, centred at a place.
+    pub(crate) fn at(self, class: &str, (x, y): (f64, f64)) -> Markup {
+        let corners: &[(f64, f64)] = match self {
+            Self::Disc => {
+                return html! { circle.dot.(class) cx=(place(x)) cy=(place(y)) r="6" {} };
+            }
+            Self::Square => &[(-5.5, -5.5), (5.5, -5.5), (5.5, 5.5), (-5.5, 5.5)],
+            Self::Diamond => &[(0.0, -8.0), (8.0, 0.0), (0.0, 8.0), (-8.0, 0.0)],
+            Self::Triangle => &[(0.0, -7.5), (7.0, 5.5), (-7.0, 5.5)],
+            Self::Cross => &[
+                (-6.5, -3.5),
+                (-3.5, -6.5),
+                (0.0, -3.0),
+                (3.5, -6.5),
+                (6.5, -3.5),
+                (3.0, 0.0),
+                (6.5, 3.5),
+                (3.5, 6.5),
+                (0.0, 3.0),
+                (-3.5, 6.5),
+                (-6.5, 3.5),
+                (-3.0, 0.0),
+            ],
+        };
+        let corners = corners.iter();
+        let corners = corners.map(|(right, down)| format!("{:.1},{:.1}", x + right, y + down));
+        let corners: Vec<String> = corners.collect();
+        html! { polygon.dot.(class) points=(corners.join(" ")) {} }
+    }
+}
+
+/// Returns the middles of labels in a row, each as near to its wanted middle as the others permit. `wanted` has middle and half
+/// width of each label, from left to right. Labels overlap only if all together are wider than the row.
 fn side_by_side(wanted: &[(f64, f64)], left: f64, right: f64) -> Vec<f64> {
     let mut middles: Vec<f64> = Vec::with_capacity(wanted.len());
     let mut free_from = left;
@@ -331,8 +439,8 @@ fn side_by_side(wanted: &[(f64, f64)], left: f64, right: f64) -> Vec<f64> {
     middles
 }
 
-/// `name` in lines that are no wider than `room`, where it has places to break it: behind blanks and underscores.
-fn in_lines(name: &str, room: f64) -> Vec<String> {
+/// `name` in lines that are no wider than `room`, broken after blanks and underscores.
+pub(crate) fn in_lines(name: &str, room: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in name.split_inclusive([' ', '_']) {
         match lines.last_mut() {
@@ -343,16 +451,16 @@ fn in_lines(name: &str, room: f64) -> Vec<String> {
     lines
 }
 
-/// From one line of a name below a plot to the next.
+/// Distance of two lines of a name below a plot.
 const NAME_LINE: f64 = 18.0;
 
-/// Between two labels in a row.
+/// Least distance of two labels in a row.
 const LABEL_GAP: f64 = 9.0;
 
-/// The least height of a bar that stands for something.
+/// Least height of a bar that is not empty.
 pub(super) const VISIBLE: f64 = 1.5;
 
-/// About how wide `text` is in a plot, on a phone: there letters are larger, seen from the plot.
+/// Estimates the width of `text` on a phone, where letters are larger in relation to the plot.
 fn width_of(text: &str) -> f64 {
     let letters = text.chars().map(|letter| match letter {
         ' ' | ',' | '.' => 4.9,
@@ -376,7 +484,7 @@ pub(super) fn rectangle(class: &str, at: (f64, f64), size: (f64, f64)) -> Markup
     html! { rect.(class) x=(x) y=(y) width=(width) height=(height) {} }
 }
 
-pub(super) fn label(class: &str, at: (f64, f64), text: &str) -> Markup {
+pub(crate) fn label(class: &str, at: (f64, f64), text: &str) -> Markup {
     html! { text.(class) x=(place(at.0)) y=(place(at.1)) { (text) } }
 }
 

@@ -1,13 +1,14 @@
-//! How far the same runs in virtual time, in real time and in a browser are apart, and how far they may be.
+//! The differences between the same runs in virtual time, in real time and in a browser, and the bounds of these differences.
 
 use super::figures::Figures;
 use super::table::{Column, Row, Spread, delays};
 use crate::form::table::{Table, left};
 
-/// A figure that is compared, and how far its median in real time may be from that in virtual time: so much, or this share of
-/// it, or as far as the seeds in virtual time are apart, whichever is most.
+/// A figure that is compared. Its median in real time may differ from its median in virtual time by `absolute`, by `share` of
+/// the latter, or by the range of the seeds in virtual time, whichever is largest.
 struct Compared {
     column: Column,
+    unit: &'static str,
     absolute: f64,
     share: f64,
 }
@@ -15,26 +16,31 @@ struct Compared {
 const COMPARED: [Compared; 5] = [
     Compared {
         column: ("shown %", |run| run.shown * 100.0, 1),
+        unit: "points",
         absolute: 3.0,
         share: 0.0,
     },
     Compared {
         column: ("latency", |run| delays(run).latency_mean, 3),
+        unit: "s",
         absolute: 0.1,
         share: 0.0,
     },
     Compared {
         column: ("age", |run| delays(run).age_mean, 3),
+        unit: "s",
         absolute: 0.1,
         share: 0.0,
     },
     Compared {
         column: ("longest", |run| run.freeze_longest, 2),
+        unit: "s",
         absolute: 0.2,
         share: 0.1,
     },
     Compared {
         column: ("queueing", |run| delays(run).queueing_mean, 3),
+        unit: "s",
         absolute: 0.05,
         share: 0.2,
     },
@@ -45,7 +51,7 @@ impl Compared {
         Spread::of(runs, self.column.1)
     }
 
-    /// How far real time may be from these runs in virtual time.
+    /// Returns the largest difference that real time may have from these runs in virtual time.
     fn bound(&self, virtually: &[Figures]) -> f64 {
         let spread = self.spread(virtually);
         let share = self.share * spread.median;
@@ -53,9 +59,10 @@ impl Compared {
     }
 }
 
-/// Ways of running side by side (virtual time, real time, perhaps a browser; for each its rows, the last one apart): how far
-/// the medians of the later ones are from the first, and whether real time is within its bound. Also returns whether it is on
-/// every row.
+/// Returns a table of the same runs made in several ways, and whether real time is within its bounds in every row.
+///
+/// `before` has the rows in virtual time, then, if a browser is compared, those in real time; `last` has the rows of the last way.
+/// Each cell has the medians of all ways, with their difference from virtual time.
 pub fn agreement(before: &[Vec<Row>], last: &[Row]) -> (String, bool) {
     let head = COMPARED.iter().map(|compared| compared.column.0);
     let head = ["link", "strategy"].into_iter().chain(head);
@@ -81,56 +88,58 @@ pub fn agreement(before: &[Vec<Row>], last: &[Row]) -> (String, bool) {
     (table.markdown(true), agrees)
 }
 
-/// What [`agreement`] holds real time to, in words.
+/// Returns the bounds that [`agreement`] applies to real time, in words.
 pub fn bound() -> String {
     let parts = COMPARED.iter().map(|compared| {
         let (name, _, digits) = compared.column;
         let share = if compared.share > 0.0 {
-            format!(" or {:.0} % of it", compared.share * 100.0)
+            format!(" or {:.0} %", compared.share * 100.0)
         } else {
             String::new()
         };
-        format!("{name} {:.digits$}{share}", compared.absolute)
+        let (name, unit) = (name.trim_end_matches(" %"), compared.unit);
+        format!("{name} {:.digits$} {unit}{share}", compared.absolute)
     });
     format!(
-        "The bound, between medians: {}; or, where that is more, as far as the seeds in virtual time are apart.",
+        "Medians in real time may differ from virtual time by: {}; or by the range of the seeds in virtual time, if that is more.",
         parts.collect::<Vec<_>>().join(", ")
     )
 }
 
-/// Runs in real time during which the hypervisor gave much of a core to others.
+/// Counts of runs in real time during which the hypervisor gave much of a core to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disturbed {
-    /// Runs that were made again because of that.
+    /// Runs that were repeated for this reason.
     pub again: usize,
-    /// Runs that count, though it was so each time.
+    /// Runs that count although every repetition was disturbed too.
     pub kept: usize,
 }
 
 impl Disturbed {
-    /// A sentence on them.
+    /// Returns sentences about these runs, with a blank before them.
     pub fn sentence(self) -> String {
         let Self { again, kept } = self;
         if again == 0 {
             return format!(
-                " During no run in real time did others take {STOLEN_PERCENT_MAX} % of a core or more (by the hypervisor)."
+                " The hypervisor gave less than {STOLEN_PERCENT_MAX} % of each core to others during all runs in real time."
             );
         }
         let left = match kept {
             0 => String::new(),
             kept => format!(
-                " During {kept} that count they did so too: a row beyond the bound may be their doing, and would have to \
-                 be run again."
+                " Of the runs that count, {kept} were disturbed: if a row is beyond its bound, repeat it on a quieter machine."
             ),
         };
         format!(
-            " During {again} runs in real time others took {STOLEN_PERCENT_MAX} % of a core or more (by the hypervisor): \
-             these were made again, up to {RUNS_MAX} times in all, and of each the one of which they took least counts.{left}"
+            " {again} runs in real time were repeated, up to {RUNS_MAX} runs in all, since the hypervisor gave \
+             {STOLEN_PERCENT_MAX} % of a core or more to others; the least disturbed run counts.{left}"
         )
     }
 }
 
-/// Makes a run until others leave it the machine, a few times at most; returns the one of which they took least.
+/// Makes a run, and repeats it while the hypervisor disturbs it, a few times at most; returns the least disturbed one.
+///
+/// `make` returns a run and the per cent of a core that the hypervisor gave to others meanwhile, if known. Its errors are returned.
 pub fn undisturbed<T, E>(
     mut make: impl FnMut() -> Result<(T, Option<f64>), E>,
 ) -> Result<(T, Disturbed), E> {
@@ -148,12 +157,12 @@ pub fn undisturbed<T, E>(
     Ok((best, Disturbed { again, kept }))
 }
 
-/// What others may take of a core before real time is theirs to answer for, in per cent.
+/// Per cent of a core given to others from which on a run is repeated.
 const STOLEN_PERCENT_MAX: f64 = 2.0;
-/// How often a run is made at most.
+/// Runs made for one result, at most.
 const RUNS_MAX: usize = 4;
 
-/// The medians, and how far the later ones are from the first.
+/// Returns the medians of all ways, with their difference from the first one.
 fn medians(compared: &Compared, ways: &[&[Figures]]) -> String {
     let digits = compared.column.2;
     let medians = ways.iter().map(|runs| compared.spread(runs).median);
@@ -169,7 +178,7 @@ fn medians(compared: &Compared, ways: &[&[Figures]]) -> String {
     texts.collect::<Vec<_>>().join(" / ")
 }
 
-/// What of the second way is too far from the first, and from what on it would be.
+/// Returns the difference between virtual and real time with its bound, if the difference is beyond the bound.
 fn beyond(compared: &Compared, ways: &[&[Figures]]) -> Option<String> {
     let [virtually, really, ..] = ways else {
         return None;
@@ -177,7 +186,9 @@ fn beyond(compared: &Compared, ways: &[&[Figures]]) -> Option<String> {
     let difference = compared.spread(really).median - compared.spread(virtually).median;
     let bound = compared.bound(virtually);
     let (name, _, digits) = compared.column;
-    (difference.abs() > bound).then(|| format!("{name} {difference:+.digits$} of {bound:.digits$}"))
+    let (name, unit) = (name.trim_end_matches(" %"), compared.unit);
+    let beyond = || format!("{name} {difference:+.digits$} {unit} (bound {bound:.digits$} {unit})");
+    (difference.abs() > bound).then(beyond)
 }
 
 #[cfg(test)]
@@ -257,14 +268,21 @@ mod tests {
         }
         assert_eq!(undisturbed::<(), _>(|| Err("no link")), Err("no link"));
         let said = |again, kept| Disturbed { again, kept }.sentence();
-        assert!(said(0, 0).contains("no run"), "{}", said(0, 0));
-        assert!(said(2, 0).contains("During 2 runs") && !said(2, 0).contains("run again"));
-        assert!(said(5, 1).contains("During 1 that count"), "{}", said(5, 1));
+        assert!(said(0, 0).contains("during all runs"), "{}", said(0, 0));
+        assert!(
+            said(2, 0).contains("2 runs in real time were repeated")
+                && !said(2, 0).contains("quieter")
+        );
+        assert!(
+            said(5, 1).contains("Of the runs that count, 1"),
+            "{}",
+            said(5, 1)
+        );
     }
 
     #[test]
     fn the_bound_is_said() {
-        let expected = "shown % 3.0, latency 0.100, age 0.100, longest 0.20 or 10 % of it, queueing 0.050 or 20 % of it";
+        let expected = "shown 3.0 points, latency 0.100 s, age 0.100 s, longest 0.20 s or 10 %, queueing 0.050 s or 20 %";
         assert!(bound().contains(expected), "{}", bound());
     }
 }

@@ -1,4 +1,4 @@
-//! What a viewer saw, in numbers.
+//! The figures of one run, computed from what became of each frame.
 
 #![expect(
     clippy::cast_precision_loss,
@@ -7,75 +7,72 @@
 
 use serde::Serialize;
 
-/// What became of one frame.
+/// A received frame: its place in the stream, and when it arrived and was shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FrameRecord {
-    /// How many frames of the track the origin had before it.
+    /// Number of frames of the track before this one.
     pub number: u64,
     /// The group of pictures.
     pub group: u64,
     /// `I`, `P` or `B`.
     pub kind: char,
-    /// Bytes of the coded frame with its container.
+    /// Size in bytes, with the container.
     pub bytes: u64,
-    /// When it is shown, in microseconds of media time.
+    /// Presentation time, in microseconds of media time.
     pub presentation_us: i64,
-    /// When the origin had it, in microseconds since the start of the run; others' publishers do not say.
+    /// Time at which the origin had the frame, in microseconds since the start of the run; unknown if the publisher does not send it.
     pub available_us: Option<i64>,
-    /// When its last byte arrived.
+    /// Time at which its last byte arrived, on the same clock.
     pub arrived_us: i64,
-    /// When it was shown, if it was.
+    /// Time at which it was shown, if it was.
     pub shown_us: Option<i64>,
 }
 
 /// Figures of a run. Times are in seconds.
 ///
-/// The mean latency of what was shown rewards starvation, for a hole costs it nothing: the age of
-/// what is on the screen does not, and stands beside it.
+/// The mean latency of shown frames improves if fewer frames are shown. The mean age of the picture does not; compare by age.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Frames that the origin had.
+    /// Number of frames that the origin had.
     pub frames: u64,
-    /// Share of them that was shown.
+    /// Share of these frames that was shown, from 0 to 1.
     pub shown: f64,
-    /// How often the picture stood still for longer than [`FREEZE_US`].
+    /// Number of freezes: pauses between two pictures of more than [`FREEZE_US`].
     pub freezes: u64,
-    /// How long it stood still in these, together.
+    /// Sum of their durations.
     pub freeze_total: f64,
     /// The longest time between two pictures.
     pub freeze_longest: f64,
-    /// From the start of the player to the first picture.
+    /// Time from the start of the player to the first picture.
     pub time_to_first_frame: Option<f64>,
     /// Received bits per second of I-, P- and B-frames.
     pub bit_rates: [f64; 3],
-    /// What counts from availability; absent if of no frame that arrived it is known.
+    /// Delays since the origin had each frame; absent if that time is unknown for all frames.
     #[serde(flatten)]
     pub delays: Option<Delays>,
 }
 
-/// Figures that count from the moment at which the origin had a frame, of the frames of which that is known. Times are in
-/// seconds.
+/// Delays since the origin had a frame, over the frames for which that time is known. Times are in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Delays {
     /// Share of the origin's frames that was shown within [`DEADLINE_US`].
     pub on_time: f64,
-    /// Mean time to rendering.
+    /// Mean latency: from the origin to the screen.
     pub latency_mean: f64,
-    /// The 95th percentile of it.
+    /// 95th percentile of the latency.
     pub latency_p95: f64,
-    /// The longest.
+    /// Largest latency.
     pub latency_max: f64,
-    /// Mean age of what was on the screen, over time, from the first frame shown to the end.
+    /// Mean age of the picture on the screen over time, from the first picture to the end.
     pub age_mean: f64,
-    /// The greatest age.
+    /// Largest age.
     pub age_max: f64,
-    /// Mean time that frames arrived later than the quickest one.
+    /// Mean delay of frames beyond the quickest one.
     pub queueing_mean: f64,
 }
 
 impl Figures {
-    /// Adds up what became of the frames of a run that lasted from `start_us` to `end_us`, of which the
-    /// origin had `frames`.
+    /// Returns the figures of a run from `start_us` to `end_us`. The origin had `frames` frames.
     pub fn new(records: &[FrameRecord], frames: u64, start_us: i64, end_us: i64) -> Self {
         let shown = stays(records, end_us);
         let is_told = |record: &FrameRecord| record.available_us.is_some();
@@ -98,9 +95,9 @@ impl Figures {
         figures
     }
 
-    /// The same for a player that knows of the origin only what it received: the origin had the frames from the
-    /// first keyframe to the last of these. Frames before that keyframe belong to a group that the player did not join:
-    /// where a group comes on several tracks, the rest of it comes on one of them and cannot be decoded.
+    /// Returns the figures for a player that knows only the frames that it received: it takes the origin's frames to be those
+    /// from the first keyframe received to the last frame received. Frames before that keyframe belong to a group that the
+    /// player did not join, and cannot be decoded.
     pub fn of_received(records: &[FrameRecord], start_us: i64, end_us: i64) -> Self {
         let numbers = records.iter().map(|record| record.number);
         let keyframes = records.iter().filter(|record| record.kind == 'I');
@@ -109,7 +106,7 @@ impl Figures {
         let last = numbers.max();
         let frames = first.zip(last);
         let frames = frames.map_or(0, |(first, last)| (last - first).saturating_add(1));
-        // Whatever a publisher says of their numbers, there were as many frames as were shown.
+        // A publisher may number its frames wrongly: there were at least as many as were shown.
         let shown = records.iter().filter(|record| record.shown_us.is_some());
         let frames = frames.max(shown.count() as u64);
         Self::new(records, frames, start_us, end_us)
@@ -147,7 +144,7 @@ impl Delays {
     }
 }
 
-/// A frame on the screen, until the next one or the end.
+/// The time that a frame is on the screen: until the next one, or the end of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(clippy::struct_field_names, reason = "the unit belongs to the name")]
 struct Stay {
@@ -162,7 +159,7 @@ impl Stay {
     }
 }
 
-/// What was on the screen, one after the other.
+/// Returns the frames shown, in the order in which they were.
 fn stays(records: &[FrameRecord], end_us: i64) -> Vec<Stay> {
     let shown = records.iter().filter_map(|record| {
         Some(Stay {
@@ -219,7 +216,7 @@ fn seconds(microseconds: i64) -> f64 {
 
 /// A frame shown later than this after it was available does not count as on time.
 pub const DEADLINE_US: i64 = 500_000;
-/// A picture that stands still for longer than this is a freeze.
+/// A longer pause between two pictures is a freeze.
 pub const FREEZE_US: i64 = 500_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The testbed's page: tables, the thesis's figures and ours.
+//! The lab's page: key figures, tables, the thesis's figures, and curves for each link.
 
 use maud::{Markup, html};
 
@@ -13,19 +13,19 @@ use crate::statistics::float;
 /// One run of a strategy over a link, to be drawn.
 #[derive(Clone, Debug)]
 pub struct DrawnRun {
-    /// The profile of the link, with what differs from the usual one.
+    /// The link's profile, with the conditions that differ from the defaults.
     pub link: String,
     /// The strategy's name.
     pub strategy: String,
-    /// In seconds.
+    /// Mean latency of the frames shown, in seconds.
     pub latency_mean: f64,
-    /// What became of its frames.
+    /// The frames received.
     pub records: Vec<FrameRecord>,
-    /// In seconds.
+    /// Length of the run, in seconds.
     pub duration_s: f64,
 }
 
-/// The whole page, of the figures of all runs and of those that are drawn.
+/// Returns the page: tables of all rows, and curves of the runs in `runs`.
 pub fn page(rows: &[Row], runs: &[DrawnRun], command: &str) -> String {
     let strategies = strategies(runs);
     let curves = Curves {
@@ -57,8 +57,8 @@ pub fn page(rows: &[Row], runs: &[DrawnRun], command: &str) -> String {
             (section("Run", "", &command_line(command)))
         },
         footer: vec![
-            "Times are in seconds. The latency is that of the frames that were shown, and rewards showing few; the age is \
-             that of what was on the screen, over time. Plots are of the first seed."
+            "Times are in seconds. Latency counts only the frames shown, so it improves if fewer are shown; age is the mean \
+             age of the picture on the screen. Plots show the first seed."
                 .to_owned(),
         ],
     };
@@ -67,15 +67,18 @@ pub fn page(rows: &[Row], runs: &[DrawnRun], command: &str) -> String {
 
 fn conclusion(holds: bool) -> Markup {
     let (tone, title) = if holds {
-        (Tone::Good, "weir holds what it has to against skip")
+        (Tone::Good, "weir meets its requirements against skip")
     } else {
-        (Tone::Bad, "weir does not hold what it has to against skip")
+        (
+            Tone::Bad,
+            "weir does not meet its requirements against skip",
+        )
     };
     let words = "On every link a lower age, a shorter longest freeze and at most a tenth fewer frames shown.";
     verdict(tone, title, &html! { p { (words) } })
 }
 
-/// How many runs there are, and what came of the strategy that matters: ours, or the last one.
+/// Returns the number of runs, and the key figures of `weir`, or of the last strategy if `weir` is not among them.
 fn key_figures(rows: &[Row]) -> Vec<Card> {
     let count: usize = rows.iter().map(|row| row.runs.len()).sum();
     let runs = Card {
@@ -158,7 +161,7 @@ impl Curves<'_> {
         section(link, "", &body)
     }
 
-    /// Those of figures 6.1 to 6.8 for which there are runs.
+    /// Figures 6.1 to 6.8 of the thesis, as far as there are runs for them.
     fn figures_of_the_thesis(&self, runs: &[DrawnRun]) -> Markup {
         let find = |link: &str, name: &str| {
             let mut runs = runs.iter();
@@ -278,7 +281,7 @@ fn received(title: &str, run: &DrawnRun) -> Markup {
     plot(title, "kbit/s", run.duration_s, &rates(run)).figure()
 }
 
-/// Where in the latency the keyframes are.
+/// The keyframes shown: time and latency, in seconds.
 fn keyframes(run: &DrawnRun) -> Vec<(f64, f64)> {
     let keyframes = run.records.iter().filter(|record| record.kind == 'I');
     let shown = keyframes.filter_map(|record| Some((record.shown_us?, record.available_us?)));
@@ -286,7 +289,7 @@ fn keyframes(run: &DrawnRun) -> Vec<(f64, f64)> {
     points.collect()
 }
 
-/// The frames that were shown, in that order, with the times in seconds.
+/// The frames shown, in order: the times at which they were shown and available, in seconds.
 fn shown(run: &DrawnRun) -> Vec<(f64, f64)> {
     let mut shown: Vec<(i64, i64)> = run
         .records
@@ -307,7 +310,7 @@ fn latency(run: &DrawnRun) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Falls when a frame is shown, and rises until the next.
+/// The age of the picture over time: it falls when a frame is shown, and rises until the next one.
 fn age(run: &DrawnRun) -> Vec<(f64, f64)> {
     let shown = shown(run);
     let ends = shown
@@ -321,14 +324,14 @@ fn age(run: &DrawnRun) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Of what came, in the order in which it came, when it is to be shown in media time.
+/// The arrival time and the presentation time of each frame, in order of arrival.
 fn presentation(run: &DrawnRun) -> Vec<(f64, f64)> {
     let times = run.records.iter();
     let times = times.map(|record| (seconds(record.arrived_us), seconds(record.presentation_us)));
     times.collect()
 }
 
-/// Kilobits of each kind in each second.
+/// The bit rate of each kind of frame, in kbit/s, second by second.
 fn rates(run: &DrawnRun) -> Vec<Curve> {
     let kinds = [('I', "s4"), ('P', "s2"), ('B', "s5")];
     let curve = |(kind, class): (char, _)| {

@@ -1,10 +1,10 @@
-//! The figures of one run as text.
+//! The figures of one run as text for a terminal.
 
 use std::fmt::Display;
 
 use crate::lab::Figures;
 
-/// The figures of one run, for people.
+/// Returns the figures of one run, one a line.
 pub fn summary(figures: &Figures) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: std::fmt::Arguments<'_>| out.push_str(&line(name, &value));
@@ -38,7 +38,7 @@ pub fn summary(figures: &Figures) -> String {
         }
         None => line(
             "latency, age, queueing",
-            format_args!("not known: the publisher does not say when it had a frame"),
+            format_args!("not known: the publisher sends no capture times"),
         ),
     }
     line(
@@ -62,7 +62,7 @@ pub fn summary(figures: &Figures) -> String {
     out
 }
 
-/// A line of it.
+/// Returns a line of [`summary`]: a name, padded, and a value.
 pub fn line(name: &str, value: &dyn Display) -> String {
     format!("{name:<24}{value}\n")
 }

@@ -1,26 +1,27 @@
-//! What came of runs, as tables: medians over seeds with their spread, and whether our strategy holds what it has to.
+//! Tables of runs: medians over the seeds with their range, and the requirements that `weir` has to meet against `skip`.
 
 use std::time::Duration;
 
 use super::figures::{Delays, FREEZE_US, Figures};
+use crate::form::number::NONE;
 use crate::form::page::Tone;
 use crate::form::table::{Cell, Table, left, right};
 
 /// One strategy over one link.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The profile, with what differs from the usual link.
+    /// The profile's name, with the conditions that differ from the defaults.
     pub link: String,
     /// The strategy's name.
     pub strategy: String,
-    /// For each seed.
+    /// The figures of each seed.
     pub runs: Vec<Figures>,
 }
 
-/// One column: its name, its value in a run, how many digits it has behind the point.
+/// A column: its name, its value in a run, and its number of decimals.
 pub(super) type Column = (&'static str, fn(&Figures) -> f64, usize);
 
-/// Shares in per cent, times in seconds.
+/// The columns of [`figures`]: shares in per cent, times in seconds.
 const COLUMNS: [Column; 8] = [
     ("shown %", |run| run.shown * 100.0, 0),
     ("on time %", |run| delays(run).on_time * 100.0, 0),
@@ -32,12 +33,12 @@ const COLUMNS: [Column; 8] = [
     ("queueing", |run| delays(run).queueing_mean, 2),
 ];
 
-/// All origins of the testbed say when they had a frame.
+/// The delays of a run. Every origin of the lab publishes the capture time of its frames, so they are known.
 pub(super) fn delays(run: &Figures) -> Delays {
     run.delays.unwrap_or_default()
 }
 
-/// The middle of several runs, with the least and the most.
+/// The median of a figure over several runs, with its smallest and largest value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) median: f64,
@@ -46,7 +47,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Of a value over runs; the upper one of two medians.
+    /// Returns the spread of `value` over `runs`. Of an even number, the median is the upper middle one.
     pub(super) fn of(runs: &[Figures], value: fn(&Figures) -> f64) -> Self {
         let mut values: Vec<f64> = runs.iter().map(value).collect();
         values.sort_by(f64::total_cmp);
@@ -73,7 +74,7 @@ impl Spread {
     }
 }
 
-/// The figures of all rows as Markdown, for a terminal too.
+/// Returns the figures of all rows as Markdown with aligned columns, for terminals and documents.
 pub fn table(rows: &[Row]) -> String {
     figures(rows).markdown(true)
 }
@@ -89,22 +90,29 @@ pub(super) fn figures(rows: &[Row]) -> Table {
     }))
 }
 
-/// What `weir` must hold against `skip` on every link: a lower age, a shorter longest freeze (where neither has one, none is
-/// worse), and at most a tenth fewer frames shown; and over `INTRA_CASCADE` by itself, with every seed, a mean latency and a longest
-/// freeze that are not over their limits. Also returns whether all of it holds.
+/// Returns a table of `weir` against `skip` in Markdown, and whether `weir` meets every requirement; none if no link has both.
+///
+/// On each link, `weir` needs a lower mean age, a shorter longest freeze (or no freeze on both sides), and at least nine tenths
+/// of the frames shown. Over `INTRA_CASCADE`, each seed has to keep limits of its own: mean latency, longest freeze, first frame.
 pub fn verdicts(rows: &[Row]) -> Option<(String, bool)> {
     let (table, holds) = requirements(rows)?;
     Some((table.markdown(true), holds))
 }
 
-/// The same as a table.
+/// Returns [`verdicts`] as a table.
 pub(super) fn requirements(rows: &[Row]) -> Option<(Table, bool)> {
     let of = |link: &str, name: &str| {
         let mut found = rows.iter();
         let found = found.find(|row| row.link == link && row.strategy == name);
         found.map(|row| &row.runs[..])
     };
-    let head = ["link", "age", "longest freeze", "frames shown", "by itself"];
+    let head = [
+        "link",
+        "age",
+        "longest freeze",
+        "frames shown",
+        "own limits",
+    ];
     let mut table = Table::new(head.map(left));
     let mut holds_all = true;
     for row in rows.iter().filter(|row| row.strategy == OURS) {
@@ -124,58 +132,107 @@ pub(super) fn requirements(rows: &[Row]) -> Option<(Table, bool)> {
         let shortest = Duration::from_micros(FREEZE_US.unsigned_abs()).as_secs_f64();
         let is_none = |seconds: f64| seconds < shortest;
         let has_none = is_none(freeze.0) && is_none(freeze.1);
-        for (holds, (ours, theirs)) in [
-            (age.0 < age.1, age),
-            (freeze.0 < freeze.1 || has_none, freeze),
-            (shown.0 >= shown.1 * 0.9, shown),
+        for (holds, cell) in [
+            against(age.0 < age.1, age),
+            against(freeze.0 < freeze.1 || has_none, freeze),
+            share_against(shown),
         ] {
             holds_all &= holds;
-            cells.push(judged(holds, &format!("{ours:.2} to {theirs:.2}")));
+            cells.push(cell);
         }
         cells.push(if row.link == LIMITED_LINK {
-            let (holds, words) = limits(row);
+            let (holds, cell) = limits(row);
             holds_all &= holds;
-            judged(holds, &words)
+            cell
         } else {
-            "no limit".into()
+            NONE.into()
         });
         table.add_row(cells);
     }
     (!table.is_empty()).then_some((table, holds_all))
 }
 
-/// Whether a row keeps the limits that a strategy has by itself, and by how much.
-fn limits(row: &Row) -> (bool, String) {
-    let most = |value: fn(&Figures) -> f64| Spread::of(&row.runs, value).most;
-    let latency = most(|run| delays(run).latency_mean);
-    let freeze = most(|run| run.freeze_longest);
-    // A run that shows nothing has neither latency nor freezes.
-    let begins = row.runs.iter().all(|run| {
-        let first = run.time_to_first_frame;
-        first.is_some_and(|seconds| seconds <= FIRST_FRAME_MAX_S)
-    });
-    let holds = latency <= LATENCY_MAX_S && freeze <= FREEZE_MAX_S && begins;
-    let words =
-        format!("latency {latency:.2} of {LATENCY_MAX_S}, freeze {freeze:.2} of {FREEZE_MAX_S}");
-    (holds, words)
+/// Compares two times in seconds.
+fn against(holds: bool, (ours, theirs): (f64, f64)) -> (bool, Cell) {
+    // Two decimals must not show a tie where there is none.
+    let digits = if format!("{ours:.2}") == format!("{theirs:.2}") {
+        3
+    } else {
+        2
+    };
+    let cell = if holds {
+        format!("{ours:.digits$} s (skip {theirs:.digits$} s)")
+    } else {
+        format!("fails: {ours:.digits$} s, not below {theirs:.digits$} s of skip")
+    };
+    (holds, judged(holds, cell))
 }
 
-fn judged(holds: bool, words: &str) -> Cell {
-    if holds {
-        Cell::toned(format!("holds: {words}"), Some(Tone::Good))
+/// Compares two shares of frames shown, in per cent.
+fn share_against((ours, theirs): (f64, f64)) -> (bool, Cell) {
+    let least = theirs * SHOWN_MIN;
+    let holds = ours >= least;
+    let cell = if holds {
+        format!("{ours:.1} % (skip {theirs:.1} %)")
     } else {
-        Cell::toned(format!("fails: {words}"), Some(Tone::Bad))
+        format!("fails: {ours:.1} %, needs {least:.1} % (skip {theirs:.1} %)")
+    };
+    (holds, judged(holds, cell))
+}
+
+/// Compares the worst seed of a row with the limits of [`LIMITED_LINK`].
+fn limits(row: &Row) -> (bool, Cell) {
+    let most = |value: fn(&Figures) -> f64| Spread::of(&row.runs, value).most;
+    let first = |run: &Figures| run.time_to_first_frame.unwrap_or(f64::INFINITY);
+    let clauses = [
+        (
+            "latency",
+            most(|run| delays(run).latency_mean),
+            LATENCY_MAX_S,
+        ),
+        ("freeze", most(|run| run.freeze_longest), FREEZE_MAX_S),
+        // A run that shows nothing has neither latency nor freezes.
+        (
+            "first frame",
+            row.runs.iter().map(first).fold(0.0, f64::max),
+            FIRST_FRAME_MAX_S,
+        ),
+    ];
+    let failed = clauses.iter().filter(|(_, value, limit)| value > limit);
+    let failed: Vec<String> = failed.map(clause).collect();
+    let holds = failed.is_empty();
+    let cell = if holds {
+        let shown = clauses.iter().take(2).map(clause);
+        shown.collect::<Vec<_>>().join(", ")
+    } else {
+        format!("fails: {}", failed.join(", "))
+    };
+    (holds, judged(holds, cell))
+}
+
+/// A figure in seconds with its limit.
+fn clause((name, value, limit): &(&str, f64, f64)) -> String {
+    if value.is_finite() {
+        format!("{name} {value:.2} s (limit {limit} s)")
+    } else {
+        format!("no {name} (limit {limit} s)")
     }
 }
 
-/// The strategy that has to hold.
+fn judged(holds: bool, words: String) -> Cell {
+    Cell::toned(words, Some(if holds { Tone::Good } else { Tone::Bad }))
+}
+
+/// The strategy that has to meet the requirements.
 pub(super) const OURS: &str = "weir";
-/// The link over which `weir` has limits of its own.
+/// The link over which the strategy has limits of its own.
 const LIMITED_LINK: &str = "INTRA_CASCADE";
 /// The highest mean latency over it, in seconds.
 const LATENCY_MAX_S: f64 = 0.45;
 /// The longest freeze over it, in seconds.
 const FREEZE_MAX_S: f64 = 1.0;
+/// The least share of the frames that `skip` shows.
+const SHOWN_MIN: f64 = 0.9;
 /// The longest wait for the first frame over it, in seconds.
 const FIRST_FRAME_MAX_S: f64 = 3.0;
 
@@ -250,6 +307,37 @@ mod tests {
             let (text, all) = verdicts(&rows).unwrap();
             assert_eq!(all, holds, "{text}");
         }
+    }
+
+    #[test]
+    fn cells_have_units_and_name_what_fails() {
+        for (skip, ours, cells) in [
+            (
+                (1.0, 2.0, 0.5),
+                (0.5, 1.0, 0.51),
+                [
+                    "0.50 s (skip 1.00 s)",
+                    "1.00 s (skip 2.00 s)",
+                    "51.0 % (skip 50.0 %)",
+                ],
+            ),
+            (
+                (0.451, 1.0, 0.5),
+                (0.453, 1.5, 0.44),
+                [
+                    "fails: 0.453 s, not below 0.451 s of skip",
+                    "fails: 1.50 s, not below 1.00 s of skip",
+                    "fails: 44.0 %, needs 45.0 % (skip 50.0 %)",
+                ],
+            ),
+        ] {
+            let (text, _) = verdicts(&[row("skip", &[skip]), row("weir", &[ours])]).unwrap();
+            assert!(cells.iter().all(|cell| text.contains(cell)), "{text}");
+        }
+        let mut ours = row("weir", &[(0.5, 1.5, 0.5)]);
+        assert!(format!("{:?}", limits(&ours).1).contains("fails: freeze 1.50 s (limit 1 s)"));
+        ours.runs[0].time_to_first_frame = None;
+        assert!(format!("{:?}", limits(&ours).1).contains("no first frame (limit 3 s)"));
     }
 
     #[test]

@@ -74,7 +74,7 @@ fn compare(
     files.write(&comparison.to_json(), &html(&comparison), &markdown)?;
     files.write_section(
         "relays-compared",
-        &command_line(),
+        &arguments.command(),
         "Relays compared",
         &markdown,
     )?;
@@ -95,7 +95,7 @@ fn find_limits(
     files.write(&limits.to_json(), &limits.html(), &markdown)?;
     files.write_section(
         "relay-limits",
-        &arguments.limits_command(),
+        &arguments.command(),
         "What relays carry",
         &markdown,
     )?;
@@ -108,12 +108,13 @@ fn find_limits(
 }
 
 impl CompareArguments {
-    /// What makes the section of limits again.
-    fn limits_command(&self) -> String {
-        if self.file == Path::new("profiles/relays.toml") {
-            "make results-relays".to_owned()
-        } else {
-            command_line()
-        }
+    /// Returns the command that writes the section again.
+    fn command(&self) -> String {
+        let target = match self.file.to_str() {
+            Some("profiles/relays.toml") if self.find_max => "make results-relays",
+            Some("profiles/wires.toml") if !self.find_max => "make results-wires",
+            _ => return command_line(),
+        };
+        target.to_owned()
     }
 }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::{
+    harness::machine::Machine,
     output::{check_writable, write_named},
-    results,
+    results::{self, Section},
 };
 
 // The flags of both comparisons. (A doc comment would take the place of the commands' own help.)
@@ -21,7 +22,7 @@ pub(super) struct ComparisonFiles {
     /// Write the tables as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write the tables into their section of this Markdown file, which is kept as it is besides
+    /// Replace the section of this comparison in a Markdown file, and write its chart beside the file
     #[arg(long, value_name = "FILE")]
     pub(super) results: Option<PathBuf>,
 }
@@ -43,7 +44,7 @@ impl ComparisonFiles {
         write_named(self.markdown.as_deref(), || markdown.to_owned())
     }
 
-    /// Writes `markdown` below `heading` into the section `name` of the results, which `command` makes again.
+    /// Writes `markdown` into the section `name` of the results, with the machine in the line of the date and the command.
     pub(super) fn write_section(
         &self,
         name: &str,
@@ -52,8 +53,15 @@ impl ComparisonFiles {
         markdown: &str,
     ) -> anyhow::Result<()> {
         if let Some(file) = &self.results {
-            let body = format!("## {heading}\n\n{markdown}");
-            results::write_section(file, name, command, &body)?;
+            let machine = Machine::this().words();
+            let section = Section {
+                name,
+                heading,
+                place: &format!("on {machine}"),
+                command,
+                body: &markdown.replacen(&format!("{machine}\n\n"), "", 1),
+            };
+            results::write_section(file, &section)?;
         }
         Ok(())
     }

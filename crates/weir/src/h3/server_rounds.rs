@@ -283,17 +283,16 @@ fn setting(described: &ServerFile, machine: &Machine, client: &Plan, network: &s
         format!(" Further arguments: {}.", described.arguments.join(" "))
     };
     vec![
+        machine.words(),
         format!(
-            "{}, Linux {}. Servers on {}{}, the client (weir h3 bench) on {}, {threads}; loopback bills the receiving of a \
-             packet to its sender.",
-            machine.cpu_model,
-            machine.kernel,
+            "Servers on {}{}, the client (weir h3 bench) on {}, {threads}. On loopback, the sender of a packet pays for its \
+             reception.",
             core(described.server_core),
             elsewhere.concat(),
             core(described.client_core),
         ),
         format!(
-            "Interleaved rounds: {}, {} s for each server and load, {} s before each that do not count. Certificate: ECDSA \
+            "Interleaved rounds: {}, {} s for each server and load after a warm-up of {} s. Certificate: ECDSA \
              P-256{own}. The client takes UDP payloads of up to {} bytes (max_udp_payload_size) and sends up to {}. \
              {network}{more}",
             described.rounds,

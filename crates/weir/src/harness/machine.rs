@@ -36,6 +36,16 @@ impl Machine {
             online,
         }
     }
+
+    /// Processor, number of cores and kernel in words, such as `AMD EPYC, 2 cores, Linux 6.18.44`.
+    pub(crate) fn words(&self) -> String {
+        let cores = self.cores.len();
+        let plural = if cores == 1 { "" } else { "s" };
+        format!(
+            "{}, {cores} core{plural}, Linux {}",
+            self.cpu_model, self.kernel
+        )
+    }
 }
 
 /// What each core had spent at a moment.

@@ -41,7 +41,7 @@ pub(crate) struct Task {
 
 impl Task {
     /// The strategy, and the congestion controller that is used with it.
-    pub(super) fn delivery(&self) -> anyhow::Result<(Box<dyn Strategy>, Congestion)> {
+    pub(crate) fn delivery(&self) -> anyhow::Result<(Box<dyn Strategy>, Congestion)> {
         let strategy = named_strategy(&self.strategy)?;
         let wanted = || wanted_congestion(&*strategy);
         let congestion = self.congestion.unwrap_or_else(wanted);

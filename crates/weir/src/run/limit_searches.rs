@@ -159,18 +159,16 @@ fn setting(file: &RelayFile, machine: &Machine, took: Duration) -> String {
     let search = &file.find_max;
     let is_apart = machine.cores.len() > 1 && file.relay.iter().all(|one| one.core.is_some());
     format!(
-        "Service level {}; probes of {} s after one that is not judged, each with a relay just started; both sides of \
-         the boundary {} times; {}{}, {} cores; {} minutes in all.",
+        "Service level: {}. Each probe starts a relay, waits 1 s, and judges {} s; the loads on both sides of the limit \
+         have {} probes each.{} The search took {} minutes.",
         service_level(file).unwrap_or("of the program"),
         search.steady_seconds,
         search.repeats,
         if is_apart {
-            "relays on one core, publishers and subscribers on another; "
+            " Relays ran on one core, publishers and subscribers on another."
         } else {
             ""
         },
-        machine.cpu_model,
-        machine.cores.len(),
         took.as_secs().div_ceil(60),
     )
 }

@@ -109,11 +109,12 @@ impl Relays {
         start(&self.place, &self.file.relay[number], stop)
     }
 
-    /// What stands below a table of these relays, after `setting`.
+    /// Returns the notes below a table of these relays: the machine, `setting`, and problems with cores.
     pub(super) fn notes(&self, setting: String) -> Vec<String> {
         let problems = self.core_problems.iter();
         let problems = problems.map(|problem| format!("{problem}."));
-        [setting].into_iter().chain(problems).collect()
+        let machine = self.machine.words();
+        [machine, setting].into_iter().chain(problems).collect()
     }
 }
 
@@ -342,10 +343,9 @@ impl RelayRounds {
             format!("{subscribers} subscribers, ")
         });
         let setting = format!(
-            "{}, {subscribers}runs of each relay in turns: {}, {}",
+            "{}: {subscribers}interleaved runs of each relay: {}.",
             file.profile.display(),
             file.repeats,
-            self.relays.machine.cpu_model
         );
         let mut notes = self.relays.notes(setting);
         notes.extend(self.not_calibrated.map(|problem| format!("{problem}.")));

@@ -75,7 +75,7 @@ pub(crate) fn check_phrases(files: &[SourceFile]) -> Vec<Finding> {
     findings
 }
 
-/// Links between files lead to files, and to headings, that exist.
+/// Links and images lead to files, and to headings, that exist.
 pub(crate) fn check_links(files: &[SourceFile], exists: impl Fn(&str) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.extension() == "md") {
@@ -154,12 +154,14 @@ fn prose(file: &SourceFile) -> Vec<(usize, &str)> {
     lines
 }
 
-/// Where the links of a line lead, without those that leave the repository.
+/// The targets of a line's links and images, in Markdown and HTML, without those that leave the repository.
 fn links(line: &str) -> Vec<&str> {
-    let targets = line
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next());
+    let after = |begin, end| {
+        let parts = line.split(begin).skip(1);
+        parts.filter_map(move |rest: &str| rest.split(end).next())
+    };
+    let html = after("src=\"", '"').chain(after("href=\"", '"'));
+    let targets = after("](", ')').chain(html);
     targets
         .filter(|target| !target.contains("://") && !target.starts_with("mailto:"))
         .collect()
@@ -236,7 +238,7 @@ mod tests {
             ),
             SourceFile::new(
                 "docs/b.md",
-                "## X\n## X\n[a](#x-1) [b](https://a.example/b)\n[c](d.png)\n```\n[d](e)\n```\n",
+                "## X\n## X\n[a](#x-1) [b](https://a.example/b)\n![c](d.png) <img src=\"e.svg\">\n```\n[d](e)\n```\n",
             ),
         ];
         let findings = check_links(&files, |path| {
@@ -247,7 +249,8 @@ mod tests {
             found,
             [
                 "docs/a.md:3: #x: there is no such heading",
-                "docs/b.md:4: d.png: there is no such file"
+                "docs/b.md:4: d.png: there is no such file",
+                "docs/b.md:4: e.svg: there is no such file"
             ]
         );
     }

@@ -85,6 +85,6 @@ pub fn html(comparison: &Comparison) -> String {
 }
 
 /// What the figures mean.
-const READING: &str = "Medians over the runs, smallest and largest in parentheses. The last column is the rank-sum test of \
-Mann and Whitney, exact and two-sided, on the CPU time per object. Memory per session is that of the first run of each \
-process, the one that warms it up, before anything is sent.";
+const READING: &str = "Median of the runs (smallest–largest). The last column tests whether the CPU time per object differs from \
+that of the first relay (Mann-Whitney rank-sum test, exact, two-sided). Memory per session is taken in the warm-up run, before \
+any object is sent.";

@@ -81,7 +81,7 @@ fn chart(
             percent(" · server", standing.server_percent),
             percent(", client", standing.client_percent)
         ),
-        is_pale: !is_own(standing),
+        class: if is_own(standing) { "bar" } else { "bar pale" },
     };
     let list: Vec<Bar> = shown.iter().map(bar).collect();
     bars(&format!("{}: {title}", scenario.name), &list)

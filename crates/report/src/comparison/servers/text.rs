@@ -39,7 +39,7 @@ pub fn table(comparison: &Comparison) -> String {
 pub fn markdown(comparison: &Comparison) -> String {
     let mut out: Vec<String> = Vec::new();
     for line in &comparison.setting {
-        out.push(format!("{}\n", markdown_text(line)));
+        out.push(format!("{}\n\n", markdown_text(line)));
     }
     out.push(READING.to_owned());
     for scenario in &comparison.contenders.scenarios {
@@ -73,9 +73,9 @@ impl Scenario {
 }
 
 /// What the figures mean.
-const READING: &str = "\nMedians of the runs, with the smallest and the largest in parentheses. The first figure is the \
-server's CPU time per successful request (status 200 and the exact length). Requests per second are the server's own \
-only where it was the limit.\n";
+const READING: &str = "Median of the runs (smallest–largest). Compare servers by µs per request: the CPU time of the server per \
+successful request (status 200 and the exact length). Requests per second are the server's maximum only if the server was the \
+limit.\n";
 
 /// A server in a scenario.
 struct Row<'a> {
@@ -122,7 +122,10 @@ fn failed(standing: &Standing) -> String {
     let failed = number::count(standing.failed);
     match standing.receive_errors {
         0 => failed,
-        errors => format!("{failed}, {} receive errors", number::count(errors)),
+        errors => format!(
+            "{failed}; {} packets dropped by full receive buffers",
+            number::count(errors)
+        ),
     }
 }
 

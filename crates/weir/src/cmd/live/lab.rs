@@ -15,7 +15,7 @@ use weir_report::lab::{
 };
 
 use super::congestion;
-use crate::harness::machine::MachineTime;
+use crate::harness::machine::{Machine, MachineTime};
 use crate::live::{
     browser,
     lab::{self, Run, Task},
@@ -24,7 +24,7 @@ use crate::live::{
     real_time::{self, SourceChoice},
 };
 use crate::output::{exit_code, print_line, print_out, write_file, write_named};
-use crate::results;
+use crate::results::{self, Section};
 use crate::time::time;
 
 /// Compare strategies over links that are too slow, in virtual time or in real time
@@ -81,7 +81,7 @@ pub(crate) struct LabArguments {
     /// Where to write the figures of each run
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Markdown in which to replace the section of this command, such as docs/results.md
+    /// Replace the section of this command in a Markdown file, such as docs/results.md, and write its chart beside the file
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
 }
@@ -112,19 +112,19 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         virtually(arguments, tasks()?)?
     };
     let rows = rows(&done);
-    let mut text = table(&rows);
+    let mut text = format!("{}\n\n{}", legend(&done)?, table(&rows));
     let verdict = verdicts(&rows);
     if let Some((against_skip, _)) = &verdict {
-        text.push_str("\nweir against skip, medians:\n\n");
+        text.push('\n');
+        text.push_str(AGAINST_SKIP);
         text.push_str(against_skip);
     }
     let mut holds = verdict.is_some_and(|(_, holds)| holds);
     if !before.is_empty() {
         let (compared, agrees) = agreement(&before, &rows);
-        let (ways, bound) = (ways(arguments), bound());
-        let quiet = disturbed.sentence();
-        text =
-            format!("{ways}:\n\n{compared}\n{bound}{quiet}\n\nThe last of these alone:\n\n{text}");
+        let (ways, last) = ways(arguments);
+        let (bound, quiet) = (bound(), disturbed.sentence());
+        text = format!("{ways}:\n\n{compared}\n{bound}{quiet}\n\n{last} alone. {text}");
         holds = agrees;
     } else if arguments.net {
         let quiet = disturbed.sentence();
@@ -145,8 +145,20 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     }
     if let Some(path) = &arguments.results {
         let (name, heading) = section(arguments);
-        let body = format!("## {heading}\n\n{text}");
-        results::write_section(path, name, &command(), &body)?;
+        let machine = Machine::this().words();
+        let place = if arguments.net || arguments.browser || arguments.agreement {
+            format!("on {machine}")
+        } else {
+            "in virtual time".to_owned()
+        };
+        let section = Section {
+            name,
+            heading,
+            place: &place,
+            command: &command(),
+            body: &text,
+        };
+        results::write_section(path, &section)?;
     }
     Ok(exit_code(holds || !arguments.require))
 }
@@ -165,14 +177,40 @@ fn section(arguments: &LabArguments) -> (&'static str, &'static str) {
     }
 }
 
-/// What the figures of an agreement are of, in their order.
-fn ways(arguments: &LabArguments) -> &'static str {
+/// Describes the cells of an agreement, and names its last way.
+fn ways(arguments: &LabArguments) -> (&'static str, &'static str) {
     if arguments.browser {
-        "In virtual time / in real time / in a browser, and in parentheses how far from the first"
+        let all = "Medians in virtual time / in real time / in a browser (difference from virtual time), times in seconds";
+        (all, "The browser")
     } else {
-        "In virtual time / in real time, and in parentheses how far from the first"
+        let all = "Medians in virtual time / in real time (difference from virtual time), times in seconds";
+        (all, "Real time")
     }
 }
+
+/// Says how to read the table of figures, and which congestion controller each strategy has.
+fn legend(done: &[Done]) -> anyhow::Result<String> {
+    let mut controllers: Vec<String> = Vec::new();
+    for Done { task, .. } in done {
+        let (_, congestion) = task.delivery()?;
+        let name = match congestion {
+            Congestion::Cubic => "cubic",
+            Congestion::Delay { .. } => "delay",
+        };
+        let text = format!("`{name}` for `{}`", task.strategy);
+        if !controllers.contains(&text) {
+            controllers.push(text);
+        }
+    }
+    Ok(format!(
+        "Times in seconds; median of the seeds (smallest–largest). Congestion controllers: {}.",
+        controllers.join(", ")
+    ))
+}
+
+/// The text before the table of requirements.
+const AGAINST_SKIP: &str = "Medians of `weir` against `skip`. On each link, `weir` needs a lower age, a shorter longest freeze, and at least \
+nine tenths of the frames shown:\n\n";
 
 fn command() -> String {
     let command: Vec<String> = std::env::args().skip(1).collect();

@@ -164,7 +164,7 @@ fn a_server_may_have_a_core_a_port_and_a_certificate_of_its_own() {
     let own_core = format!(", ours on core {core}, the client");
     for expected in [
         own_core.as_str(),
-        ", 2 threads;",
+        ", 2 threads.",
         "ECDSA P-256, but one of its own for ours.",
         "UDP payloads of up to 1300 bytes (max_udp_payload_size) and sends up to 1350.",
     ] {

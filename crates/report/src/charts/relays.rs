@@ -1,0 +1,70 @@
+//! What relays carry, and what an object costs them: two panels for each profile.
+
+use super::tables::{Table, figure, number};
+use super::{Panel, class, panels, words};
+use crate::comparison::Middle;
+use crate::form::bars::Bar;
+use crate::form::image::Image;
+
+pub(super) fn image(tables: &[Table], markdown: &str) -> Option<Image> {
+    let table = tables.first()?;
+    let columns = ["profile", "relay", "carries", "95 % interval", "µs/object"];
+    let rows = table.columns(columns)?;
+    let mut shown: Vec<Panel> = Vec::new();
+    for rows in rows.chunk_by(|one, other| one[0] == other[0]) {
+        let profile = rows.first().map_or("", |row| row[0]);
+        let profile = profile.trim_end_matches(".ini");
+        let carried = rows.iter().filter_map(|[_, relay, carries, interval, _]| {
+            let middle = figure(carries)?;
+            let ends = interval.split_once(" to ");
+            let ends = ends.and_then(|(low, high)| Some((number(low)?, number(high)?)));
+            Some(bar(relay, middle.median, ends, (*carries).to_owned()))
+        });
+        let costs = rows.iter().filter_map(|[_, relay, .., cost]| {
+            let Middle { median, min, max } = figure(cost)?;
+            Some(bar(relay, median, Some((min, max)), format!("{median} µs")))
+        });
+        let carried = ("subscribers", "longer is better", carried.collect());
+        let costs = ("CPU time per object", "shorter is better", costs.collect());
+        for (title, lead, bars) in [carried, costs] {
+            shown.push(Panel {
+                title: format!("{profile}: {title}"),
+                lead: lead.to_owned(),
+                bars,
+            });
+        }
+    }
+    if shown.iter().any(|panel| panel.bars.is_empty()) {
+        return None;
+    }
+    let (content, height) = panels(&shown);
+    Some(Image {
+        title: "What a relay carries on one core".to_owned(),
+        lead: format!(
+            "Largest audience with {}; whiskers: 95 % interval",
+            service_level(markdown)
+        ),
+        description: words(&shown),
+        source: String::new(),
+        content,
+        height,
+    })
+}
+
+/// The service level of the searches, as the notes below the table name it.
+fn service_level(markdown: &str) -> &str {
+    let mut lines = markdown.lines();
+    let level = lines.find_map(|line| line.strip_prefix("Service level: "));
+    let level = level.and_then(|line| line.split(". ").next());
+    level.unwrap_or("the service level held")
+}
+
+fn bar(relay: &str, value: f64, span: Option<(f64, f64)>, label: String) -> Bar {
+    Bar {
+        name: relay.to_owned(),
+        value,
+        span: span.unwrap_or((value, value)),
+        label,
+        class: class(relay),
+    }
+}

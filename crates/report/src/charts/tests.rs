@@ -1,0 +1,122 @@
+//! Charts of small tables.
+
+use std::{fs, path::Path};
+
+use super::chart;
+use super::tables::{figure, number, tables};
+
+#[test]
+fn figures_are_read_from_cells() {
+    let of = |cell| figure(cell).map(|middle| (middle.median, middle.min, middle.max));
+    assert_eq!(of("27.9 (27.1–28.6)"), Some((27.9, 27.1, 28.6)));
+    assert_eq!(of("1,234"), Some((1234.0, 1234.0, 1234.0)));
+    assert_eq!(of("at least 900"), Some((900.0, 900.0, 900.0)));
+    assert_eq!(of("–"), None);
+    let text = "A lead.\n\n| a | b\\|c |\n|---|--:|\n| &lt;x> | 1 |\n\n| d |\n|---|\n";
+    let tables = tables(text);
+    assert_eq!(tables.len(), 2);
+    assert_eq!(tables[0].lead, "A lead.");
+    assert_eq!(tables[0].columns(["b|c", "a"]), Some(vec![["1", "<x>"]]));
+    assert_eq!(tables[0].columns(["e"]), None);
+    assert_eq!(tables[1].columns(["d"]), Some(Vec::new()));
+}
+
+#[test]
+fn committed_charts_show_the_committed_tables() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = fs::read_to_string(docs.join("results.md")).unwrap();
+    let mut count = 0;
+    for section in page.split("<!-- ").skip(1) {
+        let Some((name, rest)) = section.split_once(" begin: made by ") else {
+            continue;
+        };
+        let Some(chart) = chart(name, rest) else {
+            continue;
+        };
+        count += 1;
+        let file = docs.join(format!("results-{name}.svg"));
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(&file, &chart.svg).unwrap();
+        }
+        let kept = fs::read_to_string(&file).unwrap_or_default();
+        let command = "UPDATE_DOCS=1 cargo test -p weir-report --lib";
+        assert!(kept == chart.svg, "docs/results-{name}.svg: {command}");
+    }
+    assert_eq!(count, 3, "sections with a chart");
+}
+
+#[test]
+fn the_readme_and_the_summary_quote_the_tables() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let page = fs::read_to_string(root.join("docs/results.md")).unwrap();
+    let relays = |profile, name| column(&page, "relay-limits", ("profile", profile), name);
+    let ages = |strategy| column(&page, "live-lab", ("strategy", strategy), "age");
+    let (audio, video) = (
+        relays("audio.ini", "carries"),
+        relays("audio-video.ini", "carries"),
+    );
+    let costs = relays("audio.ini", "µs/object");
+    let memory = relays("audio.ini", "KiB/session");
+    let memory: Vec<String> = memory
+        .iter()
+        .map(|cell| format!("{:.0}", number(cell).unwrap()))
+        .collect();
+    let servers = column(&page, "http3-servers", ("", ""), "µs per request");
+    let slowest = column(&page, "live-lab", ("link", "500k"), "age");
+    let wires = column(&page, "relays-compared", ("", ""), "µs/object");
+    let ranges = ["skip", "weir"]
+        .map(|strategy| ends(ages(strategy)))
+        .concat();
+    for (text, begin, end, figures) in [
+        (&readme, "| Audio subscribers", " |\n", audio.clone()),
+        (&readme, "| Audio and video", " |\n", video.clone()),
+        (
+            &readme,
+            "| Relay CPU per object",
+            " |\n",
+            [costs.clone(), memory].concat(),
+        ),
+        (&readme, "| Server CPU per HTTP/3", " |\n", servers.clone()),
+        (&readme, "| Age of the picture", " |\n", slowest),
+        (&readme, "| Large objects", " |\n", wires[..2].to_vec()),
+        (
+            &page,
+            "On 70 % of one core",
+            "\n\n",
+            [audio, video, costs].concat(),
+        ),
+        (&page, "A response of 15 KB", "\n\n", servers),
+        (&page, "On six emulated links", "\n\n", ranges),
+    ] {
+        let (_, found) = text.split_once(begin).unwrap_or_else(|| panic!("{begin}"));
+        let (found, _) = found.split_once(end).unwrap();
+        let words = found.split([' ', '*', ',', ';', '\n']);
+        let words: Vec<&str> = words.map(|word| word.trim_end_matches('.')).collect();
+        for figure in figures {
+            assert!(
+                words.contains(&&*figure),
+                "{begin}{found}: {figure} is missing"
+            );
+        }
+    }
+}
+
+/// The medians of the column `name` of a section's first table, in rows with a value in a column, or in all rows.
+fn column(page: &str, section: &str, (of, value): (&str, &str), name: &str) -> Vec<String> {
+    let (_, section) = page.split_once(&format!("<!-- {section} begin")).unwrap();
+    let table = tables(section).swap_remove(0);
+    let of = if of.is_empty() { name } else { of };
+    let rows = table.columns([of, name]).unwrap();
+    let rows = rows
+        .iter()
+        .filter(|row| value.is_empty() || row[0] == value);
+    rows.map(|row| row[1].split(" (").next().unwrap().to_owned())
+        .collect()
+}
+
+/// The smallest and the largest of some figures.
+fn ends(mut figures: Vec<String>) -> Vec<String> {
+    figures.sort_by(|one, other| number(one).unwrap().total_cmp(&number(other).unwrap()));
+    vec![figures.remove(0), figures.pop().unwrap()]
+}
