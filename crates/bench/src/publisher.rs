@@ -107,6 +107,8 @@ pub struct PublisherProgress {
     pub publishers: u64,
     /// Publishers with an established session.
     pub ready: u64,
+    /// Publishers that have had a session, open or not.
+    pub established: u64,
     /// Publishers that failed.
     pub failed: u64,
     /// Tracks in all.

@@ -80,6 +80,12 @@ impl Roles {
         self.given.or(mode) != Some(Mode::Publisher)
     }
 
+    /// Whether publishers and subscribers of every track are in one process, and so have one clock (decision 34).
+    pub fn share_a_clock(self, profile: &Profile) -> bool {
+        let mut modes = profile.tracks.iter().map(|track| track.mode);
+        modes.all(|mode| self.publishes(mode) == self.subscribes(mode))
+    }
+
     /// Returns what this process does with all tracks of `profile` together.
     pub fn part(self, profile: &Profile) -> Mode {
         let modes = || profile.tracks.iter().map(|track| track.mode);

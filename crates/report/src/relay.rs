@@ -140,6 +140,12 @@ impl Report {
         self.objects_lost().saturating_sub(self.slo.lost_objects)
     }
 
+    /// Whether the run had publishers only: subscribers are in another process, and in its report.
+    pub(crate) fn is_of_publishers(&self) -> bool {
+        let has_none = |track: &TrackReport| track.subscribers.is_empty();
+        self.run.subscribers_requested == 0 && self.tracks.iter().all(has_none)
+    }
+
     /// Objects that did not reach their subscribers, over all tracks.
     pub fn objects_lost(&self) -> u64 {
         self.tracks

@@ -72,6 +72,8 @@ pub struct Measured<'a> {
     pub latency: &'a Histogram,
     /// The relay's CPU in per cent of one core; `None` if it could not be seen.
     pub cpu_percent: Option<f64>,
+    /// Whether publishers and subscribers have one clock, or synchronised ones. Otherwise latency decides no clause.
+    pub has_common_clock: bool,
 }
 
 /// The service level asked for, and whether it held.
@@ -85,7 +87,7 @@ pub struct JudgedLevel {
     pub clauses: Vec<JudgedClause>,
     /// The text of the first clause in that order that broke; none if all held.
     pub first_broken: Option<String>,
-    /// Whether all clauses held.
+    /// Whether no clause broke.
     pub held: bool,
     /// Loss and latency are judged of objects planned from this time of the data phase on.
     pub judged_from_ms: f64,
@@ -110,8 +112,15 @@ pub struct JudgedClause {
     pub measured: Option<f64>,
     /// Unit of both, such as `ms`; empty for a plain number.
     pub unit: String,
-    /// Whether it held.
-    pub held: bool,
+    /// Whether it held; none if that is not decidable: a clause about latency between two clocks that may differ.
+    pub held: Option<bool>,
+}
+
+impl JudgedClause {
+    /// Whether it broke. A clause that is not decidable has neither held nor broken.
+    pub fn is_broken(&self) -> bool {
+        self.held == Some(false)
+    }
 }
 
 /// Why a text is no service level.
@@ -168,7 +177,7 @@ impl ServiceLevel {
             .collect();
         let first_broken = clauses
             .iter()
-            .find(|clause| !clause.held)
+            .find(|clause| clause.is_broken())
             .map(|clause| clause.text.clone());
         JudgedLevel {
             text: self.to_string(),
@@ -261,13 +270,15 @@ impl Clause {
 
     fn evaluate(&self, measured: &Measured<'_>) -> JudgedClause {
         let value = self.metric.measure(self.unit, measured);
+        let is_decidable = self.subject() != Subject::Latency || measured.has_common_clock;
+        let holds = value.is_some_and(|value| self.operator.holds(value, self.limit));
         JudgedClause {
             text: self.to_string(),
             metric: self.name.to_owned(),
             limit: self.limit,
             measured: value,
             unit: self.unit.symbol().to_owned(),
-            held: value.is_some_and(|value| self.operator.holds(value, self.limit)),
+            held: is_decidable.then_some(holds),
         }
     }
 }
@@ -356,7 +367,7 @@ fn unaltered(altered: u64) -> JudgedClause {
         limit: 0.0,
         measured: amount(altered, altered.max(1), Unit::Count),
         unit: Unit::Count.symbol().to_owned(),
-        held: altered == 0,
+        held: Some(altered == 0),
     }
 }
 

@@ -206,6 +206,7 @@ impl PublisherClient {
     pub(super) fn add_to(&self, progress: &mut PublisherProgress, is_ready: bool) {
         progress.publishers += 1;
         progress.ready += u64::from(is_ready);
+        progress.established += u64::from(self.offered);
         progress.failed += u64::from(self.failure.is_some());
         for track in &self.tracks {
             progress.tracks += 1;

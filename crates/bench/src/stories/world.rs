@@ -192,6 +192,7 @@ impl World {
                     ..Generator::default()
                 },
                 judged: Judged::default(),
+                has_common_clock: true,
             },
         )
     }

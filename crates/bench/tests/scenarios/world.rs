@@ -342,10 +342,12 @@ impl World {
                 threads: Vec::new(),
                 socket_receive_buffer_drops: 0,
                 publisher_lateness: None,
+                stolen_percent: None,
                 per_second: Vec::new(),
                 calibration: None,
             },
             judged,
+            has_common_clock: true,
         };
         outcome::report(
             &self.profile,

@@ -193,6 +193,9 @@ pub struct Generator {
     pub socket_receive_buffer_drops: u64,
     /// How long after their planned time objects were handed to the transport, over all tracks.
     pub publisher_lateness: Option<Distribution>,
+    /// Time that the hypervisor took during the run, of the core that lost most; 100 is all of its time. None where the
+    /// kernel does not say it.
+    pub stolen_percent: Option<f64>,
     /// The generator itself, second by second, ascending.
     pub per_second: Vec<GeneratorSecond>,
     /// The same load against a null relay; none if that was not asked for.

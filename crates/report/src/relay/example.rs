@@ -542,7 +542,7 @@ fn service_level(tracks: &[TrackReport], relay: &Relay) -> JudgedLevel {
             limit,
             measured,
             unit: unit.to_owned(),
-            held,
+            held: Some(held),
         }
     };
     let cpu = relay.cost.as_ref().map(|cost| cost.cpu_percent);
@@ -571,7 +571,7 @@ fn service_level(tracks: &[TrackReport], relay: &Relay) -> JudgedLevel {
         clauses.push(clause("cpu<95%", "cpu", 95.0, cpu, "%", held));
         text += ",cpu<95%";
     }
-    let first = clauses.iter().find(|clause| !clause.held);
+    let first = clauses.iter().find(|clause| clause.is_broken());
     JudgedLevel {
         text,
         first_broken: first.map(|clause| clause.text.clone()),

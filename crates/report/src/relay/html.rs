@@ -82,6 +82,19 @@ fn conclusion(report: &Report) -> Markup {
 }
 
 fn key_figures(report: &Report) -> Markup {
+    if report.is_of_publishers() {
+        let published = report.tracks.iter().map(|track| track.published.objects);
+        let mut list = vec![Card {
+            name: "Published",
+            value: number::count(published.sum()),
+            beside: "objects; nobody subscribed here".to_owned(),
+            ..Card::default()
+        }];
+        if report.verdict.outcome != Outcome::GeneratorLimit {
+            list.extend(relay_cards(&report.relay));
+        }
+        return cards(&list);
+    }
     let (delivered, lost) = (report.objects_delivered(), report.objects_lost());
     let due = delivered.saturating_add(lost);
     let (good, all) = report.tracks.iter().fold((0, 0), |(good, all), track| {
@@ -181,6 +194,7 @@ fn clause_row(clause: &JudgedClause, outcome: Outcome) -> [Cell; 4] {
     let tone = match judgement {
         Judgement::Held => Some(Tone::Good),
         Judgement::Broke => Some(Tone::Bad),
+        Judgement::NotDecidable => Some(Tone::Warn),
         Judgement::HeldSoFar | Judgement::None => None,
     };
     let words = format!("{} {}", judgement.sign(), judgement.words());
@@ -207,14 +221,17 @@ fn track_section(track: &TrackReport, number: usize) -> Markup {
         subscribers::loss_by_place(track),
         subscribers::loss(track),
     ]);
+    let has_subscribers = !track.subscribers.is_empty();
     let body = html! {
         (plots)
-        (tables::completion(track))
+        @if has_subscribers { (tables::completion(track)) }
         (tables::distributions(track))
-        (tables::delivery(track))
-        (tables::set_apart(track))
-        (tables::progress(track))
-        (tables::subscribers(track, number))
+        @if has_subscribers {
+            (tables::delivery(track))
+            (tables::set_apart(track))
+            (tables::progress(track))
+            (tables::subscribers(track, number))
+        }
     };
     let title = format!("Track: {}", cut(&definition.section));
     section(&title, &cut(&definition.in_words()), &body)

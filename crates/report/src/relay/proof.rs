@@ -123,7 +123,7 @@ impl Calibration {
             .slo
             .clauses
             .iter()
-            .filter(|clause| !clause.held && clause.metric != "cpu")
+            .filter(|clause| clause.is_broken() && clause.metric != "cpu")
             .map(|clause| {
                 let measured = clause.measured.map_or_else(
                     || "not measured".to_owned(),

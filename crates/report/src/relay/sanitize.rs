@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::Value;
 
 use super::Report;
+use crate::service_level::ServiceLevel;
 
 /// Why a report cannot be shown to anybody.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +30,7 @@ pub fn sanitize(report: &Report) -> Result<Report, SanitizeError> {
     }
     collect(&mut names, &report.run.relay_url);
     for word in report.run.command_line.split_whitespace() {
-        if word.contains([':', '/', '.', '=', '@']) {
+        if word.contains([':', '/', '.', '=', '@']) && !is_service_level(word) {
             collect(&mut names, word);
         }
     }
@@ -88,6 +89,13 @@ fn unlabelled<'a>(
             (name.clone(), clean)
         })
         .collect()
+}
+
+/// Whether a word of a command line is a service level, or a clause of one: its metrics are named in the report.
+fn is_service_level(word: &str) -> bool {
+    let text = word.strip_prefix("--slo=").unwrap_or(word);
+    let text = text.trim_matches(['\'', '"', ',']);
+    text.parse::<ServiceLevel>().is_ok()
 }
 
 /// Keeps a name and its parts, if they are long enough to mean something.
@@ -252,6 +260,26 @@ mod tests {
             is_counter: true,
             per_second: vec![second(1.0, 1.0), second(2.0, 8.0)],
         }];
+    }
+
+    #[test]
+    fn the_names_of_metrics_stay() {
+        let mut report = example_report(5);
+        for slo in ["--slo 'loss=0,failed=0,p99<50ms'", "--slo=loss=0, p99<50ms"] {
+            report.run.command_line = format!("weir bench profiles/acme.ini {slo}");
+            let clean = sanitize(&report.clone().judged_again()).unwrap();
+            assert_eq!(clean.verdict.sentence, report.verdict.sentence);
+            assert!(
+                clean.verdict.sentence.contains("lost"),
+                "{:?}",
+                clean.verdict
+            );
+            assert!(
+                clean.verdict.sentence.contains("p99 "),
+                "{:?}",
+                clean.verdict
+            );
+        }
     }
 
     #[test]

@@ -59,13 +59,8 @@ fn facts(screen: &mut Screen, report: &Report) {
 fn track_table(screen: &mut Screen, track: &TrackReport) {
     screen.paragraph(Paint::Strong, 0, &track.definition.section);
     screen.paragraph(Paint::Faint, 2, &track.definition.in_words());
-    if track.subscribers.is_empty() && track.published.objects > 0 {
-        let text = format!(
-            "{} objects in {} groups; nobody subscribed here",
-            number::count(track.published.objects),
-            number::count(track.published.groups)
-        );
-        screen.entry("published", Paint::Strong, 2, LABEL, &text);
+    if track.subscribers.is_empty() {
+        return published(screen, track);
     }
     screen.row(Paint::Faint, "", &["mean", "min", "max", "sum"]);
     let is_lossy = track.completion.lost_objects.sum > 0;
@@ -78,11 +73,32 @@ fn track_table(screen: &mut Screen, track: &TrackReport) {
     for (name, distribution) in [
         ("latency", &track.latency.overall),
         ("receive variance", &track.variance.receive),
-        ("publisher lateness", &track.published.lateness),
+        (LATENESS, &track.published.lateness),
     ] {
+        // What another process measured is in its report.
+        if name == LATENESS && track.published.publishers == 0 {
+            continue;
+        }
         screen.row(Paint::Plain, name, &percentiles(distribution.as_ref()));
     }
     delivery(screen, track);
+}
+
+/// What a process measured that only publishes.
+fn published(screen: &mut Screen, track: &TrackReport) {
+    let published = &track.published;
+    let text = format!(
+        "{} objects in {} groups by {}; {} expired, {} crowded out",
+        number::count(published.objects),
+        number::count(published.groups),
+        number::counted(published.publishers, "publisher"),
+        number::count(published.expired_objects),
+        number::count(published.crowded_out_objects)
+    );
+    screen.entry("published", Paint::Strong, 2, LABEL, &text);
+    screen.row(Paint::Faint, "", &["p50", "p90", "p99", "max"]);
+    let lateness = percentiles(published.lateness.as_ref());
+    screen.row(Paint::Plain, LATENESS, &lateness);
 }
 
 fn delivery(screen: &mut Screen, track: &TrackReport) {
@@ -237,6 +253,8 @@ fn not_as_sent(screen: &mut Screen, delivery: &Delivery) {
 /// Column where text begins that has a label before it.
 const LABEL: usize = 17;
 
+const LATENESS: &str = "publisher lateness";
+
 /// Different reasons shown per track at most, the most frequent ones.
 const REASONS_MAX: usize = 5;
 
@@ -308,6 +326,12 @@ fn generator(screen: &mut Screen, report: &Report) {
     }
     let drops = number::counted(generator.socket_receive_buffer_drops, "socket drop");
     parts.push(drops);
+    if let Some(stolen) = generator.stolen_percent {
+        parts.push(format!(
+            "the hypervisor took {} % of a core",
+            number::decimal(stolen)
+        ));
+    }
     if let Some(headroom) = report.headroom.as_ref().filter(|_| generator.healthy) {
         parts.push(format!(
             "its {} could take {} times the load",
@@ -382,6 +406,7 @@ fn service_level(screen: &mut Screen, report: &Report) {
         let paint = match judgement {
             Judgement::Held => Paint::Good,
             Judgement::Broke => Paint::Bad,
+            Judgement::NotDecidable => Paint::Warn,
             Judgement::HeldSoFar | Judgement::None => Paint::Strong,
         };
         let name = format!("{} {}", judgement.sign(), number::printable(&clause.text));

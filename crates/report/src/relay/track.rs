@@ -337,9 +337,9 @@ pub struct Completion {
     pub average_receive_variance_ms: f64,
     /// Mean absolute publisher variance.
     pub average_publisher_variance_ms: f64,
-    /// Payload received over the planned time of the objects.
+    /// Payload received over the actual duration and one interval.
     pub average_bits_per_second: f64,
-    /// Payload planned over the planned time of the objects; equal to the average if nothing is lost.
+    /// Payload planned over the planned time of the objects; equal to the average if nothing is lost or delayed.
     pub expected_bits_per_second: f64,
 }
 
@@ -365,7 +365,7 @@ pub struct CompletionSummary {
     pub average_receive_variance_ms: Option<Spread>,
     /// Mean absolute publisher variance.
     pub average_publisher_variance_ms: Option<Spread>,
-    /// Payload received over the planned time of the objects.
+    /// Payload received over the actual duration and one interval.
     pub average_bits_per_second: Option<Spread>,
     /// Payload planned over the planned time of the objects.
     pub expected_bits_per_second: Option<Spread>,

@@ -83,6 +83,7 @@ pub(super) enum Judgement {
     Held,
     HeldSoFar,
     Broke,
+    NotDecidable,
     None,
 }
 
@@ -90,9 +91,10 @@ impl Judgement {
     pub(super) fn of(clause: &JudgedClause, outcome: Outcome) -> Self {
         match (outcome, clause.held) {
             (Outcome::GeneratorLimit | Outcome::Empty, _) => Self::None,
-            (Outcome::Partial, true) => Self::HeldSoFar,
-            (Outcome::Held | Outcome::Broken, true) => Self::Held,
-            (Outcome::Held | Outcome::Broken | Outcome::Partial, false) => Self::Broke,
+            (_, None) => Self::NotDecidable,
+            (Outcome::Partial, Some(true)) => Self::HeldSoFar,
+            (Outcome::Held | Outcome::Broken, Some(true)) => Self::Held,
+            (Outcome::Held | Outcome::Broken | Outcome::Partial, Some(false)) => Self::Broke,
         }
     }
 
@@ -100,6 +102,7 @@ impl Judgement {
         match self {
             Self::Held => "✓",
             Self::Broke => "✕",
+            Self::NotDecidable => "?",
             Self::HeldSoFar | Self::None => "·",
         }
     }
@@ -109,6 +112,7 @@ impl Judgement {
             Self::Held => "held",
             Self::HeldSoFar => "held so far",
             Self::Broke => "broke",
+            Self::NotDecidable => "not decidable: publishers have another clock",
             Self::None => "not judged",
         }
     }
@@ -141,7 +145,7 @@ pub(super) fn judged(report: &Report) -> Option<String> {
 
 /// The first clause that broke in the order in which they were asked for, and how many others did.
 fn broken_clause(slo: &JudgedLevel) -> String {
-    let mut broken = slo.clauses.iter().filter(|clause| !clause.held);
+    let mut broken = slo.clauses.iter().filter(|clause| clause.is_broken());
     let Some(first) = broken.next() else {
         return "the service level did not hold".to_owned();
     };
@@ -161,7 +165,7 @@ fn carried(report: &Report) -> String {
     let Report { run, tracks, .. } = report;
     let (received, lost) = (report.objects_delivered(), report.objects_lost());
     let published: u64 = tracks.iter().map(|one| one.published.objects).sum();
-    let mut parts = vec![if run.subscribers_requested == 0 && published > 0 {
+    let mut parts = vec![if run.subscribers_requested == 0 {
         // Somebody else's report says who received them.
         format!("{} objects published", number::count(published))
     } else {
@@ -181,6 +185,14 @@ fn carried(report: &Report) -> String {
         parts.push(format!(
             "{} not good",
             number::counted(failed, "subscription")
+        ));
+    }
+    let undecided = report.slo.clauses.iter().filter(|one| one.held.is_none());
+    let undecided: Vec<&str> = undecided.map(|one| one.text.as_str()).collect();
+    if !undecided.is_empty() {
+        parts.push(format!(
+            "{} not decidable, since publishers have another clock",
+            undecided.join(", ")
         ));
     }
     let latencies = tracks

@@ -6,7 +6,7 @@ use super::{Answer, Probe, Settings, Step, next};
 use crate::relay::Calibration;
 
 /// Version of the record's form; it grows whenever a field changes or goes.
-pub const FIND_MAX_SCHEMA: u32 = 5;
+pub const FIND_MAX_SCHEMA: u32 = 6;
 
 /// What the load of a search is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,10 @@ pub enum Dimension {
     Meetings,
     /// Bits per second of the profile's tracks together, in thousands.
     BitRate,
+    /// Publishers, among which the subscribers take turns.
+    Publishers,
+    /// Copies of each track of the profile; every subscriber receives all of them.
+    Tracks,
 }
 
 /// All that one search has to say.
@@ -66,6 +70,8 @@ pub struct RecordedSearch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FixedLoad {
+    /// Publishers of the fan-out; none where they are what is searched, and for meetings.
+    pub publishers: Option<u64>,
     /// Subscribers of the fan-out; none where they are what is searched, and for meetings.
     pub subscribers: Option<u64>,
     /// Meetings; none where they are what is searched, and for a fan-out.
@@ -95,6 +101,8 @@ impl Dimension {
             Self::Subscribers => "subscribers",
             Self::Meetings => "meetings",
             Self::BitRate => "kbit/s per subscriber",
+            Self::Publishers => "publishers",
+            Self::Tracks => "copies of each track",
         }
     }
 }

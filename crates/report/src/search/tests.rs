@@ -317,7 +317,7 @@ fn a_record_is_resumed_by_a_search_of_the_same_only() {
             format!("the record is of another search: its {differs}")
         );
     }
-    let newer = text.replace("\"find_max\": 5", "\"find_max\": 6");
+    let newer = text.replace("\"find_max\": 6", "\"find_max\": 6");
     let error = Record::resume(&newer, &record.search).unwrap_err();
     assert!(matches!(error, ReadError::Version(6)), "{error}");
     let error = Record::resume("{}", &record.search).unwrap_err();

@@ -117,12 +117,12 @@ fn search(arguments: &FindMaxArguments) -> anyhow::Result<Search> {
 fn plan(arguments: &FindMaxArguments, machine: &Machine) -> anyhow::Result<Plan> {
     let mut options = arguments.options.clone();
     match (arguments.method.by, options.meetings) {
-        (By::Subscribers, Some(_)) => {
-            bail!("--meetings: goes with --by meetings or --by bitrate")
+        (By::Subscribers | By::Publishers, Some(_)) => {
+            bail!("--meetings: goes with --by meetings, bitrate or tracks")
         }
         // How many there are is what is searched.
         (By::Meetings, None) => options.meetings = Some(1),
-        (By::Subscribers | By::Meetings | By::Bitrate, _) => {}
+        (_, _) => {}
     }
     let plan = options.plan(&arguments.profile, machine)?;
     plan.check_both_sides()?;

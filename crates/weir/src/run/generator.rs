@@ -22,6 +22,8 @@ use weir_report::{
     service_level::JudgedClause,
 };
 
+use crate::event_loop;
+
 use super::{
     Plan, RelayUrl, target,
     threads::{Gate, Hosted, KEEP_ALIVE, Load, LoadHost, Seen, Setting},
@@ -78,7 +80,7 @@ impl Generator {
         let sockets = configs.subscribers.target.sockets;
         let (publishers, subscribers) = (configs.publishers, configs.subscribers);
         let mut loads = Vec::new();
-        if plan.meetings.is_some() {
+        if plan.meetings.is_some() && plan.part() == Mode::Both {
             let role = MeetingRole::new(publishers, subscribers, now);
             loads.push((
                 Load::Meetings(Box::new(role)),
@@ -176,6 +178,12 @@ impl Generator {
                 self.gate.admit_subscribers();
             }
             let is_ready = seen.iter().all(|one| one.is_subscribed && one.is_served);
+            if released.is_none()
+                && is_late
+                && let Some(reason) = nobody_came(plan, &seen, patience)
+            {
+                return Some(BrokenOff::Because(reason));
+            }
             if released.is_none() && (is_ready || is_late) {
                 watch.on_released(now, &plan.profile);
                 self.gate.release();
@@ -294,10 +302,9 @@ impl Finished {
             .map(|(_, reason)| reason.to_owned());
         // Where nobody subscribes, a publisher that failed is all there is to say.
         let is_silent = subscribers.progress().subscribers == 0 && failure.is_some();
-        let progress = publishers.progress();
         // Those that are through have closed their sessions.
-        let has_published = progress.ready + progress.objects_sent > 0;
-        if (has_published && !is_silent) || subscribers.relay().is_some() {
+        let has_met = publishers.progress().established > 0;
+        if (has_met && !is_silent) || subscribers.relay().is_some() {
             return Ok(());
         }
         let of_subscribers = || {
@@ -310,6 +317,31 @@ impl Finished {
         let failure = failure.unwrap_or_else(|| "no session could be set up".to_owned());
         bail!("{url}: {failure}")
     }
+}
+
+/// Why publishers whose time is over cannot begin: the subscribers of other processes did not come.
+fn nobody_came(plan: &Plan, seen: &[Seen], patience: Duration) -> Option<String> {
+    if plan.part() != Mode::Publisher || plan.no_wait {
+        return None;
+    }
+    let sum = |pick: fn(&Seen) -> u64| seen.iter().map(pick).sum::<u64>();
+    let (served, present) = (
+        sum(|one| one.publishers.served),
+        sum(|one| one.publishers.present),
+    );
+    let seconds = patience.as_secs();
+    if let Some(awaited) = plan.await_subscribers.filter(|awaited| present < *awaited) {
+        let ignored = sum(|one| one.publishers.ignored_announcements);
+        return Some(format!(
+            "{present} of {awaited} subscribers (--await-subscribers) had subscribed after {seconds} s, \
+             and {ignored} announcements could not be counted; start them with the same --seed"
+        ));
+    }
+    (served == 0).then(|| {
+        format!(
+            "no subscriber came within {seconds} s; start --role subscribe with the same --seed, or say --no-wait"
+        )
+    })
 }
 
 /// What both kinds of clients are made from.
@@ -329,10 +361,11 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
     let (profile, seed) = (&plan.profile, plan.seed);
     let roles = Roles { given: plan.role };
     let scenario = if let Some(groups) = plan.meetings {
-        let meetings = 0..groups.meetings as u64;
+        let meetings = groups.first..groups.first + groups.count as u64;
         Scenario::meetings(profile, meetings, groups.clients_per_meeting, seed, roles)
     } else {
-        Scenario::fan_out_of(profile, 0..1, plan.subscribers, seed, roles)
+        let publishers = plan.first_publisher..plan.first_publisher + plan.publishers as u64;
+        Scenario::fan_out_of(profile, publishers, plan.subscribers, seed, roles)
     };
     let scenario = scenario.with_context(|| plan.profile_name.clone())?;
     let requests = scenario.subscribers.iter().map(|wanted| wanted.len()).max();
@@ -352,7 +385,7 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         flow: plan.flow,
         ramp_per_second: plan.ramp_per_second,
         tokens: plan.tokens.clone(),
-        await_subscribers: None,
+        await_subscribers: plan.await_subscribers,
     };
     let subscribers = SubscriberConfig {
         target,
@@ -369,12 +402,19 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         audience: plan.profile.audience,
         start_timeout: longest(&plan.profile).max(START_TIMEOUT) + wait,
         verify_content: true,
-        announce_as: None,
+        announce_as: process_number(plan)?,
     };
     Ok(Configs {
         publishers,
         subscribers,
     })
+}
+
+/// The number under which the subscribers of this process announce themselves to publishers of other processes.
+fn process_number(plan: &Plan) -> anyhow::Result<Option<u64>> {
+    let is_apart = plan.part() == Mode::Subscriber;
+    let number = || event_loop::seed().map(u64::from_le_bytes);
+    is_apart.then(number).transpose()
 }
 
 /// How long those who only subscribe wait for the process that publishes.
@@ -388,14 +428,15 @@ fn wait_for_others(plan: &Plan) -> Duration {
 
 /// How long the clients may take to get ready.
 fn patience(plan: &Plan) -> Duration {
-    if plan.part() == Mode::Publisher {
-        return AUDIENCE_TIMEOUT;
-    }
     let rate = u64::from(plan.ramp_per_second);
-    let ramp = (plan.subscribers_total() as u64)
-        .checked_div(rate)
-        .unwrap_or(0);
-    START_TIMEOUT + Duration::from_secs(ramp) * 2
+    let ramp = |subscribers: u64| {
+        let seconds = subscribers.checked_div(rate).unwrap_or(0);
+        Duration::from_secs(seconds) * 2
+    };
+    if plan.part() == Mode::Publisher {
+        return AUDIENCE_TIMEOUT + ramp(plan.await_subscribers.unwrap_or(0));
+    }
+    START_TIMEOUT + ramp(plan.subscribers_total() as u64)
 }
 
 /// The longest that a track of the profile takes, drain included.

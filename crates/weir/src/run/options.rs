@@ -51,16 +51,53 @@ pub(crate) struct RunOptions {
     /// Number of subscribers
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     pub(crate) subscribers: usize,
+    /// Number of publishers; each publishes all tracks of the profile under its own number, and subscribers take turns among
+    /// them
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 1,
+        conflicts_with = "meetings"
+    )]
+    pub(crate) publishers: usize,
+    /// Number of the first publisher in the run, for several processes that publish: {} in the profile's names
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        conflicts_with = "meetings"
+    )]
+    pub(crate) instance: u32,
     /// Number of meetings, instead of one publisher with subscribers: every client publishes all tracks of the profile,
     /// and subscribes to those of the other clients in its meeting
-    #[arg(long, value_name = "COUNT", conflicts_with_all = ["subscribers", "role"])]
+    #[arg(long, value_name = "COUNT", conflicts_with = "subscribers")]
     pub(crate) meetings: Option<usize>,
     /// Clients in each meeting [default: 5]
     #[arg(long, value_name = "COUNT")]
     pub(crate) clients_per_meeting: Option<usize>,
+    /// Number of the first meeting in the run, for several processes with meetings
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        requires = "meetings"
+    )]
+    pub(crate) first_meeting: u32,
     /// What this process does, whatever the profile's `mode` says; another process with the same --seed does the rest
     #[arg(long, value_enum, value_name = "ROLE", requires = "relay")]
     pub(crate) role: Option<Role>,
+    /// With --role publish: begin when so many subscribers of other processes are subscribed
+    #[arg(
+        long,
+        value_name = "COUNT",
+        requires = "role",
+        conflicts_with = "no_wait",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub(crate) await_subscribers: Option<u64>,
+    /// Judge latency between processes: the clocks of their hosts are synchronised
+    #[arg(long, requires = "role")]
+    pub(crate) synchronized_clocks: bool,
     /// Clients started per second; 0 for all at once, a join storm [default: what the profile says, or 200]
     #[arg(long, value_name = "PER_SECOND")]
     pub(crate) ramp: Option<u32>,
@@ -186,12 +223,15 @@ impl RunOptions {
         }
         let relay = self.relay(machine)?;
         let (role, wire) = (self.role.map(Role::mode), self.wire.wire());
+        let roles = Roles { given: role };
+        let has_common_clock = self.synchronized_clocks || roles.share_a_clock(&profile);
         let observable = Observable {
             profile: &profile,
             wire,
-            roles: Roles { given: role },
+            roles,
             is_meeting: meetings.is_some(),
             has_relay_cpu: relay.is_watched(),
+            has_common_clock,
         };
         let level = observable.level(self.slo.as_deref());
         let level = match &self.slo {
@@ -212,7 +252,11 @@ impl RunOptions {
             relay,
             subscribers: self.subscribers,
             meetings,
+            publishers: self.publishers,
+            first_publisher: u64::from(self.instance),
             role,
+            await_subscribers: self.await_subscribers,
+            has_common_clock,
             ramp_per_second: ramp.unwrap_or(JOINS_PER_SECOND),
             flow: self.publish_flow.flow(),
             subscribe_flow: self.subscribe_flow.flow(),
@@ -232,6 +276,7 @@ impl RunOptions {
         if let Some(problem) = plan.calibration_problem().filter(|_| plan.calibrate) {
             bail!("--calibrate: {problem}");
         }
+        plan.check_sides()?;
         Ok(plan)
     }
 
@@ -250,6 +295,12 @@ impl RunOptions {
             bail!(
                 "--subscribers: expected 1 to {SUBSCRIBERS_MAX}, not {}",
                 self.subscribers
+            );
+        }
+        if self.publishers == 0 || self.publishers > PUBLISHERS_MAX {
+            bail!(
+                "--publishers: expected 1 to {PUBLISHERS_MAX}, found {}",
+                self.publishers
             );
         }
         if self.publish_flow == Flow::Namespace && self.subscribe_flow == Discovery::Tracks {
@@ -276,7 +327,8 @@ impl RunOptions {
             );
         }
         Ok(Some(Meetings {
-            meetings,
+            first: u64::from(self.first_meeting),
+            count: meetings,
             clients_per_meeting,
         }))
     }
@@ -393,5 +445,7 @@ const JOINS_PER_SECOND: u32 = 200;
 const CLIENTS_PER_MEETING: usize = 5;
 /// Tokens travel in control messages, which have 64 KiB at most.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// More publishers than this are more connections than one thread serves.
+const PUBLISHERS_MAX: usize = 5000;
 /// A single process has no more UDP ports than this per address.
 const SUBSCRIBERS_MAX: usize = 50_000;

@@ -24,10 +24,17 @@ pub(crate) struct Plan {
     pub(crate) relay: RelayChoice,
     /// Subscribers of a fan-out.
     pub(crate) subscribers: usize,
+    /// Publishers of a fan-out, and the number of the first one in the run.
+    pub(crate) publishers: usize,
+    pub(crate) first_publisher: u64,
     /// Meetings instead of a fan-out.
     pub(crate) meetings: Option<Meetings>,
     /// What is done here of a fan-out, whatever the profile says; the rest is another process's to do.
     pub(crate) role: Option<Mode>,
+    /// Subscribers of other processes that publishers wait for.
+    pub(crate) await_subscribers: Option<u64>,
+    /// Whether the clocks of publishers and subscribers are known to agree (decision 34).
+    pub(crate) has_common_clock: bool,
     /// How the benchmark's messages look.
     pub(crate) wire: Wire,
     /// Clients started per second; all at once if zero.
@@ -61,7 +68,9 @@ pub(crate) struct Plan {
 /// Groups of clients that each publish, and subscribe to all others of their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meetings {
-    pub(crate) meetings: usize,
+    /// The number of the first one in the run.
+    pub(crate) first: u64,
+    pub(crate) count: usize,
     pub(crate) clients_per_meeting: usize,
 }
 
@@ -69,14 +78,14 @@ impl Plan {
     /// What is done here; the rest is another process's. Clients of meetings do both.
     pub(crate) fn part(&self) -> Mode {
         match self.meetings {
-            Some(_) => Mode::Both,
+            Some(_) => self.role.unwrap_or(Mode::Both),
             None => Roles { given: self.role }.part(&self.profile),
         }
     }
 
     /// The first thing of which only one side is done here, as it stands in the command line or the profile.
     pub(crate) fn one_sided(&self) -> Option<OneSided> {
-        if self.meetings.is_some() {
+        if self.meetings.is_some() && self.role.is_none() {
             return None;
         }
         let roles = Roles { given: self.role };
@@ -106,6 +115,24 @@ impl Plan {
         Ok(())
     }
 
+    /// Refuses what one side of a run cannot do alone, or has nobody for.
+    pub(crate) fn check_sides(&self) -> anyhow::Result<()> {
+        let part = self.part();
+        if self.await_subscribers.is_some() && part != Mode::Publisher {
+            bail!(
+                "--await-subscribers: only a process that publishes and has no subscribers waits for them; say --role publish"
+            );
+        }
+        if part == Mode::Both && self.meetings.is_none() && self.publishers > self.subscribers {
+            bail!(
+                "--publishers: {} publishers need a subscriber each, found --subscribers {}",
+                self.publishers,
+                self.subscribers
+            );
+        }
+        Ok(())
+    }
+
     /// Why this load says nothing of the generator if a null relay is put under it; none if it does.
     pub(crate) fn calibration_problem(&self) -> Option<String> {
         let mut tracks = self.profile.tracks.iter();
@@ -122,12 +149,18 @@ impl Plan {
         ))
     }
 
+    /// Publishers in all, wherever they are.
+    pub(crate) fn publishers_total(&self) -> usize {
+        match self.meetings {
+            Some(_) => self.subscribers_total(),
+            None => self.publishers,
+        }
+    }
+
     /// Subscribers in all, wherever they are.
     pub(crate) fn subscribers_total(&self) -> usize {
         self.meetings.map_or(self.subscribers, |meetings| {
-            meetings
-                .meetings
-                .saturating_mul(meetings.clients_per_meeting)
+            meetings.count.saturating_mul(meetings.clients_per_meeting)
         })
     }
 }
