@@ -438,15 +438,15 @@ fn settings_that_cannot_be_used_are_named() {
         ),
         (
             "jwt.jwks_url = \"http://a/\"",
-            "relay.toml:2: auth.jwt.jwks_url: expected an address with https",
+            "relay.toml:2: auth.jwt.jwks_url: expected a URL such as https",
         ),
         (
             "jwt.keys = [\"x\"]\njwt.algorithms = [\"none\"]",
-            "relay.toml:3: auth.jwt.algorithms: `none` is no algorithm",
+            "relay.toml:3: auth.jwt.algorithms: unknown algorithm `none`",
         ),
         (
             "jwt.keys = [\"x\"]\njwt.algorithms = []",
-            "relay.toml:3: auth.jwt.algorithms: expected one",
+            "relay.toml:3: auth.jwt.algorithms: expected at least one",
         ),
         (
             "clients.ca = \"no-such-file\"\nclients.publish = [\"a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a\"]",
