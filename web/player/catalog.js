@@ -94,7 +94,7 @@ export function initTracks(json) {
  *   nests
  */
 function parse(json) {
-  if (json.length > HELD_BYTES_MAX) throw new Error(`the catalog of the stream has ${json.length} bytes, of at most ${HELD_BYTES_MAX}`);
+  if (json.length > HELD_BYTES_MAX) throw new Error(`the catalog of the stream has ${json.length} bytes; at most ${HELD_BYTES_MAX} are accepted`);
   /** @type {any} */
   let catalog;
   try {
@@ -190,7 +190,7 @@ export function planOfInit(segment, names, strategy) {
  * @param {Uint8Array} segment
  */
 function initOf(segment) {
-  if (segment.length > HELD_BYTES_MAX) throw new RangeError(`an init segment of ${segment.length} bytes, of at most ${HELD_BYTES_MAX}`);
+  if (segment.length > HELD_BYTES_MAX) throw new RangeError(`the init segment has ${segment.length} bytes; at most ${HELD_BYTES_MAX} are accepted`);
   return readInit(segment);
 }
 
