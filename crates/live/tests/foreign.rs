@@ -398,7 +398,8 @@ fn a_catalog_with_nothing_to_see_is_refused_with_what_it_lists() {
         ..msf_loc()
     };
     play(layout, |viewer| {
-        let reason = "the catalog lists no video as loc or cmaf, but \"radio\" (loc opus)";
+        let reason =
+            "the catalog lists no video with packaging loc or cmaf, only \"radio\" (loc opus)";
         assert_eq!(viewer.failure(), Some(reason));
     });
 }
@@ -484,7 +485,7 @@ fn an_init_segment_that_nobody_has_is_named() {
     let mut layout = earlier();
     layout.held.remove(0);
     play(layout, |viewer| {
-        let reason = "the catalog names no init segment for the track \"1.m4s\" that could be read";
+        let reason = "the catalog has no readable init segment for the track \"1.m4s\"";
         assert_eq!(viewer.failure(), Some(reason));
     });
 }
