@@ -48,7 +48,7 @@ export const HELD_BYTES_MAX = 1 << 20;
 export function readCatalog(json, segments = new Map()) {
   const catalog = parse(json);
   const video = catalog.tracks.filter((track) => mediaOf(track) === "video");
-  if (video.length === 0) throw new Error("the catalog of the stream has no video that this player knows");
+  if (video.length === 0) throw new Error("the catalog of the stream lists no video that this player can decode");
   const isLayer = (/** @type {any} */ track) => Array.isArray(track.depends) && track.depends.length > 0;
   // Of alternatives of equal quality, the first is played. Layers of one video depend on each other.
   const base = video.find((track) => !isLayer(track)) ?? video[0];
@@ -175,7 +175,7 @@ export function planText(plan) {
 export function planOfInit(segment, names, strategy) {
   const init = initOf(segment);
   const video = init.find((track) => track.media === "video");
-  if (!video) throw new Error("the init segment of the stream describes no video that this player knows");
+  if (!video) throw new Error("the init segment of the stream describes no video that this player can decode");
   const audio = init.find((track) => track.media === "audio");
   return {
     strategy,

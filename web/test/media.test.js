@@ -152,7 +152,7 @@ test("a catalog names a few init tracks at the most, and fields of a wrong kind 
   assert.equal(initTracks(catalog(many(9))).length, 8);
   assert.deepEqual(initTracks(catalog([null, 3, { initTrack: 7 }, {}])), []);
   assert.throws(() => initTracks(new TextEncoder().encode("{}")), /lists no tracks/);
-  assert.throws(() => readCatalog(catalog([null, "x", { name: "1.m4s", packaging: 1 }])), /no video that this player knows/);
+  assert.throws(() => readCatalog(catalog([null, "x", { name: "1.m4s", packaging: 1 }])), /no video that this player can decode/);
 });
 
 /**

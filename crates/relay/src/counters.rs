@@ -1,12 +1,12 @@
-//! What a relay has done and what it holds: counters and gauges.
+//! Metrics of a relay: counters and gauges.
 //!
-//! Operators see each field as `weir_relay_NAME`. Gauges are filled in where the dispatch looks at all owners
-//! (`dispatch/inspection.rs`).
+//! Operators see each field as `weir_relay_NAME`, with its comment as the help text. Gauges are measured in
+//! `dispatch/inspection.rs`.
 
 use weir_moqt::metrics;
 
 metrics! {
-    /// Numbers that only grow.
+    /// Counters: metrics that only grow.
     Counters {
         /// MOQT sessions established.
         sessions,
@@ -183,7 +183,7 @@ metrics! {
 }
 
 metrics! {
-    /// Numbers that rise and fall: what the relay holds now.
+    /// Gauges: metrics of the current state.
     Gauges {
         /// MOQT sessions open.
         sessions,

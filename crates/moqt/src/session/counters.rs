@@ -1,7 +1,8 @@
-//! What a session dropped, refused or gave up, by reason.
+//! Counters of what a session dropped, refused or ended, by reason.
 
 crate::metrics! {
-    /// Counts of everything a session did not pass on, each from zero at its start.
+    /// Counters of a session, from zero at its start. Operators see each as `weir_session_NAME_total`, with its comment as
+    /// the help text.
     Counters {
         /// Sessions closed because the peer sent no SETUP within `limits.session.setup_timeout`.
         setup_overdue,
