@@ -502,7 +502,7 @@ fn objects_that_are_not_what_the_catalog_says_are_counted_with_the_reason() {
         assert_eq!(viewer.objects_unknown(), 36);
         let complaint = viewer.complaint().expect("a reason");
         assert!(
-            complaint.contains("no fragment of the track"),
+            complaint.contains("not a fragment of the track"),
             "{complaint}"
         );
     });
@@ -527,7 +527,7 @@ fn a_catalog_may_be_so_large_and_no_larger() {
         (METADATA_BYTES_MAX, None),
         (
             METADATA_BYTES_MAX + 1,
-            Some("the track \"catalog\" is there, but what it holds did not come"),
+            Some("the track \"catalog\" exists, but its object did not arrive"),
         ),
     ] {
         let mut layout = msf_cmaf();

@@ -55,8 +55,11 @@ pub enum CertificateError {
     /// The key does not match the certificate, or one of them is invalid.
     #[error("certificate and key cannot be used: {0}")]
     Unusable(String),
+    /// A CA certificate is invalid, or there is none.
+    #[error("the CA certificates cannot be used: {0}")]
+    Roots(String),
     /// A certificate could not be created.
-    #[error("cannot make a certificate: {0}")]
+    #[error("cannot make a self-signed certificate: {0}")]
     Make(String),
 }
 
@@ -178,7 +181,7 @@ pub struct ClientRoots(Arc<dyn ClientCertVerifier>);
 impl ClientRoots {
     /// Checks that `certificates` can be used as roots. There must be at least one.
     pub fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Self, CertificateError> {
-        let unusable = |error: &dyn fmt::Display| CertificateError::Unusable(error.to_string());
+        let unusable = |error: &dyn fmt::Display| CertificateError::Roots(error.to_string());
         let mut roots = RootCertStore::empty();
         for certificate in certificates {
             roots.add(certificate).map_err(|error| unusable(&error))?;

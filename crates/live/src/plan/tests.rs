@@ -187,7 +187,7 @@ fn what_cannot_be_played_is_told_why() {
             "",
             "cannot be used: byte 0: the stream ends without a moov box",
         ),
-        ("?", "names no init segment"),
+        ("?", "no readable init segment"),
     ] {
         let track = json!({"name": "v", "packaging": "cmaf", "role": "video", "initData": data});
         let found = error(&json!({"tracks": [track]}).to_string());

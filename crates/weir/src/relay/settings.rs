@@ -450,7 +450,8 @@ impl Form for SecretUrl {
 
 impl fmt::Display for SecretUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
+        let start = self.0.find("://").map_or(0, |at| at + "://".len());
+        let (scheme, rest) = self.0.split_at(start);
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let host = authority.rsplit_once('@');
         let (secret, host) = host.map_or(("", authority), |(_, host)| ("redacted@", host));
@@ -458,7 +459,7 @@ impl fmt::Display for SecretUrl {
             Some((path, _)) => (path, "?redacted"),
             None => (path, ""),
         };
-        write!(formatter, "{scheme}://{secret}{host}{path}{query}")
+        write!(formatter, "{scheme}{secret}{host}{path}{query}")
     }
 }
 

@@ -355,6 +355,9 @@ fn finish(
     mut algorithms: Vec<Algorithm>,
     accepted: &[Algorithm],
 ) -> anyhow::Result<IssuerKey> {
+    if algorithms.is_empty() {
+        bail!("the `alg` of this key does not fit its `kty`");
+    }
     let possible: Vec<String> = algorithms.iter().map(|one| format!("{one:?}")).collect();
     algorithms.retain(|algorithm| accepted.contains(algorithm));
     if algorithms.is_empty() {

@@ -122,6 +122,7 @@ fn secrets_of_an_address_are_not_shown() {
             "https://redacted@a:1/keys?redacted",
         ),
         ("https://a?token=x", "https://a?redacted"),
+        ("user:word@a", "redacted@a"),
     ] {
         assert_eq!(SecretUrl(url.to_owned()).to_string(), shown);
     }
