@@ -62,7 +62,7 @@ fn what_is_wrong_is_named_with_its_place() {
     for (arguments, expected) in [
         (
             &["--listen", "here"][..],
-            "weir: --listen: listen: expected an address",
+            "weir: --listen: listen: expected an IP address",
         ),
         (
             &["--set", "cores"],
