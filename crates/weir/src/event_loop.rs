@@ -228,7 +228,7 @@ pub(crate) fn bind_group(
     let group = UdpSocket::bind_group(address, config, threads)
         .with_context(|| format!("cannot bind to {address}"))?;
     if let Err(error) = group.steering {
-        tracing::warn!(%error, "the kernel does not find the thread of a packet; threads pass them on, which costs");
+        tracing::warn!(%error, "the kernel cannot choose the thread of a packet (BPF): threads forward packets, which costs CPU time");
     }
     Ok(group.sockets)
 }
