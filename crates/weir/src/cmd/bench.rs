@@ -1,4 +1,4 @@
-//! `weir bench`: measure a relay.
+//! `weir bench`: measures a relay.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,16 +17,16 @@ use crate::{
     signals,
 };
 
-// Files that a run leaves. (A doc comment would take the place of the command's own help.)
+// The files that a run writes. No doc comment: clap would show it as the help of the command.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Outputs {
-    /// Write the report as JSON
+    /// Write the report to FILE, as JSON
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Write the report as one HTML file
+    /// Write the report to FILE, as one HTML page
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
-    /// Keep everything that was measured in one file, for `weir bench report`
+    /// Write the whole measurement to FILE, for `weir bench report`
     #[arg(long, value_name = "FILE")]
     pub(super) archive: Option<PathBuf>,
 }
@@ -58,13 +58,13 @@ pub(super) fn run(
     write_named(outputs.html.as_deref(), || html::render(&report))?;
     print_report(&report)?;
     if let Some(problem) = &calibration_problem {
-        print_line(&format!("weir: not calibrated: {problem}"));
+        print_line(&format!("weir: the calibration failed: {problem}"));
     }
     let held = report.verdict.outcome.is_held();
     Ok(exit_code(held && calibration_problem.is_none()))
 }
 
-/// Shows a report on standard output, in colour on a terminal.
+/// Prints a report on standard output, in colour on a terminal.
 pub(super) fn print_report(report: &Report) -> anyhow::Result<()> {
     let (width, colour) = screen();
     print_out(&terminal::render(report, width, colour))

@@ -348,7 +348,7 @@ const OWN_FLAGS: [(&str, &str); 16] = [
 ];
 /// Of each long connection.
 const REQUESTS_AT_ONCE: usize = 10;
-const ROUNDS_MAX: u32 = 50;
+pub(crate) const ROUNDS_MAX: u32 = 50;
 const SECONDS_MAX: f64 = 600.0;
 const READY_SECONDS_MAX: f64 = 120.0;
 

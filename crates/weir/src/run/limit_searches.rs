@@ -18,7 +18,7 @@ use super::{
     Plan,
     relay_file::{RelayEntry, RelayFile},
     relay_rounds::{Relays, watch},
-    search::{By, Method, Onlooker, Search},
+    search::{By, Method, Observer, Search},
 };
 use crate::{
     harness::{child::ChildGroup, machine::Machine, rounds::INTERRUPTED},
@@ -182,7 +182,7 @@ struct Watcher<'a> {
     progress: Progress,
 }
 
-impl Onlooker for Watcher<'_> {
+impl Observer for Watcher<'_> {
     fn prepare(&mut self, plan: &mut Plan, stop: &Stop) -> anyhow::Result<Option<ChildGroup>> {
         let started = self.relays.start(self.number, stop)?;
         watch(plan, started.as_ref());

@@ -1,4 +1,4 @@
-//! `weir h3 bench`: put load on an HTTP/3 server.
+//! `weir h3 bench`: measures an HTTP/3 server.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -14,21 +14,21 @@ use crate::{
     signals,
 };
 
-/// Put load on an HTTP/3 server
+/// Measure an HTTP/3 server under load
 ///
-/// A success is an answer with status 200 and the exact length; everything else is counted by its kind. With the
-/// server's process the report says what a request cost it, and whether it was the limit. Exit code 0: requests
-/// succeeded; 1: none did; 2: nothing was measured.
+/// A request succeeds if the response has status 200 and the exact length; all others are counted by the kind of failure.
+/// With --server-pid or --server-process, the report has the server's CPU time per request, and says whether the server
+/// was the limit. Exit code 0: requests succeeded; 1: none did; 2: nothing was measured.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
-    /// What to ask for, `https://HOST[:PORT]/PATH`
+    /// URL of the requests, `https://HOST[:PORT][/PATH]`
     url: String,
     #[command(flatten)]
     options: LoadOptions,
-    /// Write the report as JSON
+    /// Write the report to FILE, as JSON (docs/h3-report.schema.json)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report as one HTML file
+    /// Write the report to FILE, as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

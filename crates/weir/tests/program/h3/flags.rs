@@ -190,7 +190,10 @@ fn several_processes_of_a_server_are_watched_together() {
 
     let output = bench(&server.url("/1k"), &[&flags[0], &flags[1]]);
     assert_eq!(output.status.code(), Some(2));
-    let expected = format!("--server-pid: there is no process {} here", pids[1]);
+    let expected = format!(
+        "--server-pid: there is no process {} on this machine",
+        pids[1]
+    );
     assert!(text(&output.stderr).contains(&expected));
 }
 

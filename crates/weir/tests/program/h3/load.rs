@@ -180,13 +180,16 @@ fn what_cannot_be_run_is_said_before_anything_is_started() {
         (&["https://203.0.113.7/"], "--allow-public"),
         (
             &["https://localhost:1/", "--threads=0"],
-            "--threads: expected 1",
+            "'--threads <COUNT>': expected a whole number from 1 to 256",
         ),
         (
             &["https://localhost:1/", "--max-concurrent-conns=0"],
-            "connections: expected 1",
+            "'--max-concurrent-conns <COUNT>': expected a whole number from 1 to 50000",
         ),
-        (&["https://localhost:1/", "--rate=-1"], "rate: expected"),
+        (
+            &["https://localhost:1/", "--rate=-1"],
+            "'--rate <PER_SECOND>': expected a number above 0",
+        ),
         (
             &["https://localhost:1/", "--duration=0"],
             "duration: expected",
@@ -205,7 +208,7 @@ fn what_cannot_be_run_is_said_before_anything_is_started() {
         ),
         (
             &["https://localhost:1/", "--warm-up=3601"],
-            "--warm-up: expected up to 3600 s",
+            "--warm-up: expected at most 3600 s, not 3601 s",
         ),
         (
             &["https://localhost:1/", "--idle-timeout=0"],
@@ -221,7 +224,7 @@ fn what_cannot_be_run_is_said_before_anything_is_started() {
         ),
         (
             &["https://localhost:1/", "--server-process=no-such-thing"],
-            "no process here is called",
+            "no process on this machine has a program called",
         ),
     ] {
         let output = weir()
