@@ -7,6 +7,7 @@ mod documents;
 mod event_loop;
 mod h3;
 mod harness;
+mod hints;
 mod live;
 mod numbers;
 mod output;

@@ -9,9 +9,15 @@ use std::{
 
 use anyhow::Context as _;
 
-/// Prints an error as one line on standard error.
+use crate::hints::hint;
+
+/// Prints an error as one line on standard error, and a hint below it if there is one.
 pub(crate) fn print_error(error: &anyhow::Error) {
-    print_line(&format!("weir: {error:#}"));
+    let line = format!("weir: {error:#}");
+    print_line(&line);
+    if let Some(hint) = hint(&line) {
+        print_line(hint);
+    }
 }
 
 /// Prints a line on standard error. A failure is ignored.

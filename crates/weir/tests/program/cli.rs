@@ -274,7 +274,7 @@ fn flags_that_are_wrong_are_named() {
         ),
         (
             &["--relay", "127.0.0.1:1"],
-            "--relay: \"127.0.0.1:1\" is no relay URL",
+            "--relay: \"127.0.0.1:1\" is not the URL of a relay",
         ),
         (&["--relay", "moqt://192.0.2.1:1"], "--allow-public"),
         (

@@ -4,12 +4,13 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Args;
-use weir_report::http3::{html, json, terminal};
+use weir_report::http3::{Report, html, json, terminal};
 
 use crate::{
     h3::{measurement, options::LoadOptions},
     harness::machine::Machine,
-    output::{check_writable, exit_code, print_out, screen, write_named},
+    hints::{UNREACHABLE, hint},
+    output::{check_writable, exit_code, print_line, print_out, screen, write_named},
     progress::Progress,
     signals,
 };
@@ -49,5 +50,20 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     write_named(arguments.html.as_deref(), || html::render(&report))?;
     let (width, colour) = screen();
     print_out(&terminal::render(&report, width, colour))?;
+    if let Some(hint) = connection_hint(&report) {
+        print_line(hint);
+    }
     Ok(exit_code(report.requests.successes > 0))
+}
+
+/// Returns what to do if no connection was made.
+fn connection_hint(report: &Report) -> Option<&'static str> {
+    let connections = &report.connections;
+    if connections.handshakes > 0 {
+        return None;
+    }
+    let mut refusals = connections.refusals.iter();
+    let of_refusal = refusals.find_map(|one| hint(one.words.as_deref()?));
+    let is_silent = connections.refusals.is_empty() && connections.unfinished > 0;
+    of_refusal.or_else(|| is_silent.then_some(UNREACHABLE))
 }

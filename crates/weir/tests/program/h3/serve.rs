@@ -111,7 +111,7 @@ fn what_cannot_be_served_is_said_at_once() {
             &["--root", "/no/such/folder"][..],
             "--root: /no/such/folder",
         ),
-        (&["--root", file], "is no folder"),
+        (&["--root", file], "is not a folder"),
         (&["--root", folder.path()], "leads out of"),
         (&["--cert", no_certificate], "--key"),
         (
