@@ -66,14 +66,6 @@ fn sentence(error: &CertificateError) -> String {
             "the certificate's issuer is not trusted; trust the issuer's certificate, or this one by its hash"
                 .to_owned()
         }
-        CertificateError::UnknownRevocationStatus => REVOCATION_UNKNOWN.to_owned(),
-        CertificateError::ExpiredRevocationList => {
-            format!("{REVOCATION_UNKNOWN}: the revocation list has expired")
-        }
-        CertificateError::ExpiredRevocationListContext { time, next_update } => {
-            let since = rounded(*next_update, *time);
-            format!("{REVOCATION_UNKNOWN}: the revocation list has expired ({since} ago)")
-        }
         CertificateError::BadSignature => {
             "a signature is wrong: of the certificate's issuer, or of the server's key".to_owned()
         }
@@ -103,23 +95,47 @@ fn sentence(error: &CertificateError) -> String {
         CertificateError::ApplicationVerificationFailure => {
             "the certificate's hash is not the trusted one; ask the server for its hash again".to_owned()
         }
-        CertificateError::Other(other) => match other.0.downcast_ref() {
-            Some(webpki::Error::CaUsedAsEndEntity) => {
-                "the certificate is a CA certificate; a server needs one with CA:FALSE, which `openssl req -x509` \
-                 does not make by default"
-                    .to_owned()
-            }
-            Some(webpki::Error::UnsupportedCertVersion) => {
-                "the certificate is not X.509 version 3; the server needs another one".to_owned()
-            }
-            Some(_) | None => refused(error),
-        },
-        error => refused(error),
+        error => revocation_sentence(error)
+            .or_else(|| library_sentence(error))
+            .unwrap_or_else(|| format!("the certificate was refused: {error}")),
     }
 }
 
-fn refused(error: &CertificateError) -> String {
-    format!("the certificate was refused: {error}")
+/// Returns the reason as a sentence, if the revocation status is not known.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the enum is open, and one of its variants is deprecated"
+)]
+fn revocation_sentence(error: &CertificateError) -> Option<String> {
+    Some(match error {
+        CertificateError::UnknownRevocationStatus => REVOCATION_UNKNOWN.to_owned(),
+        CertificateError::ExpiredRevocationList => {
+            format!("{REVOCATION_UNKNOWN}: the revocation list has expired")
+        }
+        CertificateError::ExpiredRevocationListContext { time, next_update } => {
+            let since = rounded(*next_update, *time);
+            format!("{REVOCATION_UNKNOWN}: the revocation list has expired ({since} ago)")
+        }
+        _ => return None,
+    })
+}
+
+/// Returns the reason as a sentence, if it is one of the library's own errors.
+fn library_sentence(error: &CertificateError) -> Option<String> {
+    let CertificateError::Other(other) = error else {
+        return None;
+    };
+    match other.0.downcast_ref() {
+        Some(webpki::Error::CaUsedAsEndEntity) => Some(
+            "the certificate is a CA certificate; a server needs one with CA:FALSE, which `openssl req -x509` \
+             does not make by default"
+                .to_owned(),
+        ),
+        Some(webpki::Error::UnsupportedCertVersion) => {
+            Some("the certificate is not X.509 version 3; the server needs another one".to_owned())
+        }
+        Some(_) | None => None,
+    }
 }
 
 /// Returns which names a certificate has, as `only for a, b or ::1`, and what to do.
@@ -180,10 +196,6 @@ mod tests {
             presented: presented.iter().map(|one| (*one).to_owned()).collect(),
         };
         for (error, expected) in [
-            (
-                CertificateError::Expired,
-                "the certificate has expired; the server needs another one, or a clock is wrong",
-            ),
             (
                 CertificateError::ExpiredContext {
                     time: at(5000),

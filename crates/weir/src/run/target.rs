@@ -163,8 +163,8 @@ pub(crate) fn target_with(
     })
 }
 
-/// Returns a SETUP with path and authority of the URL. In WebTransport, the HTTP request has them instead [moqt-18 §10.3.1.1,
-/// §10.3.1.2].
+/// Returns a SETUP with path and authority of the URL. In WebTransport, the HTTP request has them instead.
+/// [moqt-18 §10.3.1.1, §10.3.1.2]
 fn named(url: &RelayUrl) -> Setup {
     match url.scheme {
         Scheme::WebTransport => Setup::default(),

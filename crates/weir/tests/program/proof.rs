@@ -115,7 +115,7 @@ fn what_a_null_relay_cannot_show_is_not_calibrated() {
         "{error}"
     );
     let error = said(&fetch, &["bench"], &["--calibrate"]);
-    let fetched = format!("{section}: pattern = fetch: a null relay keeps nothing");
+    let fetched = format!("{section}: pattern = fetch: a null relay has no cache");
     assert!(error.contains(&fetched), "{error}");
     let search = ["bench", "find-max"];
     let error = said(&fetch, &search, &[]);

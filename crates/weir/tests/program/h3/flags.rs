@@ -183,7 +183,10 @@ fn several_processes_of_a_server_are_watched_together() {
     interrupt(&load);
     assert_eq!(load.wait().unwrap().code(), Some(0));
     let report = json(&file);
-    let died = format!("Of the server's 2 processes [{}] ended during the run", pids[1]);
+    let died = format!(
+        "Of the server's 2 processes [{}] ended during the run",
+        pids[1]
+    );
     assert_eq!(report["server"]["died"], died);
     assert_eq!(report["server"]["cpu_us_per_request"], Value::Null);
     assert!(report["server"]["cpu_seconds"].as_f64().unwrap() > 0.0);
