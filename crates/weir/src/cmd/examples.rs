@@ -21,9 +21,9 @@ fn add_below(command: Command, path: &str) -> Command {
 
 /// Returns clap's own template with a block of examples.
 fn template(examples: &[&str]) -> String {
-    let lines: String = examples.iter().map(|one| format!("  {one}\n")).collect();
+    let lines = examples.join("\n  ");
     format!(
-        "{{before-help}}{{about-with-newline}}\nExamples:\n{lines}\n{{usage-heading}} {{usage}}\n\n{{all-args}}{{after-help}}"
+        "{{before-help}}{{about-with-newline}}\nExamples:\n  {lines}\n\n{{usage-heading}} {{usage}}\n\n{{all-args}}{{after-help}}"
     )
 }
 

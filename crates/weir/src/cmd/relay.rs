@@ -194,7 +194,9 @@ fn check(configured: &Configured) -> anyhow::Result<()> {
             let warning = load_chain(file)
                 .ok()
                 .and_then(|chain| ca_warning(file, &chain));
-            warning.iter().for_each(|warning| print_line(warning));
+            if let Some(warning) = warning {
+                print_line(&warning);
+            }
             format!("certificate {}", file.display())
         }
         None => "self-signed certificate".to_owned(),
