@@ -115,7 +115,7 @@ fn what_a_null_relay_cannot_show_is_not_calibrated() {
         "{error}"
     );
     let error = said(&fetch, &["bench"], &["--calibrate"]);
-    let fetched = format!("{section}: pattern = fetch: a null relay keeps nothing");
+    let fetched = format!("{section}: pattern = fetch: a null relay has no cache");
     assert!(error.contains(&fetched), "{error}");
     let search = ["bench", "find-max"];
     let error = said(&fetch, &search, &[]);
@@ -126,7 +126,7 @@ fn what_a_null_relay_cannot_show_is_not_calibrated() {
     // Who searches or compares leaves nothing to another process.
     for (number, named) in [(1, "mode = 1"), (2, "mode = 2")] {
         let error = said(&with(named), &search, &[]);
-        let problem = format!("weir: {section}: mode = {number}: each run is one of its own");
+        let problem = format!("weir: {section}: mode = {number}: a search or comparison needs");
         assert!(error.starts_with(&problem), "{error}");
     }
     let error = said(&plain, &search, &with_role(&["--role", "subscribe"]));

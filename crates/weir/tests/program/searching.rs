@@ -79,15 +79,15 @@ fn a_search_that_cannot_be_is_refused_in_words() {
     for (arguments, problem) in [
         (
             &["--by", "subscribers", "--meetings", "2"][..],
-            "weir: --meetings: goes with --by meetings or --by bitrate",
+            "weir: --meetings: needs --by meetings or --by bitrate",
         ),
         (
             &["--archive", "all.weir"][..],
-            "weir: --archive: a search has many runs; --json keeps what each of its probes found",
+            "weir: --archive: a search has many runs; use --json FILE, which records every probe",
         ),
         (
             &["--by", "bitrate", "--most", "1"][..],
-            "weir: --most: this profile can have 8 to",
+            "weir: --most: expected 8 to",
         ),
     ] {
         let output = weir(&[&["bench", "find-max", &profile], arguments].concat());
@@ -98,7 +98,7 @@ fn a_search_that_cannot_be_is_refused_in_words() {
     let lonely = ["bench", &profile, "--clients-per-meeting", "3"];
     let text = text(&weir(&lonely).stderr);
     assert!(
-        text.starts_with("weir: --clients-per-meeting: goes with --meetings"),
+        text.starts_with("weir: --clients-per-meeting: needs --meetings COUNT too"),
         "{text}"
     );
 }
