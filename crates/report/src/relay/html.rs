@@ -86,6 +86,26 @@ fn conclusion(report: &Report) -> Markup {
 }
 
 fn key_figures(report: &Report) -> Markup {
+    let tracks = &report.tracks;
+    let mut list = if !tracks.is_empty() && tracks.iter().all(TrackReport::is_only_published) {
+        let published: u64 = tracks.iter().map(|track| track.published.objects).sum();
+        vec![Card {
+            name: "Objects published",
+            value: number::count(published),
+            beside: "no subscriber in this process".to_owned(),
+            ..Card::default()
+        }]
+    } else {
+        delivery_cards(report)
+    };
+    list.extend(latency_card(tracks));
+    if report.verdict.outcome != Outcome::GeneratorLimit {
+        list.extend(relay_cards(&report.relay));
+    }
+    cards(&list)
+}
+
+fn delivery_cards(report: &Report) -> Vec<Card> {
     let (delivered, lost) = (report.objects_delivered(), report.objects_lost());
     let due = delivered.saturating_add(lost);
     let (good, all) = report.tracks.iter().fold((0, 0), |(good, all), track| {
@@ -93,7 +113,7 @@ fn key_figures(report: &Report) -> Markup {
         let of_track = status.good + status.incomplete + status.failed;
         (good + status.good, all + of_track)
     });
-    let mut list = vec![
+    vec![
         Card {
             name: "Subscribers",
             value: number::count(report.run.subscribers_requested),
@@ -118,12 +138,7 @@ fn key_figures(report: &Report) -> Markup {
             is_alarm: lost > 0,
             ..Card::default()
         },
-    ];
-    list.extend(latency_card(&report.tracks));
-    if report.verdict.outcome != Outcome::GeneratorLimit {
-        list.extend(relay_cards(&report.relay));
-    }
-    cards(&list)
+    ]
 }
 
 /// The 99th percentile of the slowest track, and the slowest object of all tracks.
@@ -216,6 +231,11 @@ fn clause_row(clause: &JudgedClause, outcome: Outcome) -> [Cell; 4] {
 
 fn track_section(track: &TrackReport, number: usize) -> Markup {
     let definition = &track.definition;
+    let title = format!("Track: {}", cut(&definition.section));
+    let lead = cut(&definition.in_words());
+    if track.is_only_published() {
+        return section(&title, &lead, &tables::published(track));
+    }
     let plots = plots([
         latency::over_time(&track.latency, "object"),
         heat::latency(track),
@@ -235,8 +255,7 @@ fn track_section(track: &TrackReport, number: usize) -> Markup {
         (tables::progress(track))
         (tables::subscribers(track, number))
     };
-    let title = format!("Track: {}", cut(&definition.section));
-    section(&title, &cut(&definition.in_words()), &body)
+    section(&title, &lead, &body)
 }
 
 fn relay_section(report: &Report) -> Markup {

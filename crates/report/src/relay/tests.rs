@@ -190,6 +190,11 @@ fn a_report_of_the_publisher_shows_no_figures_of_subscribers() {
     for absent in ["objects sent", "lost objects", "subscriptions", "latency  "] {
         assert!(!text.contains(absent), "{absent}: {text}");
     }
+    let page = html::render(&report);
+    assert!(page.contains("<h3>Objects published</h3>"));
+    for absent in ["Objects sent", "Lost objects", "Good subscriptions"] {
+        assert!(!page.contains(absent), "{absent}");
+    }
 }
 
 #[test]

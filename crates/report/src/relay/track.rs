@@ -339,7 +339,7 @@ pub struct Completion {
     pub average_receive_variance_ms: f64,
     /// Publisher variance (time of sending minus planned time), mean of absolute values.
     pub average_publisher_variance_ms: f64,
-    /// Payload received, divided by the planned duration of the objects.
+    /// Payload received, divided by the planned duration of the objects (of a fetch: by the actual one).
     pub average_bits_per_second: f64,
     /// Payload planned, divided by the planned duration of the objects; equal to the average if nothing was lost.
     pub expected_bits_per_second: f64,

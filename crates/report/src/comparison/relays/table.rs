@@ -24,7 +24,7 @@ const COLUMNS: [Column<Standing>; 9] = [
         let draft = one.entry.draft.as_deref();
         draft.unwrap_or(NONE).to_owned()
     }),
-    Column::words("held", held),
+    Column::words("runs that held", held),
     Column::figures("CPU µs/object", |one| {
         spread(one.cpu_us_per_object, 1.0, "")
     }),

@@ -58,6 +58,27 @@ pub(super) fn distributions(track: &TrackReport) -> Markup {
     }
 }
 
+/// The figures of a process that only publishes the track.
+pub(super) fn published(track: &TrackReport) -> Markup {
+    let published = &track.published;
+    let rows = [
+        ("Objects published", published.objects),
+        ("Groups published", published.groups),
+        (
+            "Dropped by publisher: ttl passed",
+            published.expired_objects,
+        ),
+        (
+            "Dropped by publisher: queue full",
+            published.crowded_out_objects,
+        ),
+    ];
+    html! {
+        (facts(rows.map(|(name, count)| (name, number::count(count)))))
+        (latency::quantiles(&[("Publisher lateness", published.lateness)]))
+    }
+}
+
 /// The end of the subscriptions, and irregularities of the delivery.
 pub(super) fn delivery(track: &TrackReport) -> Markup {
     let delivery = &track.delivery;
@@ -140,7 +161,7 @@ pub(super) fn set_apart(track: &TrackReport) -> Markup {
         ("Of these by a stream reset", apart.cut_by_reset),
     ];
     html! {
-        (table_title("Slow and churning subscribers, left out of all other figures"))
+        (table_title("Slow and churning subscribers, left out of the tables above"))
         (facts(rows.map(|(name, count)| (name, number::count(count)))))
     }
 }

@@ -6,7 +6,7 @@ use crate::form::number::{self, milliseconds as ms};
 use crate::form::plot::{Plot, STRIPS_MAX, Strip};
 use crate::form::scale::Scale;
 use crate::form::{latency, page};
-use crate::relay::{Delivery, Distribution, Status, SubscriberReport, TrackReport};
+use crate::relay::{Conduct, Delivery, Distribution, Status, SubscriberReport, TrackReport};
 use crate::statistics::{self, float};
 
 /// Most columns of a plot over subscribers. With more subscribers, each column shows the worst of several.
@@ -198,12 +198,18 @@ pub(in crate::relay::html) fn loss(track: &TrackReport) -> Markup {
         return html! {};
     };
     let is_failed = |one: &&&SubscriberReport| one.status == Status::Failed;
-    let reading = format!(
+    let mut reading = format!(
         "{} of {} subscriptions lost objects; {} of them failed.",
         number::count(lossy.len() as u64),
         number::count(track.subscribers.len() as u64),
         lossy.iter().filter(is_failed).count()
     );
+    let is_apart = |one: &&&SubscriberReport| one.conduct != Conduct::Steady;
+    let apart = lossy.iter().filter(is_apart).count();
+    if apart > 0 {
+        let apart = number::counted(apart as u64, "slow or churning subscriber");
+        reading = format!("{reading} They include {apart}, which other figures leave out.");
+    }
     let x = Scale::Ranks {
         high: float(lossy.len() as u64),
     };
