@@ -127,15 +127,15 @@ fn a_search_goes_on_where_it_was_broken_off_and_no_other_does() {
     assert_eq!(first["answer"]["kind"], "open", "{first}");
     refused(
         &["--resume", "--wire", "qperf"],
-        "search.json: the record is of another search: its form of messages differs: draft there, qperf here",
+        "search.json: the record is of another search: its encoding of messages (--wire) is draft in the record, and qperf in this search",
     );
     refused(
         &["--resume", "--publish-flow", "publish"],
-        "its publish flow differs: PUBLISH_NAMESPACE there, PUBLISH here",
+        "its publish flow is PUBLISH_NAMESPACE in the record, and PUBLISH in this search",
     );
     refused(
         &["--resume", "--relay-threads", "2"],
-        "its relay differs: weir there, weir on 2 threads here",
+        "its relay is weir in the record, and weir on 2 threads in this search",
     );
     find_max(&["--resume"]);
     let whole = folder.json("search.json");
