@@ -120,7 +120,7 @@ fn what_a_null_relay_cannot_show_is_not_calibrated() {
     let search = ["bench", "find-max"];
     let error = said(&fetch, &search, &[]);
     assert!(
-        error.contains(&fetched) && error.contains("say --no-calibration"),
+        error.contains(&fetched) && error.contains("add --no-calibration"),
         "{error}"
     );
     // Who searches or compares leaves nothing to another process.
@@ -131,7 +131,7 @@ fn what_a_null_relay_cannot_show_is_not_calibrated() {
     }
     let error = said(&plain, &search, &with_role(&["--role", "subscribe"]));
     assert!(
-        error.starts_with("weir: --role subscribe: each run"),
+        error.starts_with("weir: --role subscribe: a search"),
         "{error}"
     );
     let relays = folder.join("relays.toml");
@@ -146,7 +146,10 @@ fn what_a_null_relay_cannot_show_is_not_calibrated() {
     };
     for flags in [&[][..], &["--find-max"]] {
         let error = compare(&with("mode = 2"), flags);
-        assert!(error.contains(": mode = 2: each run is one"), "{error}");
+        assert!(
+            error.contains(": mode = 2: a search or comparison"),
+            "{error}"
+        );
     }
     let error = compare(&fetch, &["--find-max"]);
     assert!(
