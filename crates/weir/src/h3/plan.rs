@@ -87,8 +87,9 @@ impl Plan {
         }
     }
 
-    /// Returns a plan of one connection with one request, which shows whether the server responds.
-    pub(super) fn probing(&self) -> Self {
+    /// Returns a plan of one connection with one request, which shows whether the server responds within `duration`. Half of it
+    /// is for the handshake.
+    pub(super) fn probing(&self, duration: Duration) -> Self {
         Self {
             threads: 1,
             connections: 1,
@@ -97,8 +98,8 @@ impl Plan {
             requests_per_thread: Some(1),
             rate_per_second: None,
             handshake: Handshake::Full,
-            duration: PROBE,
-            handshake_timeout: PROBE / 2,
+            duration,
+            handshake_timeout: duration / 2,
             warm_up: Duration::ZERO,
             ..self.clone()
         }
@@ -158,6 +159,3 @@ impl Plan {
         Ok(self.load().check()?)
     }
 }
-
-/// Length of one attempt to reach a server.
-const PROBE: Duration = Duration::from_secs(1);

@@ -208,8 +208,9 @@ impl ServerRounds {
         started: &mut ChildGroup,
         stop: &Stop,
     ) -> Result<(), Trouble> {
-        let probe = self.plan(server, 0, port).map_err(Trouble::Failed)?;
-        let probe = probe.probing();
+        let plan = self.plan(server, 0, port).map_err(Trouble::Failed)?;
+        // A busy machine may need long for a handshake, so each try lasts twice as long as the one before.
+        let mut patience = PROBE_MIN;
         let give_up = clock::now() + server.ready_time();
         loop {
             if stop.wait(PAUSE) {
@@ -218,6 +219,8 @@ impl ServerRounds {
             if let Some(end) = self.place.end_of(started) {
                 return Err(Trouble::Failed(anyhow!("it ended at once {end}")));
             }
+            let probe = plan.probing(patience);
+            patience = (2 * patience).min(server.ready_time().max(PROBE_MIN));
             let report = measurement::measure(&probe, &self.machine, stop, |_| ());
             let report = report.map_err(Trouble::Failed)?;
             if report.requests.successes > 0 {
@@ -335,3 +338,5 @@ fn problems_of(report: &weir_report::http3::Report) -> Vec<String> {
 const ANY_PORT: u16 = 4433;
 /// Time between two attempts to reach a server.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Duration of the first try to reach a server.
+const PROBE_MIN: Duration = Duration::from_secs(1);
