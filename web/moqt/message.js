@@ -321,7 +321,7 @@ function readSetup(cursor) {
         break;
       case 0x03n: {
         if (setup.authorizationTokens.length === TOKENS_MAX) {
-          throw new Violation("more authorization tokens in SETUP than this endpoint takes", "INTERNAL_ERROR");
+          throw new Violation("more authorization tokens in SETUP than this endpoint accepts", "INTERNAL_ERROR");
         }
         const token = readToken(bytes);
         if (token.aliasType === "DELETE" || token.aliasType === "USE_ALIAS") {
@@ -436,7 +436,7 @@ function readFetch(cursor) {
     case 3n:
       return { type: "AbsoluteJoining", requestId: cursor.varint(), group: cursor.varint() };
     default:
-      throw new Violation("FETCH is of an unknown type");
+      throw new Violation("unknown fetch type");
   }
 }
 
@@ -512,7 +512,7 @@ function writeReason(writer, reason) {
 /** @param {Cursor} cursor */
 function readUri(cursor) {
   const uri = strictText(cursor.take(cursor.length(URI_BYTES_MAX, "a URI is longer than 8192 bytes")));
-  if (uri === undefined) throw new Violation("a URI is not text");
+  if (uri === undefined) throw new Violation("a URI is not UTF-8");
   return uri;
 }
 

@@ -205,7 +205,7 @@ export class SubgroupReader {
  */
 function readSubgroupHeader(cursor) {
   const type = cursor.varint();
-  if (kindOf(type) !== "subgroup") throw new Violation("the stream is not one of a subgroup");
+  if (kindOf(type) !== "subgroup") throw new Violation("the stream is not a subgroup stream");
   const flags = Number(type);
   const trackAlias = cursor.varint();
   const group = cursor.varint();
@@ -317,7 +317,7 @@ export function decodeDatagram(bytes) {
     if ((flags & PROPERTIES) !== 0 && properties.length === 0) throw new Violation("a datagram announces properties and has none");
     const status = hasStatus ? readStatus(cursor) : "normal";
     if (status !== "normal" && properties.length > 0) throw new Violation(PROPERTIES_WITH_STATUS);
-    if (hasStatus && !cursor.isEmpty) throw new Violation("a payload stands behind a status");
+    if (hasStatus && !cursor.isEmpty) throw new Violation("a datagram with a status has a payload");
     return { trackAlias, group, object, ...priority, endOfGroup, status, properties, payload: cursor.rest() };
   } catch (error) {
     if (error instanceof Short) throw new Violation("a datagram is shorter than its fields");
@@ -385,7 +385,7 @@ export class FetchReader {
     }
     if (!this.hasHeader) {
       const header = pieces.read((cursor) => {
-        if (cursor.varint() !== FETCH_STREAM) throw new Violation("the stream is not one of a fetch");
+        if (cursor.varint() !== FETCH_STREAM) throw new Violation("the stream is not a fetch stream");
         return { requestId: cursor.varint() };
       });
       this.hasHeader = header !== undefined;
@@ -428,7 +428,7 @@ export class FetchReader {
     const subgroup = isDatagram ? undefined : this.#readSubgroup(cursor, mode);
     const object = this.#readObjectId(cursor, flags);
     const priority = (flags & 0x10) !== 0 ? BigInt(cursor.uint8()) : this.priority;
-    if (priority === undefined) throw new Violation("an object refers to the priority of one that is not there");
+    if (priority === undefined) throw new Violation("an object takes its priority from a prior object that does not exist");
     const properties = (flags & 0x20) !== 0 ? readProperties(cursor, HEADER_BYTES_MAX) : [];
     const payloadLength = cursor.varint();
     return { object: { group, ...(subgroup === undefined ? {} : { subgroup }), object, priority, payloadLength, properties } };
@@ -458,7 +458,7 @@ export class FetchReader {
   #readSubgroup(cursor, mode) {
     if (mode === 0) return 0n;
     if (mode === 3) return cursor.varint();
-    if (this.subgroup === undefined) throw new Violation("an object refers to the subgroup of one that is not there");
+    if (this.subgroup === undefined) throw new Violation("an object takes its subgroup from a prior object that does not exist");
     const subgroup = this.subgroup + (mode === 2 ? 1n : 0n);
     if (subgroup > VARINT_MAX) throw new Violation("a subgroup of a fetch is out of range");
     return subgroup;
@@ -479,4 +479,4 @@ export class FetchReader {
   }
 }
 
-const PROPERTIES_WITH_STATUS = "an object that is not normal has properties";
+const PROPERTIES_WITH_STATUS = "an object without the status Normal has properties";

@@ -113,10 +113,10 @@ export function readParameters(cursor, scope) {
     if (code > VARINT_MAX) throw new Violation("the type of a parameter is above 2^64 - 1");
     const row = ROWS.find((known) => known.code === code);
     if (!row) throw new Violation("unknown parameter");
-    if (!row.scopes.includes(scope)) throw new Violation("a parameter stands in a message it may not appear in");
+    if (!row.scopes.includes(scope)) throw new Violation("a parameter is not permitted in this message");
     if (row.key === "authorizationTokens") {
       if (tokens.length === TOKENS_MAX) {
-        throw new Violation("more authorization tokens in a message than this endpoint takes", "INTERNAL_ERROR");
+        throw new Violation("more authorization tokens in a message than this endpoint accepts", "INTERNAL_ERROR");
       }
       tokens.push(row.read(cursor));
       parameters[row.key] = tokens;

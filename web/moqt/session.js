@@ -172,7 +172,7 @@ export class Session {
       const answer = await this.#answer(stream);
       if (answer.type !== "SUBSCRIBE_OK") throw new Violation(`${answer.type} answers SUBSCRIBE`);
       subscription.ok = answer;
-      if (this.aliases.get(answer.trackAlias)?.isOver === false) throw new Violation("an alias is used twice", "DUPLICATE_TRACK_ALIAS");
+      if (this.aliases.get(answer.trackAlias)?.isOver === false) throw new Violation("a Track Alias is used twice", "DUPLICATE_TRACK_ALIAS");
       this.aliases.set(answer.trackAlias, subscription);
       for (const wake of this.awaited.get(answer.trackAlias) ?? []) wake();
       this.#follow(subscription, stream);
@@ -498,7 +498,7 @@ export class Session {
         if (done) return;
         const stream = new RequestStream(value);
         stream
-          .send({ type: "REQUEST_ERROR", code: BigInt(RequestCode.NOT_SUPPORTED), reason: "this client only asks" })
+          .send({ type: "REQUEST_ERROR", code: BigInt(RequestCode.NOT_SUPPORTED), reason: "this client accepts no requests" })
           .then(() => stream.writer.close())
           .catch(ignore);
       }
@@ -559,7 +559,7 @@ export class Session {
   #over(reason) {
     this.isClosed = true;
     this.onReady?.();
-    return this.violation ? `the relay broke the protocol: ${this.violation}` : reason;
+    return this.violation ? `the relay violated the protocol: ${this.violation}` : reason;
   }
 }
 

@@ -48,7 +48,7 @@ export function decode(bytes, at = 0) {
  */
 export function encode(value, out) {
   let rest = BigInt(value);
-  if (rest < 0n || rest > VARINT_MAX) throw new RangeError(`${value} is no integer of 64 bits`);
+  if (rest < 0n || rest > VARINT_MAX) throw new RangeError(`${value} is not a 64-bit integer`);
   let length = 1;
   while (length < 9 && rest >> BigInt(7 * length) !== 0n) length += 1;
   const start = out.length;

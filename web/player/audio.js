@@ -195,7 +195,7 @@ export class AudioOutput {
   /** @param {unknown} error */
   #onError(error) {
     this.counters.errors += 1;
-    console.warn("the sound decoder gave up; it begins anew", error);
+    console.warn("the audio decoder failed and is restarted", error);
     this.#closeDecoder();
   }
 }

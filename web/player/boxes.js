@@ -33,8 +33,8 @@ export function parse(bytes) {
     } else if (size === 0) {
       size = bytes.length - start;
     }
-    if (size < at - start || start + size > bytes.length) throw new RangeError(`the box ${type} is longer than what it lies in`);
-    if (boxes.length === BOXES_MAX) throw new RangeError(`more than ${BOXES_MAX} boxes side by side`);
+    if (size < at - start || start + size > bytes.length) throw new RangeError(`the box ${type} is longer than its container`);
+    if (boxes.length === BOXES_MAX) throw new RangeError(`more than ${BOXES_MAX} boxes in one container`);
     boxes.push({ type, start, at, body: bytes.subarray(at, start + size) });
     start += size;
   }

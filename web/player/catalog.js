@@ -48,7 +48,7 @@ export const HELD_BYTES_MAX = 1 << 20;
 export function readCatalog(json, segments = new Map()) {
   const catalog = parse(json);
   const video = catalog.tracks.filter((track) => mediaOf(track) === "video");
-  if (video.length === 0) throw new Error("the catalog of the stream has no video that this player knows");
+  if (video.length === 0) throw new Error("the catalog of the stream lists no video that this player can decode");
   const isLayer = (/** @type {any} */ track) => Array.isArray(track.depends) && track.depends.length > 0;
   // Of alternatives of equal quality, the first is played. Layers of one video depend on each other.
   const base = video.find((track) => !isLayer(track)) ?? video[0];
@@ -94,7 +94,7 @@ export function initTracks(json) {
  *   nests
  */
 function parse(json) {
-  if (json.length > HELD_BYTES_MAX) throw new Error(`the catalog of the stream has ${json.length} bytes, of at most ${HELD_BYTES_MAX}`);
+  if (json.length > HELD_BYTES_MAX) throw new Error(`the catalog of the stream has ${json.length} bytes; at most ${HELD_BYTES_MAX} are accepted`);
   /** @type {any} */
   let catalog;
   try {
@@ -175,7 +175,7 @@ export function planText(plan) {
 export function planOfInit(segment, names, strategy) {
   const init = initOf(segment);
   const video = init.find((track) => track.media === "video");
-  if (!video) throw new Error("the init segment of the stream describes no video that this player knows");
+  if (!video) throw new Error("the init segment of the stream describes no video that this player can decode");
   const audio = init.find((track) => track.media === "audio");
   return {
     strategy,
@@ -190,7 +190,7 @@ export function planOfInit(segment, names, strategy) {
  * @param {Uint8Array} segment
  */
 function initOf(segment) {
-  if (segment.length > HELD_BYTES_MAX) throw new RangeError(`an init segment of ${segment.length} bytes, of at most ${HELD_BYTES_MAX}`);
+  if (segment.length > HELD_BYTES_MAX) throw new RangeError(`the init segment has ${segment.length} bytes; at most ${HELD_BYTES_MAX} are accepted`);
   return readInit(segment);
 }
 

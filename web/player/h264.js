@@ -257,7 +257,7 @@ class BitReader {
     let value = 0;
     for (let i = 0; i < count; i++) {
       const byte = this.bytes[this.at >> 3];
-      if (byte === undefined) throw new RangeError("the bits end");
+      if (byte === undefined) throw new RangeError("the H.264 header ends too early");
       value = value * 2 + ((byte >> (7 - (this.at & 7))) & 1);
       this.at += 1;
     }
@@ -269,7 +269,7 @@ class BitReader {
     let zeros = 0;
     while (this.bits(1) === 0) {
       zeros += 1;
-      if (zeros > 31) throw new RangeError("a code is too long");
+      if (zeros > 31) throw new RangeError("an Exp-Golomb code is too long");
     }
     return 2 ** zeros - 1 + this.bits(zeros);
   }

@@ -45,7 +45,7 @@ export function readInit(segment) {
   if (!moov) throw new RangeError("the init segment has no moov box");
   const boxes = parse(moov.body);
   const traks = boxes.filter((box) => box.type === "trak");
-  if (traks.length > TRACKS_MAX) throw new RangeError(`an init segment with ${traks.length} tracks, of at most ${TRACKS_MAX}`);
+  if (traks.length > TRACKS_MAX) throw new RangeError(`the init segment has ${traks.length} tracks; at most ${TRACKS_MAX} are accepted`);
   const mvex = find(boxes, "mvex");
   const defaults = readDefaults(mvex ? parse(mvex.body) : []);
   return traks.flatMap((trak) => readTrack(trak.body, defaults));
@@ -194,7 +194,7 @@ function readSamples(bytes, moof, mdat, tracks, countMax, samples) {
       count += run.samples.length;
       if (run.offset !== undefined) next = moof.start + run.offset;
       for (const { size, duration, composition } of run.samples) {
-        if (next < mdat.start || next + size > end) throw new RangeError("a sample does not lie in its fragment");
+        if (next < mdat.start || next + size > end) throw new RangeError("a sample lies outside of the mdat box of its fragment");
         if (track) {
           const us = (/** @type {number} */ units) => Math.floor((units * 1e6) / track.timescale);
           samples.push({
@@ -238,7 +238,7 @@ function readTrun(body, defaults, countMax) {
   const flags = fields.getUint32(0) & 0xffffff;
   const count = fields.getUint32(4);
   // If all samples have the default fields, a few bytes can declare any number of them.
-  if (count > countMax) throw new RangeError(`a fragment with more than ${SAMPLES_PER_FRAGMENT_MAX} samples`);
+  if (count > countMax) throw new RangeError(`a fragment has more than ${SAMPLES_PER_FRAGMENT_MAX} samples`);
   let at = 8;
   const next = () => {
     at += 4;

@@ -179,7 +179,7 @@ export class Publisher {
       return { video, audio, catalog };
     } catch (error) {
       if (error instanceof Refused) throw error;
-      throw new Error("The connection was lost before the relay took the stream.", { cause: error });
+      throw new Error("The connection was lost before the relay accepted the stream.", { cause: error });
     }
   }
 
@@ -420,7 +420,7 @@ export class Publisher {
         object += 1n;
         this.counters.audioChunks += 1;
       },
-      error: (error) => console.warn("the sound encoder gave up", error),
+      error: (error) => console.warn("the audio encoder failed", error),
     });
     let offsetUs;
     for (;;) {

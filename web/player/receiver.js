@@ -125,7 +125,7 @@ export class Receiver {
     this.retry = undefined;
     const reception = await this.#make();
     if (this.isStopped) return;
-    if (!reception) return this.#onLost("The page's server does not answer, so the address of the relay is unknown.");
+    if (!reception) return this.#onLost("The page's server does not answer, so the address of the relay is unknown. Check that the server is running.");
     this.#setMain(reception);
     this.handlers.onState("connecting", reception.target.relay);
     await this.#follow(reception);
@@ -341,8 +341,10 @@ function plainWords(error, target) {
     return `The relay refused the stream “${target.namespace}”: ${error.reason || error.message}`;
   }
   if (error instanceof Error && error.name === "WebTransportError") {
-    const trusted = target.certificateHashes.length > 0 ? "its certificate does not match the hash that this page has" : "the browser does not trust its certificate";
-    return `The relay at ${target.relay} cannot be reached, or ${trusted}.`;
+    const isNamed = target.certificateHashes.length > 0;
+    const trusted = isNamed ? "its certificate does not match the hash that this page has" : "the browser does not trust its certificate";
+    const advice = isNamed ? "the hash is current" : "UDP is not blocked";
+    return `The relay at ${target.relay} cannot be reached, or ${trusted}. Check that the relay is running and that ${advice}.`;
   }
   return error instanceof Error ? error.message : String(error);
 }

@@ -223,7 +223,7 @@ export class Reception {
         this.#apply(session, plan).catch(() => session.close());
       },
       (error) => {
-        console.warn("a new catalog is of no use", error);
+        console.warn("the new catalog cannot be used", error);
         this.events.onUseless?.();
       },
     );

@@ -305,7 +305,7 @@ export class VideoOutput {
   /** @param {unknown} error */
   #onError(error) {
     this.counters.errors += 1;
-    console.warn("the video decoder gave up; it goes on at the next keyframe", error);
+    console.warn("the video decoder failed and is restarted at the next keyframe", error);
     this.#needKey();
   }
 }

@@ -47,11 +47,12 @@ export function whyNotPublished(error, target) {
     case "NotReadableError":
       return "The camera or the microphone cannot be opened: another program may be using it.";
     case "TypeError":
-      return target ? error.message : "The page's server does not answer, so the address of the relay is unknown.";
+      return target ? error.message : "The page's server does not answer, so the address of the relay is unknown. Check that the server is running.";
     case "WebTransportError": {
       const isNamed = (target?.certificateHashes.length ?? 0) > 0;
       const trusted = isNamed ? "its certificate does not match the hash that this page has" : "the browser does not trust its certificate";
-      return `The relay at ${target?.relay} cannot be reached, or ${trusted}.`;
+      const advice = isNamed ? "the hash is current" : "UDP is not blocked";
+      return `The relay at ${target?.relay} cannot be reached, or ${trusted}. Check that the relay is running and that ${advice}.`;
     }
     default:
       return error.message;

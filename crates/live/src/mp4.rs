@@ -15,7 +15,7 @@ use crate::h264::SampleError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IngestError {
     /// A box is larger than its limit.
-    #[error("byte {offset}: the box {kind} has {size} bytes, of at most {size_max}")]
+    #[error("byte {offset}: the box {kind} has {size} bytes; at most {size_max} are accepted")]
     BoxTooLarge {
         /// Where the box begins.
         offset: u64,
@@ -27,7 +27,7 @@ pub enum IngestError {
         size_max: u64,
     },
     /// A box with an invalid size: smaller than its header, or open to the end of the file.
-    #[error("byte {offset}: the box {kind} gives its size as {size}")]
+    #[error("byte {offset}: the box {kind} has the invalid size {size}")]
     BoxSize {
         /// Where the box begins.
         offset: u64,
@@ -47,7 +47,7 @@ pub enum IngestError {
         missing: u64,
     },
     /// A box whose contents are invalid.
-    #[error("byte {offset}: the box {kind} is broken: {reason}")]
+    #[error("byte {offset}: the box {kind} is invalid: {reason}")]
     Broken {
         /// Where the box begins.
         offset: u64,
@@ -99,7 +99,7 @@ pub enum IngestError {
         error: SampleError,
     },
     /// The stream begins with a frame that is not a keyframe.
-    #[error("byte {offset}: the first frame is no keyframe, but {letter}")]
+    #[error("byte {offset}: the first frame is a {letter}-frame, not a keyframe")]
     NoKeyframe {
         /// Where the fragment begins.
         offset: u64,

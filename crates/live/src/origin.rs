@@ -177,7 +177,7 @@ impl Origin {
                 SessionEvent::Violated(violation) => {
                     let reason = violation.reason;
                     self.client
-                        .fail(format!("the relay broke the protocol: {reason}"));
+                        .fail(format!("the relay violated the protocol: {reason}"));
                 }
                 // Responses to requests that an origin never sends, and objects without a subscription.
                 SessionEvent::Updated { .. }

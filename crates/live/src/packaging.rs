@@ -102,7 +102,7 @@ pub struct FrameTag {
 
 /// Why a property is not a valid tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the object's frame property is broken: {0}")]
+#[error("the object's frame property is invalid: {0}")]
 pub struct TagError(pub &'static str);
 
 impl FrameTag {

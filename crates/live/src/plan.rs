@@ -63,25 +63,28 @@ pub enum PlanError {
     #[error("the catalog lists no tracks")]
     NoTracks,
     /// The catalog lists too many tracks.
-    #[error("the catalog lists {count} tracks, of at most {}", CATALOG_TRACKS_MAX)]
+    #[error(
+        "the catalog lists {count} tracks; at most {} are accepted",
+        CATALOG_TRACKS_MAX
+    )]
     TooManyTracks {
         /// The number of tracks.
         count: usize,
     },
     /// The catalog lists no video.
-    #[error("the catalog lists no video as loc or cmaf, but {found}")]
+    #[error("the catalog lists no video with packaging loc or cmaf, only {found}")]
     NoVideo {
         /// What it lists.
         found: String,
     },
     /// A track of fragments lacks its init segment.
-    #[error("the catalog names no init segment for the track {track:?} that could be read")]
+    #[error("the catalog has no readable init segment for the track {track:?}")]
     NoInit {
         /// The name of the track.
         track: String,
     },
     /// The init segment is invalid, or does not describe H.264 video.
-    #[error("the init segment of the track {track:?} is of no use: {error}")]
+    #[error("the init segment of the track {track:?} cannot be used: {error}")]
     Init {
         /// The name of the track.
         track: String,

@@ -229,7 +229,7 @@ impl Viewer {
             SessionEvent::Violated(violation) => {
                 let reason = violation.reason;
                 self.client
-                    .fail(format!("the relay broke the protocol: {reason}"));
+                    .fail(format!("the relay violated the protocol: {reason}"));
             }
             SessionEvent::Accepted { .. }
             | SessionEvent::Updated { .. }
@@ -282,7 +282,7 @@ impl Viewer {
         let full_name = match track(&self.config.namespace, name) {
             Ok(full_name) => full_name,
             Err(error) => {
-                let reason = format!("the track {name:?} has no name: {error}");
+                let reason = format!("the track {name:?} has an invalid name: {error}");
                 self.client.fail(reason);
                 return None;
             }
@@ -296,7 +296,7 @@ impl Viewer {
         match session.subscribe(&mut connection, full_name, parameters) {
             Ok(request) => Some(request),
             Err(refused) => {
-                let reason = format!("the track {name:?} cannot be asked for: {refused}");
+                let reason = format!("the track {name:?} cannot be subscribed to: {refused}");
                 self.client.fail(reason);
                 None
             }

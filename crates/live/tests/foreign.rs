@@ -398,7 +398,8 @@ fn a_catalog_with_nothing_to_see_is_refused_with_what_it_lists() {
         ..msf_loc()
     };
     play(layout, |viewer| {
-        let reason = "the catalog lists no video as loc or cmaf, but \"radio\" (loc opus)";
+        let reason =
+            "the catalog lists no video with packaging loc or cmaf, only \"radio\" (loc opus)";
         assert_eq!(viewer.failure(), Some(reason));
     });
 }
@@ -484,7 +485,7 @@ fn an_init_segment_that_nobody_has_is_named() {
     let mut layout = earlier();
     layout.held.remove(0);
     play(layout, |viewer| {
-        let reason = "the catalog names no init segment for the track \"1.m4s\" that could be read";
+        let reason = "the catalog has no readable init segment for the track \"1.m4s\"";
         assert_eq!(viewer.failure(), Some(reason));
     });
 }
@@ -501,7 +502,7 @@ fn objects_that_are_not_what_the_catalog_says_are_counted_with_the_reason() {
         assert_eq!(viewer.objects_unknown(), 36);
         let complaint = viewer.complaint().expect("a reason");
         assert!(
-            complaint.contains("no fragment of the track"),
+            complaint.contains("not a fragment of the track"),
             "{complaint}"
         );
     });
@@ -526,7 +527,7 @@ fn a_catalog_may_be_so_large_and_no_larger() {
         (METADATA_BYTES_MAX, None),
         (
             METADATA_BYTES_MAX + 1,
-            Some("the track \"catalog\" is there, but what it holds did not come"),
+            Some("the track \"catalog\" exists, but its object did not arrive"),
         ),
     ] {
         let mut layout = msf_cmaf();

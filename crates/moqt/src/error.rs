@@ -67,11 +67,11 @@ impl Violation {
 
     /// A message whose length exceeds the limit of its reader.
     pub(crate) const MESSAGE_TOO_LONG: Self =
-        Self::beyond_limit("a message is longer than this endpoint takes");
+        Self::beyond_limit("a message is longer than this endpoint accepts");
 
     /// An object with more bytes before its payload than the limit of its reader.
     pub(crate) const HEADER_TOO_LONG: Self =
-        Self::beyond_limit("a header is longer than this endpoint takes");
+        Self::beyond_limit("an object header is longer than this endpoint accepts");
 
     /// Returns an `INTERNAL_ERROR` with `reason`: permitted by the draft, but beyond a limit of this endpoint.
     pub(crate) const fn beyond_limit(reason: &'static str) -> Self {

@@ -415,7 +415,7 @@ fn write_reason(reason: &str, out: &mut BytesMut) {
 /// Reads the URI of a GOAWAY or a redirect.
 fn read_uri(cursor: &mut Cursor<'_>) -> Result<String, DecodeError> {
     let bytes = read_text(cursor, URI_BYTES_MAX, "a URI is longer than 8192 bytes")?;
-    String::from_utf8(bytes.into()).map_err(|_| DecodeError::protocol("a URI is not text"))
+    String::from_utf8(bytes.into()).map_err(|_| DecodeError::protocol("a URI is not UTF-8"))
 }
 
 fn write_text(text: &str, out: &mut BytesMut) {

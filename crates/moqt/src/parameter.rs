@@ -333,12 +333,11 @@ impl Parameters {
     }
 }
 
-const MISPLACED: Violation =
-    Violation::protocol("a parameter stands in a message it may not appear in");
+const MISPLACED: Violation = Violation::protocol("a parameter is not permitted in this message");
 
 /// More tokens than [`AUTHORIZATION_TOKENS_MAX`].
 pub(crate) const TOO_MANY_TOKENS: Violation =
-    Violation::beyond_limit("more authorization tokens in a message than this endpoint takes");
+    Violation::beyond_limit("more authorization tokens in a message than this endpoint accepts");
 
 /// Reads a location of two integers [moqt-18 §1.4.2].
 pub(crate) fn read_location(cursor: &mut Cursor<'_>) -> Result<Location, DecodeError> {

@@ -65,10 +65,10 @@ fn is_our_rule(error: DecodeError) -> bool {
         "AUTHORITY is not the authority of a URI",
         "a token in SETUP refers to an alias",
         "DEFAULT_PUBLISHER_PRIORITY is above 255",
-        "a URI is not text",
+        "a URI is not UTF-8",
         "a URI is longer than 8192 bytes",
         "End Of Track is neither 0 nor 1",
-        "an object that is not normal has properties",
+        "an object without the status Normal has properties",
     ]
     .contains(&reason)
 }

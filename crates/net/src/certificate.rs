@@ -55,8 +55,11 @@ pub enum CertificateError {
     /// The key does not match the certificate, or one of them is invalid.
     #[error("certificate and key cannot be used: {0}")]
     Unusable(String),
+    /// A CA certificate is invalid, or there is none.
+    #[error("the CA certificates cannot be used: {0}")]
+    Roots(String),
     /// A certificate could not be created.
-    #[error("cannot make a certificate: {0}")]
+    #[error("cannot make a self-signed certificate: {0}")]
     Make(String),
 }
 
@@ -65,8 +68,12 @@ impl Certificate {
     pub fn load(chain: &Path, key: &Path) -> Result<Self, CertificateError> {
         let certificates = load_chain(chain)?;
         let text = read(key)?;
-        let key = PrivateKeyDer::from_pem_slice(&text)
-            .map_err(|error| pem_error(key, &format!("no usable private key: {error}")))?;
+        let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
+            pem_error(
+                key,
+                &format!("no private key in this file; expected PEM: {error}"),
+            )
+        })?;
         Ok(Self {
             chain: certificates,
             key,
@@ -110,7 +117,15 @@ impl Certificate {
     pub fn usable(self) -> Result<UsableCertificate, CertificateError> {
         CertifiedKey::from_der(self.chain, self.key, &default_provider())
             .map(|key| UsableCertificate(Arc::new(key)))
-            .map_err(|error| CertificateError::Unusable(error.to_string()))
+            .map_err(|error| {
+                let is_mismatch = matches!(error, Error::InconsistentKeys(_));
+                let mismatch = || "the key does not belong to the certificate".to_owned();
+                CertificateError::Unusable(if is_mismatch {
+                    mismatch()
+                } else {
+                    error.to_string()
+                })
+            })
     }
 }
 
@@ -166,7 +181,7 @@ pub struct ClientRoots(Arc<dyn ClientCertVerifier>);
 impl ClientRoots {
     /// Checks that `certificates` can be used as roots. There must be at least one.
     pub fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Self, CertificateError> {
-        let unusable = |error: &dyn fmt::Display| CertificateError::Unusable(error.to_string());
+        let unusable = |error: &dyn fmt::Display| CertificateError::Roots(error.to_string());
         let mut roots = RootCertStore::empty();
         for certificate in certificates {
             roots.add(certificate).map_err(|error| unusable(&error))?;
@@ -237,7 +252,7 @@ pub fn load_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Certifica
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| pem_error(path, &error.to_string()))?;
     if chain.is_empty() {
-        return Err(pem_error(path, "no certificate in it"));
+        return Err(pem_error(path, "no certificate in this file; expected PEM"));
     }
     Ok(chain)
 }
@@ -283,7 +298,9 @@ mod tests {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         let wrong = load_chain(&manifest).unwrap_err();
         assert!(
-            wrong.to_string().ends_with("no certificate in it"),
+            wrong
+                .to_string()
+                .ends_with("no certificate in this file; expected PEM"),
             "{wrong}"
         );
     }

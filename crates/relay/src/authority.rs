@@ -60,7 +60,7 @@ pub struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// The credentials do not permit it.
-    #[error("nothing that was shown permits this")]
+    #[error("the credentials do not permit this")]
     Unauthorized,
     /// The credentials have expired.
     #[error("the authorization has expired")]

@@ -1,4 +1,4 @@
-//! Configuration of a relay.
+//! Configuration of a relay: drafts, limits, shutdown.
 
 use std::time::Duration;
 
@@ -11,113 +11,114 @@ use crate::LoadLimits;
 pub struct Config {
     /// The drafts that may be negotiated by ALPN.
     pub drafts: Vec<Draft>,
-    /// Bounds of the relay's own tables.
+    /// Limits of the relay's own tables.
     pub limits: Limits,
     /// Limits of each session.
     pub session_limits: weir_moqt::limits::Limits,
-    /// The load from which the relay refuses new sessions and requests.
+    /// The load above which the relay refuses new sessions and requests.
     pub load: LoadLimits,
-    /// How long sessions may take to leave when the relay is asked to stop.
+    /// Time that sessions have to leave at shutdown.
     pub drain_max: Duration,
-    /// Where they are sent then; `None` for the same place.
+    /// The URI in GOAWAY; `None` for the URI of this relay.
     pub successor: Option<String>,
-    /// Whether publishers are told to send nothing (FORWARD 0) while nobody wants a track of theirs. That saves
-    /// their uplink, and costs the first subscriber a round trip. Not all publishers can be paused: those that
-    /// know no update of their PUBLISH end the track, and the cache has nothing of what was not sent.
+    /// Whether publishers are paused (FORWARD 0) while nobody subscribes to their track. This saves their uplink, and
+    /// costs the first subscriber a round trip. Publishers that do not support an update of their PUBLISH then end the
+    /// track, and the cache lacks what was not sent.
     pub pauses_publishers: bool,
-    /// Name and version told to peers in SETUP; `None` to say nothing.
+    /// Name and version in SETUP; `None` to leave them out.
     pub implementation: Option<String>,
 }
 
-/// Bounds of the relay's tables and queues. What lies past one costs the one who caused it: a request is
-/// refused, an object is dropped for one subscriber, and a counter says so.
+/// Limits of the relay's tables and queues.
+///
+/// Exceeding a limit affects only the peer that caused it: a request is refused, or an object is dropped for one
+/// subscriber. A counter counts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Sessions in all; newcomers beyond are closed with `INTERNAL_ERROR`.
+    /// Sessions in total. Further ones are closed with `INTERNAL_ERROR`.
     pub sessions_max: usize,
-    /// Sessions from one address, or one 64-bit prefix of IPv6; newcomers beyond are closed with
-    /// `INTERNAL_ERROR`. The machine's own addresses are not counted.
+    /// Sessions from one IPv4 address or one IPv6 /64. Further ones are closed with `INTERNAL_ERROR`. Loopback
+    /// addresses are not counted.
     pub sessions_per_address_max: usize,
-    /// Updates of requests that one session may make in a second; refused with `EXCESSIVE_LOAD` beyond, which
-    /// ends the request.
+    /// REQUEST_UPDATE messages of one session in a second. Further ones are refused with `EXCESSIVE_LOAD`, which ends
+    /// the request.
     pub updates_per_second_max: u32,
-    /// Streams that one session may reset or stop in a second, requests and streams of unknown aliases included; closed
-    /// with `INTERNAL_ERROR` beyond.
+    /// Streams that one session may reset or stop in a second, including requests and streams whose Track Alias stays
+    /// unknown. Beyond it, the session is closed with `INTERNAL_ERROR`.
     pub resets_per_second_max: u32,
-    /// Subscriptions of one session, waiting ones included; refused with `EXCESSIVE_LOAD` beyond.
+    /// Subscriptions of one session, waiting ones included. Further ones are refused with `EXCESSIVE_LOAD`.
     pub subscriptions_per_session_max: usize,
-    /// Tracks that one session may publish; refused with `EXCESSIVE_LOAD` beyond.
+    /// Tracks that one session may publish. Further ones are refused with `EXCESSIVE_LOAD`.
     pub publications_per_session_max: usize,
-    /// Namespaces that one session may announce; refused with `EXCESSIVE_LOAD` beyond.
+    /// Namespaces that one session may announce. Further ones are refused with `EXCESSIVE_LOAD`.
     pub namespaces_per_session_max: usize,
-    /// Prefixes that one session may ask to be told of, namespaces and tracks together; refused with
-    /// `EXCESSIVE_LOAD` beyond.
+    /// Prefixes that one session may subscribe to, of namespaces and tracks together. Further ones are refused with
+    /// `EXCESSIVE_LOAD`.
     pub prefixes_per_session_max: usize,
     /// Namespaces or tracks under one such prefix. With more, the request is refused with `NAMESPACE_TOO_LARGE`, or
-    /// reset with `EXCESSIVE_LOAD` once they have become more.
+    /// later reset with `EXCESSIVE_LOAD`.
     pub matches_per_prefix_max: usize,
-    /// Bytes of authorization tokens that one session may register, each with 16 more [moqt-18 §10.3.1.3]; the
-    /// session is closed with `AUTH_TOKEN_CACHE_OVERFLOW` beyond.
+    /// Bytes of authorization tokens that one session may register, plus 16 for each [moqt-18 §10.3.1.3]. Beyond it,
+    /// the session is closed with `AUTH_TOKEN_CACHE_OVERFLOW`.
     pub token_cache_bytes_max: u64,
-    /// Tracks in all; refused with `EXCESSIVE_LOAD` beyond.
+    /// Tracks in use. Requests for further ones are refused with `EXCESSIVE_LOAD`.
     pub tracks_max: usize,
-    /// Tracks that nobody publishes or wants, but of which objects are kept; beyond it the oldest is forgotten.
+    /// Cached tracks that nobody publishes or subscribes to. Beyond it, the oldest is removed.
     pub tracks_resting_max: usize,
-    /// Sessions that one track may come from at once. Others that announced its namespace are not asked; a
-    /// PUBLISH is refused with `EXCESSIVE_LOAD` beyond.
+    /// Sessions that may publish one track at once. Further PUBLISH requests are refused with `EXCESSIVE_LOAD`; further
+    /// announcers of its namespace are not asked.
     pub publishers_per_track_max: usize,
-    /// Sessions that are looked at to find out who may have a track by what they announced, the most specific announcements
-    /// first, then those that came first. Others are asked neither for its objects nor for its state.
+    /// Sessions that may be asked for one track because they announced its namespace: the most specific announcements
+    /// first, then the oldest. Further ones are asked neither for objects nor for the track status.
     pub announcers_per_track_max: usize,
-    /// Bytes of subgroups that one subscription may be behind, all its streams together, not counting what
-    /// its connection has taken. Beyond it, its oldest groups are given up with `TOO_FAR_BEHIND`; if the newest
-    /// alone is too much, the subscription ends.
+    /// Bytes that one subscription may be behind, on all its streams, without data that its connection has accepted.
+    /// Beyond it, its oldest groups are reset with `TOO_FAR_BEHIND`. If the newest group alone is too large, the
+    /// subscription ends.
     pub lag_bytes_max: u64,
-    /// The same for all subscriptions of a session together; the one that grows beyond it gives up groups.
+    /// Bytes that all subscriptions of one session together may be behind. Beyond it, the subscription that grows loses
+    /// its oldest groups.
     pub lag_bytes_per_session_max: u64,
-    /// Subgroup streams of one subscription that may be open at once. For one more, the oldest that is behind
-    /// is reset with `TOO_FAR_BEHIND`; if none is behind, the new one is skipped.
+    /// Open subgroup streams of one subscription. For one more, the oldest stream that is behind is reset with
+    /// `TOO_FAR_BEHIND`; if none is behind, the new subgroup is skipped.
     pub streams_per_subscription_max: usize,
-    /// Streams of one session that have all of their subgroup and are not known to have arrived, of those with a delivery
-    /// time-out and of those whose publisher another one has displaced. For one more, the one opened first is reset.
+    /// Streams of one session that are fully written, not acknowledged, and have a deadline: those with a delivery
+    /// timeout, and those whose publisher was displaced. For one more, the stream opened first is reset.
     pub streams_timed_per_session_max: usize,
-    /// Subgroups of one track that may be open upstream at once; further ones are stopped.
+    /// Subgroup streams that publishers may have open for one track. Further ones are stopped.
     pub subgroups_per_track_max: usize,
-    /// Fetches of one session; refused with `EXCESSIVE_LOAD` beyond.
+    /// Open fetches of one session. Further ones are refused with `EXCESSIVE_LOAD`.
     pub fetches_per_session_max: usize,
-    /// Fetches that the relay may have open with one publisher; beyond it that one is not asked.
+    /// Open fetches of the relay at one publisher. Beyond it, that publisher is not asked.
     pub fetches_upstream_per_session_max: usize,
-    /// Questions of one session how tracks stand that publishers were asked; refused with `EXCESSIVE_LOAD` beyond.
+    /// TRACK_STATUS requests of one session that wait for a publisher. Further ones are refused with `EXCESSIVE_LOAD`.
     pub inquiries_per_session_max: usize,
-    /// How long a fetch may wait for publishers in all, whatever its `FILL_TIMEOUT` says [moqt-18 §10.2.5].
+    /// Longest time that a fetch waits for publishers, whatever its `FILL_TIMEOUT` [moqt-18 §10.2.5].
     pub fill_max: Duration,
-    /// Longest time that a SUBSCRIBE may wait for a publisher, whatever it asks for.
+    /// Longest time that a SUBSCRIBE waits for a publisher, whatever its `RENDEZVOUS_TIMEOUT`.
     pub rendezvous_max: Duration,
-    /// How long subscribers of a track are kept when its last publisher vanishes without a word.
+    /// Time that the subscribers of a track are kept after its last publisher is lost without PUBLISH_DONE.
     pub publisher_linger: Duration,
-    /// How long after a publisher's PUBLISH_DONE its missing streams, and open ones on which nothing comes,
-    /// are waited for.
+    /// Time that the relay waits after PUBLISH_DONE for missing streams, and for open streams on which nothing arrives.
     pub done_linger: Duration,
-    /// Bytes of objects that are kept of one track, with what it costs to keep them; its oldest group makes room
-    /// for what is newer. 0 to keep nothing.
+    /// Bytes of one track in the cache, overhead included. Its oldest group makes room. 0 disables the cache.
     pub cache_track_bytes_max: u64,
-    /// Bytes of objects that are kept of all tracks; the oldest group of all makes room.
+    /// Bytes of all tracks in the cache. The oldest group makes room.
     pub cache_bytes_max: u64,
-    /// Bytes of one object that is kept; larger ones are passed on only, and are unknown to those who fetch them.
+    /// Bytes of the largest object in the cache. A larger one is only forwarded, and fetches report it as unknown.
     pub cache_object_bytes_max: u64,
-    /// Bytes of objects of all tracks that have arrived in part on streams of subgroups, those of one session half as many;
-    /// one more is passed on only.
+    /// Bytes of incomplete objects of all tracks on subgroup streams; one session may hold half of it. A further object
+    /// is only forwarded.
     pub cache_partial_bytes_max: u64,
-    /// The same of objects that publishers send in answer to fetches of the relay; one more is dropped, and is unknown to
-    /// those who fetch it.
+    /// Bytes of incomplete objects in answers to the relay's own fetches. A further object is dropped, and fetches
+    /// report it as unknown.
     pub cache_fetched_partial_bytes_max: u64,
-    /// How long an object is kept. A publisher's `MAX_CACHE_DURATION` may say less [moqt-18 §12.3].
+    /// Time that an object stays in the cache. A publisher's `MAX_CACHE_DURATION` may shorten it [moqt-18 §12.3].
     pub cache_age_max: Duration,
-    /// Ranges of one track that are known not to exist, not counting an end for each group of which objects are kept;
-    /// beyond it the one of the smallest locations is forgotten.
+    /// Ranges of one track that the cache knows not to exist, without the end of each cached group. Beyond it, the
+    /// range with the smallest location is removed.
     pub cache_gaps_per_track_max: usize,
-    /// Gaps of one track that its publishers told of, so that an object that lies in one is noticed; beyond it the one of
-    /// the smallest locations is forgotten [moqt-18 §12.8, §12.9].
+    /// Gaps of one track that its publishers announced, kept to detect objects inside them. Beyond it, the gap with the
+    /// smallest location is removed [moqt-18 §12.8, §12.9].
     pub gaps_told_per_track_max: usize,
 }
 

@@ -1,213 +1,220 @@
-//! What a relay has done and what it holds: counters and gauges.
+//! Metrics of a relay: counters and gauges.
 //!
-//! Operators see each field as `weir_relay_NAME`. Gauges are filled in where the dispatch looks at all owners
-//! (`dispatch/inspection.rs`).
+//! Operators see each field as `weir_relay_NAME`, with its comment as the help text. Gauges are measured in
+//! `dispatch/inspection.rs`.
 
 use weir_moqt::metrics;
 
 metrics! {
-    /// Numbers that only grow.
+    /// Counters: metrics that only grow.
     Counters {
-        /// Sessions that were set up.
+        /// MOQT sessions established.
         sessions,
-        /// Sessions closed because the peer broke the protocol.
+        /// Sessions closed because the peer violated the protocol. The log gives the reason at `weir_relay=debug`.
         sessions_violated,
-        /// Connections closed because there were too many sessions.
+        /// Connections closed at `limits.relay.sessions_max`.
         sessions_refused_total,
-        /// Connections closed because too many sessions came from their address.
+        /// Connections closed at `limits.relay.sessions_per_address_max`.
         sessions_refused_address,
-        /// Connections closed because the host could hardly keep up.
+        /// Connections closed because the relay was overloaded (`limits.load`).
         sessions_refused_load,
-        /// Sessions closed because they reset or stopped too many streams.
+        /// Sessions closed at `limits.relay.resets_per_second_max`.
         sessions_closed_resets,
-        /// Sessions closed because they did not leave in time when the relay was to stop.
+        /// Sessions closed at shutdown because they had not left after `drain.time`.
         sessions_drained_late,
-        /// Requests that sessions were asked to move elsewhere, one by one, when the relay was to stop.
+        /// GOAWAY messages sent for single requests at shutdown, after half of `drain.time`.
         requests_moved,
-        /// Requests of the relay that publishers and subscribers asked it to make anew.
+        /// Requests of the relay that it repeated because the peer sent GOAWAY for them.
         requests_renewed,
-        /// Times that the load became too much.
+        /// Overloads: how often the relay began to refuse new sessions and requests. Add threads or memory, or move
+        /// clients.
         load_sheddings,
-        /// Updates refused because a session made too many in a second.
+        /// Updates of requests refused at `limits.relay.updates_per_second_max`.
         updates_refused,
-        /// Requests refused because the host could hardly keep up.
+        /// Requests refused because the relay was overloaded (`limits.load`).
         refused_shedding,
-        /// Sessions closed because the authority denied the tokens of their SETUP.
+        /// Sessions closed because a token in their SETUP was refused.
         sessions_denied,
-        /// Sessions closed because they registered more tokens than the cache takes.
+        /// Sessions closed at `limits.relay.token_cache_bytes_max`.
         sessions_token_overflow,
-        /// Requests ended because their authorization did.
+        /// Requests ended because their authorization expired.
         requests_expired,
-        /// Tracks offered to sessions that asked for all under a prefix.
+        /// PUBLISH messages sent to subscribers of a track prefix (SUBSCRIBE_TRACKS).
         offers,
-        /// Of those, tracks that the session did not want.
+        /// PUBLISH messages of the relay that the subscriber of the prefix rejected.
         offers_rejected,
-        /// Tracks not offered for lack of a stream or of room in the session's limits.
+        /// PUBLISH_BLOCKED messages sent, because no stream was free or the session was at a limit.
         offers_blocked,
-        /// Requests for prefixes reset because too much came to lie under them.
+        /// Subscriptions to a prefix reset at `limits.relay.matches_per_prefix_max`, because the matches became too
+        /// many.
         interests_dropped,
         /// Objects received in datagrams.
         datagrams_received,
-        /// Objects handed to subscribers' connections as datagrams.
+        /// Objects queued to subscribers in datagrams.
         datagrams_sent,
-        /// Datagrams dropped for a subscriber whose path does not carry that size.
+        /// Datagrams dropped because they are too large for the subscriber's path. Publish smaller objects, or use
+        /// streams.
         datagrams_dropped_size,
-        /// Datagrams dropped for a subscriber that takes none.
+        /// Datagrams dropped because the subscriber does not accept datagrams.
         datagrams_dropped_unsupported,
-        /// Objects received from other threads of the relay, on either way.
+        /// Objects received from other threads of the relay, in datagrams and on streams.
         objects_crossed,
         /// Objects received on subgroup streams.
         stream_objects_received,
         /// Subgroup streams received.
         streams_received,
-        /// Subgroup streams opened to subscribers; this and what follows counts other threads of the relay too.
+        /// Subgroup streams opened to subscribers. Counters of sent streams include streams to other threads of the
+        /// relay.
         streams_sent,
-        /// Payload and header bytes written to subscribers' streams.
+        /// Bytes of headers and payload written to subscribers' streams.
         stream_bytes_sent,
-        /// Streams to subscribers that were reset because they fell too far behind.
+        /// Streams reset with `TOO_FAR_BEHIND` because the subscriber is too slow.
         streams_reset_lag,
-        /// Groups given up for a subscriber because they fell too far behind.
+        /// Groups dropped for one subscriber because it is too slow (`limits.relay.lag_bytes_max`).
         groups_shed,
-        /// Subscriptions ended because a single group was too much for them.
+        /// Subscriptions ended because their newest group alone exceeds `limits.relay.lag_bytes_max`.
         subscriptions_too_far_behind,
-        /// Streams to subscribers that were reset because an object's delivery time-out had passed.
+        /// Streams reset because an object's delivery timeout passed.
         streams_reset_timeout,
-        /// Streams to subscribers that were reset because the publisher reset its own.
+        /// Streams to subscribers reset because the publisher reset its stream, or another publisher replaced it.
         streams_reset_upstream,
-        /// Streams that subscribers stopped.
+        /// Streams that subscribers stopped (STOP_SENDING).
         streams_stopped,
-        /// Subgroups skipped for a subscriber with too many streams open.
+        /// Subgroups not sent to a subscriber, because it is behind or has `limits.relay.streams_per_subscription_max`
+        /// streams.
         subgroups_skipped,
-        /// Subgroup streams stopped because a track had too many open.
+        /// Subgroup streams of publishers stopped at `limits.relay.subgroups_per_track_max`.
         subgroups_refused,
-        /// Objects and streams received again from another publisher of the same track.
+        /// Objects and streams that another publisher of the track had sent before.
         duplicates,
-        /// Objects that came where an answer to a fetch, or a gap, had said that there are none: neither kept nor passed on.
+        /// Objects discarded because a gap, or the response to a fetch, had said that they do not exist.
         objects_ruled_out,
-        /// Publishers that began a track anew beside others of which nothing was heard since.
+        /// Publishers that count as restarting a track: they joined another publisher and announced no LARGEST_OBJECT.
         publishers_anew,
-        /// Tracks ended for their subscribers because no publisher came back in time.
+        /// Tracks that lost their last publisher and had no other within `limits.relay.publisher_linger`.
         tracks_abandoned,
-        /// Publishers that were done and whose last streams did not come in time.
+        /// Publishers that sent PUBLISH_DONE but not all streams within `limits.relay.done_linger`.
         publishers_incomplete,
-        /// Tracks ended because they broke the rules of the object model.
+        /// Tracks ended with `MALFORMED_TRACK` because a publisher broke the object model. Look for a faulty publisher.
         tracks_malformed,
-        /// Objects that came for no track that the relay still holds.
+        /// Datagrams and streams received for a track that the relay has removed.
         objects_unwanted,
-        /// Fetches served to their end.
+        /// Fetches answered to their end.
         fetches_served,
-        /// Objects sent in answer to fetches.
+        /// Objects sent in answers to fetches.
         fetch_objects_sent,
-        /// Ranges of fetches that stayed unknown.
+        /// Ranges marked as unknown in answers to fetches: neither the cache nor a publisher had them.
         fetch_ranges_unknown,
-        /// Times that a stream to a subscriber had to wait because its connection took no more.
+        /// Times that a stream to a subscriber was blocked because its connection accepted no more data.
         streams_waited,
-        /// Fetches that their peers ended.
+        /// Fetches that the peer cancelled, or whose session ended.
         fetches_cancelled,
-        /// Fetches refused for a reason of the publisher's.
+        /// Fetches refused for a reason without a counter of its own, mostly an error of the publisher.
         fetches_failed,
-        /// Times that a fetch had waited for publishers long enough.
+        /// Fetches that stopped waiting for a publisher, at their `FILL_TIMEOUT` or at `limits.relay.fill_max`.
         fetches_waited_out,
-        /// Fetches that the relay sent to publishers.
+        /// Fetches sent to publishers.
         fetches_upstream,
-        /// Times that a publisher was not asked because the relay had too many fetches open there.
+        /// Fetches not sent to a publisher, at `limits.relay.fetches_upstream_per_session_max`.
         fetches_upstream_refused,
-        /// Of those sent, answers that did not keep to what was asked for.
+        /// Publishers' answers to fetches that contradicted the request.
         fetches_malformed,
-        /// Questions how a track stands that were passed on to publishers.
+        /// TRACK_STATUS requests passed on to publishers.
         inquiries,
-        /// Tracks that nobody used and whose objects were forgotten because there were too many.
+        /// Unused tracks removed from the cache at `limits.relay.tracks_resting_max`.
         tracks_resting_forgotten,
-        /// Groups forgotten because the cache was full.
+        /// Groups removed because the cache was full (`limits.relay.cache_bytes_max` or `cache_track_bytes_max`).
         cache_groups_evicted,
-        /// Groups forgotten because they were too old.
+        /// Groups removed from the cache because of their age (`limits.relay.cache_age_max`).
         cache_groups_expired,
-        /// Objects forgotten of a group that was kept: it is alone and too large, or lasts too long.
+        /// Objects removed from a group whose rest stays in the cache, because of size or age.
         cache_objects_evicted,
-        /// Objects of streams not kept because they are too large, or because others that had arrived in part left no room.
+        /// Objects forwarded but not cached, at `limits.relay.cache_object_bytes_max` or `cache_partial_bytes_max`.
         cache_objects_too_large,
-        /// Objects of answers to fetches of the relay that were dropped for the same reasons: to those who fetch them they
-        /// are unknown.
+        /// Fetched objects dropped at `limits.relay.cache_object_bytes_max` or `cache_fetched_partial_bytes_max`.
+        /// Fetches report them as unknown.
         fetched_objects_dropped,
-        /// Ranges known not to exist that were forgotten because there are too many.
+        /// Ranges known not to exist that the cache removed at `limits.relay.cache_gaps_per_track_max`.
         cache_gaps_forgotten,
-        /// Gaps that publishers told of and that were forgotten because there are too many.
+        /// Announced gaps removed at `limits.relay.gaps_told_per_track_max`.
         gaps_told_forgotten,
-        /// Requests refused because nobody publishes what they ask for.
+        /// Requests refused with `DOES_NOT_EXIST`: nobody publishes the track.
         refused_does_not_exist,
-        /// Requests that waited for a publisher in vain.
+        /// Requests refused with `TIMEOUT`: no publisher came or answered in time.
         refused_timeout,
-        /// Requests refused because the range that they ask for is over.
+        /// Requests refused with `INVALID_RANGE`: the requested range has passed, or holds nothing.
         refused_range,
-        /// Subscriptions refused because the session had too many.
+        /// Subscriptions refused at `limits.relay.subscriptions_per_session_max`.
         refused_limit_subscriptions,
-        /// Publications refused because the session had too many.
+        /// PUBLISH requests refused at `limits.relay.publications_per_session_max`.
         refused_limit_publications,
-        /// Namespaces refused because the session had announced too many.
+        /// PUBLISH_NAMESPACE requests refused at `limits.relay.namespaces_per_session_max`.
         refused_limit_namespaces,
-        /// Requests for prefixes refused because the session had too many.
+        /// Subscriptions to prefixes refused at `limits.relay.prefixes_per_session_max`.
         refused_limit_prefixes,
-        /// Fetches refused because the session had too many.
+        /// Fetches refused at `limits.relay.fetches_per_session_max`.
         refused_limit_fetches,
-        /// Questions how a track stands that were refused because the session had too many.
+        /// TRACK_STATUS requests refused at `limits.relay.inquiries_per_session_max`.
         refused_limit_inquiries,
-        /// Requests refused because there were too many tracks.
+        /// Requests refused at `limits.relay.tracks_max`.
         refused_limit_tracks,
-        /// Publications refused because too many sessions published the track.
+        /// PUBLISH requests refused at `limits.relay.publishers_per_track_max`.
         refused_limit_publishers,
-        /// Times that a publisher was not asked for a track because too many sessions published it.
+        /// Times that a publisher was not asked for a track, at `limits.relay.publishers_per_track_max`.
         publishers_not_asked,
-        /// Times that more sessions had announced a track's namespace than are looked at.
+        /// Times that a search for publishers stopped at `limits.relay.announcers_per_track_max`.
         announcers_cut,
-        /// Fetches refused because there is no subscription to join.
+        /// Joining fetches refused because they refer to no established subscription.
         refused_joining,
-        /// Requests refused because the session already has that subscription.
+        /// SUBSCRIBE and PUBLISH requests refused because the session already has one for the track.
         refused_duplicate,
-        /// Requests for prefixes that overlap with another of the session.
+        /// Subscriptions to prefixes refused because they overlap with another of the session.
         refused_overlap,
-        /// Requests for prefixes under which there is too much.
+        /// Subscriptions to prefixes refused with `NAMESPACE_TOO_LARGE` at `limits.relay.matches_per_prefix_max`.
         refused_too_large,
-        /// Requests and updates that nothing permits.
+        /// Requests and updates refused with `UNAUTHORIZED`: the client lacks the right. Check `put` and `get` of its
+        /// token.
         refused_unauthorized,
-        /// Requests and updates whose authorization was over.
+        /// Requests and updates refused because their token has expired. The client needs a new token.
         refused_expired,
-        /// Requests and updates with a token that cannot be read.
+        /// Requests and updates refused because their token cannot be read.
         refused_malformed_token,
     }
 }
 
 metrics! {
-    /// Numbers that rise and fall: what the relay holds now.
+    /// Gauges: metrics of the current state.
     Gauges {
-        /// Sessions.
+        /// MOQT sessions open.
         sessions,
-        /// Tracks with a publisher, a subscriber, or someone waiting.
+        /// Tracks with a publisher, a subscriber, or a request that waits for a publisher.
         tracks,
-        /// Established subscriptions, those that want no objects now included.
+        /// Established subscriptions, paused ones included.
         subscriptions,
-        /// Tracks that another thread of the relay was offered or asked for.
+        /// Subscriptions of other threads of the relay.
         crossings,
         /// Requests that wait for a publisher.
         waiting,
         /// Namespaces announced.
         namespaces,
-        /// Prefixes that sessions want to hear of.
+        /// Subscriptions to namespace prefixes and track prefixes.
         prefixes,
-        /// Subgroups being received or not yet taken by all.
+        /// Subgroups that are being received, or that some subscriber has not read in full.
         subgroups,
-        /// Bytes of subgroups that some subscriber has not taken yet.
+        /// Bytes of subgroups kept because some subscriber has not read them.
         log_bytes,
-        /// The same, for each subscriber that has not taken them.
+        /// Bytes that subscribers have not read, counted once for each subscriber. If it grows, subscribers are too
+        /// slow.
         lag_bytes,
-        /// Tracks of which nothing is left but what the cache remembers.
+        /// Tracks of which only cached objects are left.
         tracks_resting,
-        /// Fetches of peers.
+        /// Open fetches of clients.
         fetches,
-        /// Fetches of the relay.
+        /// Open fetches of the relay at publishers.
         fetches_upstream,
         /// Objects in the cache.
         cache_objects,
-        /// Bytes in the cache, with what it costs to keep them.
+        /// Bytes of the cache, overhead included.
         cache_bytes,
     }
 }

@@ -181,7 +181,17 @@ impl Turn<'_> {
         let before = shedder.is_shedding();
         let is_shedding = shedder.observe(self.now, load);
         if is_shedding != before {
-            tracing::info!(?load, is_shedding, "load");
+            let delay_ms = u64::try_from(load.queue_delay.as_millis()).unwrap_or(u64::MAX);
+            let memory_bytes = load.memory_bytes;
+            if is_shedding {
+                tracing::info!(
+                    delay_ms,
+                    memory_bytes,
+                    "overload: new sessions and requests are refused"
+                );
+            } else {
+                tracing::info!(delay_ms, memory_bytes, "the overload has ended");
+            }
             self.counters.load_sheddings += u64::from(is_shedding);
             let is_refusing = is_shedding || self.sessions.is_draining();
             self.endpoint.refuse_incoming(is_refusing);

@@ -206,7 +206,7 @@ fn a_stream_without_a_keyframe_is_refused() {
     let data = without(PYRAMID, 0, 1);
     assert_eq!(
         error(&data),
-        format!("byte {moof}: the first frame is no keyframe, but P")
+        format!("byte {moof}: the first frame is a P-frame, not a keyframe")
     );
 }
 
@@ -251,7 +251,7 @@ fn samples_lie_within_their_fragment() {
     data[mdat..mdat + 4].copy_from_slice(&size.to_be_bytes());
     let message = error(&data);
     assert!(
-        message.starts_with(&format!("byte {moof}: the box moof is broken: its ")),
+        message.starts_with(&format!("byte {moof}: the box moof is invalid: its ")),
         "{message}"
     );
 }
@@ -263,7 +263,9 @@ fn an_absurd_size_is_refused_before_it_is_waited_for() {
     data[moof..moof + 4].copy_from_slice(&u32::MAX.to_be_bytes());
     assert_eq!(
         error(&data),
-        format!("byte {moof}: the box \"moof\" has 4294967295 bytes, of at most {BOX_BYTES_MAX}")
+        format!(
+            "byte {moof}: the box \"moof\" has 4294967295 bytes; at most {BOX_BYTES_MAX} are accepted"
+        )
     );
 }
 
@@ -281,7 +283,7 @@ fn boxes_that_lie_too_deep_in_each_other_are_refused_before_they_are_decoded() {
         };
         let decoded = broken(BOX_DEPTH_MAX);
         assert!(
-            decoded.contains(" is broken: ") && !decoded.contains(" deep"),
+            decoded.contains(" is invalid: ") && !decoded.contains(" deep"),
             "{decoded}"
         );
         for levels in [BOX_DEPTH_MAX + 1, 131_000] {

@@ -156,7 +156,7 @@ fn samples(track: &Track, traf: &Traf) -> Result<Vec<Sample>, String> {
     let count: usize = traf.trun.iter().map(|run| run.samples.len()).sum();
     if count > SAMPLES_PER_FRAGMENT_MAX {
         return Err(format!(
-            "{count} samples, of at most {SAMPLES_PER_FRAGMENT_MAX}"
+            "{count} samples; at most {SAMPLES_PER_FRAGMENT_MAX} are accepted"
         ));
     }
     let duration = traf

@@ -79,7 +79,9 @@ impl Init {
             Moov::decode(&mut &moov_box.bytes[..]).map_err(|error| broken(error.to_string()))?;
         if moov.trak.len() > TRACKS_MAX {
             let count = moov.trak.len();
-            return Err(broken(format!("{count} tracks, of at most {TRACKS_MAX}")));
+            return Err(broken(format!(
+                "{count} tracks; at most {TRACKS_MAX} are accepted"
+            )));
         }
         let mut tracks = Vec::new();
         let mut found = Vec::new();
@@ -121,7 +123,7 @@ fn track(moov: &Moov, trak: &Trak) -> Result<Option<Track>, String> {
     };
     let timescale = trak.mdia.mdhd.timescale;
     if timescale == 0 {
-        return Err(format!("track {number} has 0 units of time per second"));
+        return Err(format!("track {number} has a timescale of 0"));
     }
     let extends = moov.mvex.as_ref();
     let extends =
@@ -159,7 +161,9 @@ fn media(codec: &Codec) -> Result<Option<Media>, String> {
     };
     if !matches!(configuration.length_size, 1 | 2 | 4) {
         let bytes = configuration.length_size;
-        return Err(format!("lengths of NAL units have {bytes} bytes"));
+        return Err(format!(
+            "NAL unit lengths have {bytes} bytes; expected 1, 2 or 4"
+        ));
     }
     let mut encoded = Vec::new();
     configuration
@@ -170,7 +174,7 @@ fn media(codec: &Codec) -> Result<Option<Media>, String> {
     if configuration_bytes.len() > CONFIGURATION_BYTES_MAX {
         let bytes = configuration_bytes.len();
         return Err(format!(
-            "the configuration of a decoder has {bytes} bytes, of at most {CONFIGURATION_BYTES_MAX}"
+            "the decoder configuration has {bytes} bytes; at most {CONFIGURATION_BYTES_MAX} are accepted"
         ));
     }
     Ok(Some(Media::Video {

@@ -49,7 +49,7 @@ impl Origin {
                 match session.publish_namespace(&mut connection, namespace, parameters) {
                     Ok(request) => self.namespace_offer = RequestState::Offered(request),
                     Err(refused) => {
-                        let reason = format!("the namespace cannot be offered: {refused}");
+                        let reason = format!("the namespace cannot be announced: {refused}");
                         self.client.fail(reason);
                     }
                 }
@@ -86,7 +86,7 @@ impl Origin {
     pub(super) fn offer(&mut self, turn: &mut Turn<'_>, name: &str, terms: Terms) -> Option<usize> {
         let alias = self.publications.len();
         let failure = match track(&self.namespace, name) {
-            Err(error) => format!("the track {name} has no name: {error}"),
+            Err(error) => format!("the track {name} has an invalid name: {error}"),
             Ok(full_name) => {
                 let mut publication = Publication::new(full_name.clone(), terms);
                 if self.flow == PublishFlow::Namespace {
@@ -103,7 +103,7 @@ impl Origin {
                         self.publications.push(publication);
                         return Some(alias);
                     }
-                    Err(refused) => format!("a track cannot be offered: {refused}"),
+                    Err(refused) => format!("a track cannot be published: {refused}"),
                 }
             }
         };

@@ -57,7 +57,7 @@ fn the_form_before_msf_keeps_fields_elsewhere_and_init_segments_on_tracks() {
         .to_string();
     assert_eq!(
         error,
-        "the catalog names no init segment for the track \"1.m4s\" that could be read"
+        "the catalog has no readable init segment for the track \"1.m4s\""
     );
     let segments = BTreeMap::from([("0.mp4".to_owned(), init().segment)]);
     let plan = Plan::read(json.as_bytes(), &segments).expect("a good one");
@@ -179,15 +179,15 @@ fn what_cannot_be_played_is_told_why() {
     let sound = r#"{"tracks":[{"name":"a","packaging":"loc","role":"audio","codec":"opus"}]}"#;
     assert_eq!(
         error(sound),
-        "the catalog lists no video as loc or cmaf, but \"a\" (loc opus)"
+        "the catalog lists no video with packaging loc or cmaf, only \"a\" (loc opus)"
     );
     for (data, reason) in [
-        ("bm90aGluZyBhdCBhbGw=", "is of no use: byte 0: the box"),
+        ("bm90aGluZyBhdCBhbGw=", "cannot be used: byte 0: the box"),
         (
             "",
-            "is of no use: byte 0: the stream ends without a moov box",
+            "cannot be used: byte 0: the stream ends without a moov box",
         ),
-        ("?", "names no init segment"),
+        ("?", "no readable init segment"),
     ] {
         let track = json!({"name": "v", "packaging": "cmaf", "role": "video", "initData": data});
         let found = error(&json!({"tracks": [track]}).to_string());

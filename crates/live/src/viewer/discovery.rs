@@ -318,7 +318,7 @@ impl Viewer {
             .iter()
             .any(|asked| asked.state.is_accepted());
         let reason = if is_there {
-            format!("the track {name:?} is there, but what it holds did not come")
+            format!("the track {name:?} exists, but its object did not arrive")
         } else {
             unanswered_reason(name)
         };

@@ -44,9 +44,9 @@ pub(super) enum UnpackError {
     NoTime,
     #[error("the time of the object is out of range")]
     TimeRange,
-    #[error("the object is no fragment of the track: {0}")]
+    #[error("the object is not a fragment of the track: {0}")]
     Fragment(#[from] IngestError),
-    #[error("the object is no fragment of the track: it has no samples of its video")]
+    #[error("the object is not a fragment of the track: it has no video samples")]
     Empty,
     #[error("the object has more than {} frames", FRAMES_PER_OBJECT_MAX)]
     TooManyFrames,

@@ -27,7 +27,7 @@ impl FetchHeader {
     /// Reads the header at the cursor.
     pub(crate) fn read(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         if draft.stream_kind(cursor.varint()?) != Some(StreamKind::Fetch) {
-            return Err(DecodeError::protocol("the stream is not one of a fetch"));
+            return Err(DecodeError::protocol("the stream is not a fetch stream"));
         }
         Ok(Self {
             request_id: cursor.varint()?,
@@ -239,7 +239,7 @@ impl FetchDecoder {
 /// A reference to an object before the first one, or to the subgroup of an object sent as a datagram, which has none
 /// [moqt-18 §11.4.4.1].
 const NO_PRIOR: DecodeError =
-    DecodeError::protocol("an object of a fetch refers to a field no object before it has");
+    DecodeError::protocol("an object of a fetch refers to a prior object that does not exist");
 
 /// An encoder of the entries of one fetch stream, which omits the fields that the previous entry implies.
 #[derive(Clone, Debug)]

@@ -35,4 +35,4 @@ pub(super) fn read_status(
 
 /// Objects whose status is not normal have neither properties nor payload.
 pub(super) const PROPERTIES_WITH_STATUS: DecodeError =
-    DecodeError::protocol("an object that is not normal has properties");
+    DecodeError::protocol("an object without the status Normal has properties");

@@ -64,7 +64,7 @@ impl SubgroupHeader {
         let (Some(StreamKind::Subgroup), Ok(flags)) =
             (draft.stream_kind(stream_type), u8::try_from(stream_type))
         else {
-            return Err(DecodeError::protocol("the stream is not one of a subgroup"));
+            return Err(DecodeError::protocol("the stream is not a subgroup stream"));
         };
         Ok(Self {
             track_alias: cursor.varint()?,

@@ -33,7 +33,7 @@ impl Field for FetchKind {
                 request_id: cursor.varint()?,
                 group: cursor.varint()?,
             }),
-            _ => Err(DecodeError::protocol("FETCH is of an unknown type")),
+            _ => Err(DecodeError::protocol("unknown fetch type")),
         }
     }
 

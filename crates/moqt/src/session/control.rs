@@ -133,7 +133,7 @@ impl Session {
     /// Refuses a URI from a client, which cannot tell a server where to connect.
     pub(super) fn check_uri_received(&self, uri: &str) -> Result<(), Violation> {
         if self.side == Side::Server && !uri.is_empty() {
-            return Err(Violation::protocol("a client names a URI to connect to"));
+            return Err(Violation::protocol("a GOAWAY of a client contains a URI"));
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ impl Session {
         }
         if !self.tokens.resolve_setup(&mut setup.authorization_tokens)? {
             return Err(SessionError::MALFORMED_AUTH_TOKEN
-                .violation("a token twice in SETUP")
+                .violation("an authorization token is repeated in SETUP")
                 .into());
         }
         self.state.on_setup(Box::new(setup.clone()));
@@ -181,7 +181,7 @@ impl Session {
         };
         if request_id % 2 != parity(self.side) {
             return Err(SessionError::INVALID_REQUEST_ID
-                .violation("GOAWAY names a Request ID of its sender"));
+                .violation("the Request ID in GOAWAY is not of the receiver"));
         }
         self.check_uri_received(&goaway.new_session_uri)?;
         self.state.on_goaway_received();

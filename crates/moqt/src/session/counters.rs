@@ -1,61 +1,68 @@
-//! What a session dropped, refused or gave up, by reason.
+//! Counters of what a session dropped, refused or ended, by reason.
 
 crate::metrics! {
-    /// Counts of everything a session did not pass on, each from zero at its start.
+    /// Counters of a session, from zero at its start. Operators see each as `weir_session_NAME_total`, with its comment as
+    /// the help text.
     Counters {
-        /// Sessions closed because no SETUP came within `setup_timeout`.
+        /// Sessions closed because the peer sent no SETUP within `limits.session.setup_timeout`.
         setup_overdue,
-        /// Sessions closed because the peer ended its control stream, `control_closed_grace` after that.
+        /// Sessions closed because the peer ended its control stream, after `limits.session.control_closed_grace`.
         control_closed,
-        /// Requests of peers answered with `EXCESSIVE_LOAD` because `requests_max` were open.
+        /// Requests of peers refused at `limits.session.requests_max`.
         requests_over_limit,
-        /// Own requests refused because `requests_local_max` were open.
+        /// Requests to peers not sent, at `limits.session.requests_local_max`.
         requests_local_over_limit,
-        /// Own requests refused because `requests_queued_max` waited for a stream.
+        /// Requests to peers not sent, at `limits.session.requests_queued_max`.
         requests_queued_over_limit,
-        /// Own updates refused because the peer had not answered `updates_max`.
+        /// Updates to peers not sent, because the peer had not answered `limits.session.updates_max` earlier ones.
         updates_local_over_limit,
-        /// Sessions closed because a control message had more than `message_bytes_max`.
+        /// Sessions closed because a control message exceeded `limits.session.message_bytes_max`.
         messages_too_long,
-        /// Sessions closed because an object had more than `object_header_bytes_max` before its payload.
+        /// Sessions closed because an object's header exceeded `limits.session.object_header_bytes_max`.
         object_headers_too_long,
-        /// Requests of peers that the session rejected itself: reserved namespaces, unknown mandatory properties, bad tokens, GOAWAY.
+        /// Requests of peers refused before the relay sees them: reserved namespace, unknown mandatory property, bad
+        /// token, GOAWAY.
         requests_rejected,
-        /// Streams of ended requests that were stopped because `requests_draining_max` waited.
+        /// Streams of ended requests stopped at `limits.session.requests_draining_max`, because the peer had not
+        /// finished them.
         requests_not_drained,
-        /// Runs of skipped Request IDs given up at `request_id_gaps_max`.
+        /// Gaps in Request IDs treated as used at `limits.session.request_id_gaps_max`.
         request_id_gaps_closed,
-        /// Requests ended because the peer had `updates_max` updates unanswered.
+        /// Requests of peers ended at `limits.session.updates_max` unanswered updates.
         updates_over_limit,
-        /// Requests ended because the peer announced `namespaces_max` namespaces.
+        /// Requests ended because the peer announced more than `limits.session.namespaces_max` namespaces.
         namespaces_over_limit,
-        /// Streams that the peer reset before it was known what they are for.
+        /// Streams that the peer reset before their type or track was known.
         streams_reset_early,
-        /// Streams refused because the peer had `streams_max` open.
+        /// Streams of peers refused at `limits.session.streams_max`.
         streams_over_limit,
-        /// Sessions closed because control bytes waited beyond `outgoing_bytes_max`.
+        /// Sessions closed at `limits.session.outgoing_bytes_max`, because the peer does not read its control messages.
         outgoing_over_limit,
-        /// Requests for namespaces or tracks ended because what was to be told waited beyond `outgoing_bytes_max`.
+        /// Subscriptions to prefixes ended at `limits.session.outgoing_bytes_max`, because the peer does not read the
+        /// announcements.
         announcements_over_limit,
-        /// Aliases of ended subscriptions forgotten at `aliases_retired_max`.
+        /// Track Aliases of ended subscriptions removed at `limits.session.aliases_retired_max`.
         aliases_forgotten,
-        /// Datagrams for subscriptions that have ended.
+        /// Datagrams dropped because their subscription has ended.
         datagrams_late,
-        /// Datagrams dropped because `datagrams_unknown_max` with an unknown alias waited.
+        /// Datagrams with an unknown Track Alias dropped at `limits.session.datagrams_unknown_max`.
         datagrams_unknown_over_limit,
-        /// Datagrams dropped because `datagrams_unknown_bytes_max` with an unknown alias waited.
+        /// Datagrams with an unknown Track Alias dropped at `limits.session.datagrams_unknown_bytes_max`.
         datagrams_unknown_over_bytes,
-        /// Datagrams dropped because nothing explained their alias in time.
+        /// Datagrams dropped because no message assigned their Track Alias within
+        /// `limits.session.unknown_alias_timeout`.
         datagrams_unknown_expired,
         /// Data streams stopped because their subscription or fetch has ended.
         streams_late,
-        /// Data streams stopped because too many with an unknown alias waited.
+        /// Data streams with an unknown Track Alias stopped at `limits.session.streams_unknown_max`.
         streams_unknown_over_limit,
-        /// Data streams stopped because nothing explained their alias in time.
+        /// Data streams stopped because no message assigned their Track Alias within
+        /// `limits.session.unknown_alias_timeout`.
         streams_unknown_expired,
-        /// Subscriptions retired before their time because `tracks_lingering_max` lingered.
+        /// Subscriptions that stopped accepting late objects early, at `limits.session.tracks_lingering_max`.
         tracks_lingering_over_limit,
-        /// Sessions closed because this endpoint's role answered what was not asked, or twice: a fault of ours.
+        /// Sessions closed because the relay answered a request that does not exist, or twice: a bug of weir. Please
+        /// report it.
         misused,
         /// Bytes of padding discarded, from streams and datagrams.
         padding_bytes,
@@ -79,7 +86,9 @@ mod tests {
         let mut told = Counters::descriptions();
         assert_eq!(
             told.next(),
-            Some("Sessions closed because no SETUP came within `setup_timeout`.")
+            Some(
+                "Sessions closed because the peer sent no SETUP within `limits.session.setup_timeout`."
+            )
         );
         assert_eq!(Counters::descriptions().count(), sum.iter().count());
     }

@@ -266,7 +266,7 @@ impl Session {
         let request = RequestId(header.request_id);
         if !self.ids.is_assigned(request) {
             return Err(Violation::protocol(
-                "a fetch stream names a request never sent",
+                "a fetch stream refers to a request that was not sent",
             ));
         }
         if self
@@ -275,7 +275,7 @@ impl Session {
             .is_some_and(|request| request.kind != RequestKind::Fetch)
         {
             return Err(Violation::protocol(
-                "a fetch stream names another kind of request",
+                "a fetch stream refers to a request that is not a FETCH",
             ));
         }
         let Some(order) = self.fetches.open(request)? else {

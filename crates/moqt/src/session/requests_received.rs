@@ -114,7 +114,7 @@ impl Session {
         if !tokens_are_unique {
             return Some(RequestError::new(
                 RequestErrorCode::MALFORMED_AUTH_TOKEN,
-                "a token stands twice",
+                "an authorization token is repeated",
             ));
         }
         if request.namespace().is_some_and(is_reserved_here) {
@@ -146,7 +146,7 @@ impl Session {
                 }) if other == track => {}
                 Some(_) => {
                     return Err(SessionError::DUPLICATE_TRACK_ALIAS
-                        .violation("another track has this alias"));
+                        .violation("another track uses this Track Alias"));
                 }
                 None => self.retire(user),
             }
@@ -168,6 +168,6 @@ fn is_reserved_here(namespace: &Namespace) -> bool {
 pub(super) fn unsupported_extension() -> RequestError {
     RequestError::new(
         RequestErrorCode::UNSUPPORTED_EXTENSION,
-        "a mandatory property is not understood",
+        "a mandatory property is not supported",
     )
 }

@@ -158,7 +158,8 @@ impl Session {
         }
         // The whole session is closed, although the draft also permits REQUEST_ERROR, which would end more than the
         // update [moqt-18 §3.5].
-        Err(SessionError::MALFORMED_AUTH_TOKEN.violation("a token stands twice in an update"))
+        Err(SessionError::MALFORMED_AUTH_TOKEN
+            .violation("an authorization token is repeated in an update"))
     }
 
     /// Checks an error against the request that it answers.

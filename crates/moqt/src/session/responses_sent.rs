@@ -335,7 +335,7 @@ impl Session {
     fn send(&mut self, transport: &mut dyn Transport, id: RequestId, message: &Message) {
         let error = RequestError::new(
             RequestErrorCode::INTERNAL_ERROR,
-            "the answer does not fit a message",
+            "the response is too long for a message",
         );
         match self.encode(message) {
             Ok(bytes) => self.send_bytes(transport, id, bytes),
@@ -354,7 +354,8 @@ impl Session {
             Err(_) => {
                 self.violate(
                     transport,
-                    SessionError::INTERNAL_ERROR.violation("an error does not fit"),
+                    SessionError::INTERNAL_ERROR
+                        .violation("a REQUEST_ERROR is too long for a message"),
                 );
             }
         }

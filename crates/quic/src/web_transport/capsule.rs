@@ -34,7 +34,7 @@ impl CapsuleReader {
                     if !(CODE_BYTES as u64..=CLOSE_BYTES_MAX as u64).contains(&length) {
                         return Err(Violation::new(
                             Code::MESSAGE_ERROR,
-                            "the end of a session has a wrong length",
+                            "WT_CLOSE_SESSION has a wrong length",
                         ));
                     }
                     self.close = Some(Vec::new());

@@ -217,7 +217,10 @@ impl WebTransport {
                 transport.reset(stream, Code::REQUEST_INCOMPLETE.0);
             }
             (Side::Client, None) => {
-                self.on_failed(transport, "the server ended without an answer".to_owned());
+                self.on_failed(
+                    transport,
+                    "the server closed the request without a response".to_owned(),
+                );
             }
             (Side::Client, Some(code)) => {
                 self.on_failed(transport, format!("the server reset the request: {code}"));

@@ -157,7 +157,7 @@ impl WebTransport {
         first: Bytes,
     ) -> Result<(), Violation> {
         if matches!(self.side, Side::Client) {
-            let reason = "the server opened a bidirectional stream that is no session's";
+            let reason = "the server opened a bidirectional stream outside of a session";
             return Err(Violation::new(Code::STREAM_CREATION_ERROR, reason));
         }
         let open = self.own.values();
@@ -182,7 +182,7 @@ impl WebTransport {
         rest: Bytes,
     ) -> Result<(), Violation> {
         if !session.is_multiple_of(4) {
-            let reason = "a session that no client can have opened";
+            let reason = "the session ID is not of a client's bidirectional stream";
             return Err(Violation::new(Code::ID_ERROR, reason));
         }
         let names_session = self.session.is_none_or(|known| known.0 == session);

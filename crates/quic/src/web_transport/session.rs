@@ -47,12 +47,12 @@ impl WebTransport {
         mut data: Bytes,
     ) -> Option<Bytes> {
         let Some((quarter, length)) = varint::decode(&data) else {
-            let reason = "a datagram ends inside its stream number";
+            let reason = "a datagram ends inside its quarter stream ID";
             self.on_violation(transport, Violation::new(Code::DATAGRAM_ERROR, reason));
             return None;
         };
         if quarter > varint::MAX / 4 {
-            let reason = "a datagram of a stream that cannot be";
+            let reason = "the quarter stream ID of a datagram is too large";
             self.on_violation(transport, Violation::new(Code::DATAGRAM_ERROR, reason));
             return None;
         }

@@ -62,11 +62,14 @@ impl Turn<'_> {
         }
         if self.sessions.shedder.is_shedding() {
             self.counters.sessions_refused_load += 1;
-            return Err((SessionError::INTERNAL_ERROR, "the relay has too much to do"));
+            return Err((SessionError::INTERNAL_ERROR, "the relay is overloaded"));
         }
         if self.sessions.len() >= limits.sessions_max {
             self.counters.sessions_refused_total += 1;
-            return Err((SessionError::INTERNAL_ERROR, "the relay is full"));
+            return Err((
+                SessionError::INTERNAL_ERROR,
+                "the relay has too many sessions",
+            ));
         }
         let from_there = origin.map_or(0, |origin| self.sessions.from(origin));
         if from_there >= limits.sessions_per_address_max {

@@ -1,4 +1,4 @@
-//! `weir live`: publish and play live streams, and the testbed for them.
+//! `weir live`: publishes and plays live streams, and compares ways to deliver them.
 
 mod lab;
 mod play;
@@ -32,13 +32,13 @@ pub(crate) fn run(command: &LiveCommand) -> anyhow::Result<ExitCode> {
 }
 
 impl TrustArguments {
-    /// How the relay at `url` is reached.
+    /// Returns how clients reach the relay at `url`.
     fn target(&self, url: &RelayUrl) -> anyhow::Result<Target> {
         client_target(url, &self.choice()?)
     }
 }
 
-/// A namespace with `/` between its parts.
+/// Parses a namespace with `/` between its fields.
 fn namespace(text: &str) -> Result<Namespace, String> {
     Namespace::new(text.split('/').map(str::to_owned)).map_err(|error| error.to_string())
 }

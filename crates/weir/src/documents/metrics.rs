@@ -123,12 +123,12 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (
         "Relay",
         "weir_relay_",
-        "Sessions, subscriptions, objects, and the relay's operation.\n\n",
+        "Sessions, subscriptions, objects, cache, and the relay's operation.\n\n",
     ),
     (
         "MOQT sessions",
         "weir_session_",
-        "Messages and streams of the MOQT sessions.\n\n",
+        "What MOQT sessions refused, dropped or ended. With well-behaved peers, most of these counters stay at 0.\n\n",
     ),
     ("QUIC", "weir_quic_", "Connections and their datagrams.\n\n"),
     (
@@ -144,8 +144,8 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (
         "Host",
         "weir_host_",
-        "Packets and event loops. Overload is a 90th percentile of `weir_host_lag_seconds` over 250 ms for one second \
-         (`limits.load.queue_delay_max`): the relay then refuses new sessions and requests.\n\n",
+        "Packets and event loops. The relay is overloaded if the 90th percentile of `weir_host_lag_seconds` exceeds \
+         `limits.load.queue_delay_max` for one second: it then refuses new sessions and requests.\n\n",
     ),
     ("Build", "weir_build_", ""),
     (
@@ -161,10 +161,12 @@ const HEAD: &str = "\
 `weir relay --admin 127.0.0.1:9443` serves these metrics at `http://127.0.0.1:9443/metrics`, as Prometheus text (version 0.0.4).
 [relay.md](relay.md) says which of them to watch, and has alerts.
 
-- Each thread of the relay publishes its numbers once a second; the page holds their sums. A scrape does not disturb the threads.
+- Each thread of the relay publishes its metrics once a second, and `/metrics` shows their sums. A scrape does not disturb the threads.
 - If `weir_relay_snapshot_age_seconds` exceeds a few seconds, a thread hangs.
-- Gauges and counters are 0 until something is counted. `weir_relay_certificate_expiry_seconds` is absent if the certificate cannot be read.
+- `weir_relay_certificate_expiry_seconds` is absent if the certificate cannot be read. All other metrics are always there, from 0 on.
 - No label holds a namespace, a track or an address.
+- \"At\" and a setting name the limit that was reached ([relay-limits.md](relay-limits.md)). If your own clients reach it, raise it; against
+  others it protects the relay.
 
 `cargo test -p weir --bin weir` compares this page with the program; `UPDATE_DOCS=1` before it writes the page.
 ";

@@ -1,5 +1,5 @@
-//! One run in real time with a browser as the player: the page of `weir live watch` in headless Chromium, behind a link
-//! that is too slow.
+//! A lab run in real time with a browser as the player: the page of `weir live watch` in headless Chromium, behind an
+//! emulated link.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -24,15 +24,15 @@ use crate::{
     run::{RelayUrl, TrustChoice, client_target},
 };
 
-/// Makes a run to a browser.
+/// Makes a run with a browser as the player.
 ///
-/// The profile begins with the browser's first packet. Frames come from ffmpeg, because a browser decodes them. Latencies are
-/// from availability to drawing on the canvas, on the clock of this machine.
+/// The network profile begins with the browser's first packet. Frames come from ffmpeg, because the browser decodes them.
+/// Latency is the time from a frame's availability to its drawing on the canvas, on the clock of this machine.
 pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
     let (profile, seed) = (&task.profile, task.seed);
     let (strategy, congestion) = task.delivery()?;
     let relay = ChildRelay::of_streams("127.0.0.1:0", congestion)?;
-    let stop = Stop::new().context("cannot make an event descriptor")?;
+    let stop = Stop::new().context("cannot create an eventfd")?;
     let (behind_link, shaper) = open_link(task, relay.address, None, CLIENTS_MAX, &stop)?;
 
     let config = json!({
@@ -41,11 +41,11 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
         "namespace": NAMESPACE,
         "strategy": strategy.name(),
     });
-    let page = serve_page(LOOPBACK, &config).context("cannot serve the page")?;
+    let page = serve_page(LOOPBACK, &config).context("cannot serve the player page")?;
     let mailbox = Mailbox::open()?;
-    let waker = Waker::new().context("cannot make an event descriptor")?;
+    let waker = Waker::new().context("cannot create an eventfd")?;
     let queue = IngestQueue::new(waker.clone());
-    let mut encoder = Encoder::start(profile.duration + STARTING, seed)?;
+    let mut encoder = Encoder::start(profile.duration + START_TIMEOUT, seed)?;
     encoder.feed(&queue, &stop)?;
     let origin = RunningOrigin {
         target: client_target(&RelayUrl::of_child(relay.address), &TrustChoice::Anyone)?,
@@ -63,13 +63,13 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
         mailbox.port
     );
     let browser = Browser::start(&url)?;
-    let report = mailbox.wait(profile.duration + STARTING);
+    let report = mailbox.wait(profile.duration + START_TIMEOUT);
     let encoded = encoder.check();
     stop.request();
     drop(browser);
     drop(encoder);
     let (_, failure) = join(origin)??;
-    join(shaper)?.context("the link failed")?;
+    join(shaper)?.context("the emulated link failed")?;
     relay.stop();
     encoded?;
     let report = match (report, failure) {
@@ -77,10 +77,10 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
         (Err(_), Some(failure)) => bail!("the run failed: {failure}"),
         (Err(error), None) => return Err(error),
     };
-    read_report(&report).context("the report of the page")
+    read_report(&report).context("the report of the page cannot be read")
 }
 
-/// The page's report, with times since it began.
+/// Returns the run of the page's report. Its times are relative to the start of the report.
 fn read_report(report: &Value) -> anyhow::Result<Run> {
     let begin = report["started_us"].as_i64().context("no started_us")?;
     let end = report["ended_us"].as_i64().context("no ended_us")?;
@@ -100,12 +100,12 @@ fn read_report(report: &Value) -> anyhow::Result<Run> {
         })
     });
     let records: Option<Vec<FrameRecord>> = records.collect();
-    let records = records.context("a frame lacks something")?;
+    let records = records.context("a frame lacks a field")?;
     let figures = Figures::of_received(&records, 0, end - begin);
     Ok(Run { figures, records })
 }
 
-/// Takes one report that a page posts.
+/// A listener that receives the report that a page posts.
 struct Mailbox {
     port: u16,
     report: Receiver<Value>,
@@ -116,7 +116,7 @@ impl Mailbox {
         let listener = TcpListener::bind(LOOPBACK).context("cannot listen for the report")?;
         let port = listener.local_addr()?.port();
         let (sender, report) = channel();
-        // It waits for a connection until the process ends, should the page never report.
+        // Without a report, the thread waits for a connection until the process ends.
         drop(start("weir-report", move || {
             for stream in listener.incoming().flatten() {
                 if let Ok(value) = receive(stream)
@@ -131,11 +131,13 @@ impl Mailbox {
 
     fn wait(&self, time: Duration) -> anyhow::Result<Value> {
         let report = self.report.recv_timeout(time);
-        report.context("the browser sent no report: does chromium run here?")
+        report.context(
+            "the browser sent no report: check that `chromium --headless` runs on this machine",
+        )
     }
 }
 
-/// Reads one POST with a body of JSON.
+/// Reads one POST request with a JSON body, and answers it.
 fn receive(stream: TcpStream) -> anyhow::Result<Value> {
     stream.set_read_timeout(Some(REPORT_TIMEOUT))?;
     let mut reader = BufReader::new(stream);
@@ -143,7 +145,7 @@ fn receive(stream: TcpStream) -> anyhow::Result<Value> {
     loop {
         let mut line = String::new();
         if reader.by_ref().take(HEAD_LINE_MAX).read_line(&mut line)? == 0 {
-            bail!("the request ends in its head");
+            bail!("the request ends before its body");
         }
         let line = line.trim_end().to_ascii_lowercase();
         if line.is_empty() {
@@ -154,7 +156,7 @@ fn receive(stream: TcpStream) -> anyhow::Result<Value> {
         }
     }
     if length == 0 || length > REPORT_BYTES_MAX {
-        bail!("a report of {length} bytes");
+        bail!("expected a report of 1 to {REPORT_BYTES_MAX} bytes, not {length}");
     }
     let mut body = Vec::new();
     reader.by_ref().take(length).read_to_end(&mut body)?;
@@ -163,7 +165,7 @@ fn receive(stream: TcpStream) -> anyhow::Result<Value> {
     Ok(serde_json::from_slice(&body)?)
 }
 
-/// Headless Chromium with a profile of its own; ended and cleaned up when dropped.
+/// Headless Chromium with its own profile folder. Dropping it ends the process and removes the folder.
 struct Browser {
     child: Child,
     folder: PathBuf,
@@ -198,14 +200,14 @@ impl Browser {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .context("chromium cannot be started")?;
+            .context("cannot start chromium: install it, or put it on the PATH")?;
         Ok(Self { child, folder })
     }
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Fails only if it is gone already.
+        // Fails only if the process has ended.
         drop(self.child.kill());
         drop(self.child.wait());
         drop(std::fs::remove_dir_all(&self.folder));
@@ -213,9 +215,9 @@ impl Drop for Browser {
 }
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-/// How long browser, page and first picture may take.
-const STARTING: Duration = Duration::from_secs(30);
-/// A browser may come from several ports.
+/// Time for the start of the browser, the page and the first picture.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// A browser may use several UDP ports.
 const CLIENTS_MAX: usize = 8;
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 const REPORT_BYTES_MAX: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! Origins and players on real sockets.
+//! Hosting of origins and players on real sockets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use weir_quic::{App, Congestion, Limits};
 
 use crate::event_loop::{self, EventLoop};
 
-/// Runs a role that connects to `remote`, until it is finished or asked to stop.
+/// Runs a role that connects to `remote`, until the role is finished or a stop is requested.
 pub(crate) fn host(
     app: &mut dyn App,
     remote: SocketAddr,
@@ -28,7 +28,7 @@ pub(crate) fn host(
     event_loop.run(app).map(drop)
 }
 
-/// The time of day, as all on one machine share it.
+/// Returns the time of day as a timebase, which all processes of a machine share.
 pub(crate) fn timebase() -> Timebase {
     Timebase {
         at: clock::now(),
@@ -36,5 +36,5 @@ pub(crate) fn timebase() -> Timebase {
     }
 }
 
-/// Pings, so that a stream that pauses keeps its connection.
+/// Interval of pings, which keep the connection of a paused stream open.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);

@@ -11,7 +11,7 @@ use weir_live::source::Source;
 use weir_live::{Ingest, IngestError, Item};
 use weir_net::{Stop, Waker, clock};
 
-/// Frames and sound that were read and not yet published. Clones share one queue.
+/// A queue of frames and audio that are read and not published yet. Clones share one queue.
 #[derive(Clone, Debug)]
 pub(crate) struct IngestQueue {
     shared: Arc<Shared>,
@@ -20,9 +20,9 @@ pub(crate) struct IngestQueue {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// When the queue was made.
+    /// When the queue was created.
     since: Instant,
-    /// The origin asked for an item or took one, or will take no more.
+    /// Signals that the origin asked for an item, took one, or has closed the queue.
     taken: Condvar,
     /// Wakes the origin's event loop.
     waker: Waker,
@@ -31,23 +31,23 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     items: VecDeque<(Instant, Item)>,
-    /// Bytes of all of these.
+    /// Bytes of all items.
     bytes: usize,
-    /// The origin has asked for the first item.
+    /// Whether the origin has asked for the first item.
     is_wanted: bool,
     ended_at: Option<Instant>,
     is_closed: bool,
 }
 
 impl State {
-    /// Whether an item of so many bytes may wait as well. An item larger than the limit may wait alone.
+    /// Returns whether there is room for an item of so many bytes. An item above the limit may wait alone.
     fn has_room(&self, bytes: usize) -> bool {
         let has_bytes = self.bytes.saturating_add(bytes) <= BYTES_MAX;
         self.items.is_empty() || self.items.len() < ITEMS_MAX && has_bytes
     }
 }
 
-/// Bytes that an item keeps.
+/// Returns the bytes that an item occupies.
 fn size(item: &Item) -> usize {
     match item {
         Item::Init(init) => init.segment.len(),
@@ -56,7 +56,7 @@ fn size(item: &Item) -> usize {
     }
 }
 
-/// Why a stream could not be read to its end.
+/// Why a stream cannot be read to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("cannot be read")]
@@ -64,14 +64,14 @@ pub(crate) enum ReadError {
     #[error(transparent)]
     Ingest(#[from] IngestError),
     #[error(
-        "a frame is to be decoded {ahead} s after it comes, at {decode_us} microseconds of media time: with --realtime at most {} s are waited",
+        "the frame at {decode_us} µs of media time is {ahead} s ahead of its time; --realtime waits at most {} s for a frame",
         AHEAD_MAX.as_secs()
     )]
     Ahead { decode_us: i64, ahead: u64 },
 }
 
 impl IngestQueue {
-    /// An empty queue that wakes its host by `waker` for each item.
+    /// Creates an empty queue, which calls `waker` for each item.
     pub(crate) fn new(waker: Waker) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -83,9 +83,10 @@ impl IngestQueue {
         }
     }
 
-    /// Reads `input` on a thread of its own until it ends, breaks, or nobody wants it any more; from when the origin asks for the
-    /// first item on: what lay there before would be said to have been available when nobody could have it. With `paced`, as fast
-    /// as it is to be played; else as it comes.
+    /// Reads `input` on a thread of its own, until the input ends or fails, or the origin closes the queue.
+    ///
+    /// Reading begins when the origin asks for the first item. An item read earlier would count as available before anyone
+    /// could receive it. With `paced`, items are read at the speed of playback; otherwise as they arrive.
     pub(crate) fn fill(
         &self,
         mut input: impl Read + Send + 'static,
@@ -104,7 +105,7 @@ impl IngestQueue {
             .context("cannot start the thread that reads the stream")
     }
 
-    /// Ends the reading thread: the origin takes no more.
+    /// Closes the queue, which ends the reading thread.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.shared.taken.notify_all();
@@ -140,7 +141,7 @@ impl IngestQueue {
         }
     }
 
-    /// Waits until the origin asks for the first item; returns whether it did.
+    /// Waits until the origin asks for the first item, or closes the queue. Returns whether the origin asked.
     fn is_wanted(&self) -> bool {
         let mut state = self.lock();
         while !state.is_wanted && !state.is_closed {
@@ -150,7 +151,7 @@ impl IngestQueue {
         state.is_wanted
     }
 
-    /// Puts an item in when there is room; returns whether anybody will take it.
+    /// Adds an item as soon as there is room. Returns false if the queue is closed.
     fn put(&self, item: Item) -> bool {
         let mut state = self.lock();
         let bytes = size(&item);
@@ -193,7 +194,7 @@ impl Source for IngestQueue {
     fn next_at(&self) -> Option<Instant> {
         let state = self.lock();
         if !state.is_wanted {
-            // It wants to be asked.
+            // Due at once, so that the origin asks for the first item.
             return Some(self.shared.since);
         }
         let first = state.items.front().map(|(at, _)| *at);
@@ -206,15 +207,16 @@ impl Source for IngestQueue {
     }
 }
 
-/// Holds frames back until they would be made, were they made now.
+/// Delays the frames of a file, as if a live encoder made them.
 #[derive(Debug, Default)]
 struct Pace {
-    /// When the first frame came, and its decode time.
+    /// When the first frame was read, and its decode time.
     start: Option<(Instant, i64)>,
 }
 
 impl Pace {
-    /// How long to wait before an item is handed on. Fails if that is absurd: then its time is broken.
+    /// Returns how long to wait before an item is passed on. A wait above [`AHEAD_MAX`] is an error: the decode time is
+    /// invalid.
     fn wait(&mut self, now: Instant, item: &Item) -> Result<Option<Duration>, ReadError> {
         let Item::Frame(frame) = item else {
             return Ok(None);
@@ -233,11 +235,11 @@ impl Pace {
 }
 
 const READ_BYTES: usize = 64 << 10;
-/// Items that may wait for the origin; then the stream is left unread.
+/// Most items in the queue. Beyond it, the stream is not read.
 const ITEMS_MAX: usize = 256;
-/// Bytes that may wait for the origin; then the stream is left unread.
+/// Most bytes in the queue. Beyond it, the stream is not read.
 const BYTES_MAX: usize = 128 << 20;
-/// How long a frame may be held back until it is to be decoded. A stream with a longer gap is broken.
+/// Longest wait for one frame. A stream with a longer gap is invalid.
 const AHEAD_MAX: Duration = Duration::from_mins(10);
 
 #[cfg(test)]
@@ -350,7 +352,7 @@ mod tests {
         assert_eq!(longest, Some(AHEAD_MAX));
         let error = wait(8 + ahead_us).expect_err("past the limit");
         assert!(
-            error.to_string().contains("600 s after it comes"),
+            error.to_string().contains("600 s ahead of its time"),
             "{error}"
         );
         assert!(matches!(wait(i64::MAX), Err(ReadError::Ahead { .. })));
@@ -358,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_never_asked_ends_with_its_origin() {
+    fn a_reader_that_is_never_asked_ends_with_its_origin() {
         let (queue, looks, reader) = filled();
         queue.close();
         assert!(reader.join().expect("no panic").is_ok());

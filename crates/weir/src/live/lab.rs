@@ -1,4 +1,4 @@
-//! One run in virtual time: an origin, our relay, and a player behind a link that is too slow.
+//! A lab run in virtual time: an origin, weir's relay, and a player behind an emulated link.
 
 use std::time::{Duration, Instant};
 
@@ -19,28 +19,28 @@ use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
 use super::link_conditions::Conditions;
 use super::network_profile::NetworkProfile;
 
-/// What came of a run.
+/// The result of a run: figures, and a record of each frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) figures: Figures,
     pub(crate) records: Vec<FrameRecord>,
 }
 
-/// One run that is to be made: a stream by a strategy over a link that is too slow.
+/// A run to make: a stream with a delivery strategy over an emulated link.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) profile: NetworkProfile,
     pub(crate) conditions: Conditions,
-    /// The profile, with what differs from the usual link.
+    /// Name of the link: the profile, and how its conditions differ from the given ones.
     pub(crate) link: String,
     pub(crate) strategy: String,
-    /// What the relay and the origin send by, if not by what the strategy asks for.
+    /// Congestion controller of relay and origin; `None` for the one that the strategy wants.
     pub(crate) congestion: Option<Congestion>,
     pub(crate) seed: u64,
 }
 
 impl Task {
-    /// The strategy, and the congestion controller that is used with it.
+    /// Returns the strategy, and the congestion controller of the run.
     pub(crate) fn delivery(&self) -> anyhow::Result<(Box<dyn Strategy>, Congestion)> {
         let strategy = named_strategy(&self.strategy)?;
         let wanted = || wanted_congestion(&*strategy);
@@ -104,7 +104,7 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
     Ok(Run { figures, records })
 }
 
-/// An origin, a relay and a viewer, with the link of the profile between the last two.
+/// Returns nodes for an origin, a relay and a viewer, with the emulated link between the last two.
 fn nodes(
     profile: &NetworkProfile,
     conditions: &Conditions,
@@ -136,17 +136,18 @@ fn nodes(
     Ok((sim, [origin, relay, viewer]))
 }
 
-/// The committed trace over a profile that begins at `start`; each seed begins at another group of it.
+/// Returns the committed trace as the source of a run that begins at `start`. The seed chooses its first group.
 pub(crate) fn trace_source(
     profile: &NetworkProfile,
     start: Instant,
     seed: u64,
 ) -> anyhow::Result<TraceSource> {
-    let trace = FrameTrace::parse(LIFE_720P).context("the committed trace")?;
+    let trace = FrameTrace::parse(LIFE_720P).context("the committed trace cannot be read")?;
     ensure!(
         profile.duration > BEGIN * 2,
-        "the profile {} is too short",
-        profile.name
+        "the profile {} is too short: expected more than {} s",
+        profile.name,
+        (BEGIN * 2).as_secs()
     );
     let frames = profile.duration.saturating_sub(BEGIN).as_millis() * FRAMES_PER_SECOND / 1000;
     let offset = usize::try_from(seed % 97)? * 15;
@@ -154,21 +155,21 @@ pub(crate) fn trace_source(
     Ok(TraceSource::new(trace, start + BEGIN, offset, frames))
 }
 
-/// The strategy with this name, or an error that has all names.
+/// Returns the strategy with this name. The error lists all names.
 pub(crate) fn named_strategy(name: &str) -> anyhow::Result<Box<dyn Strategy>> {
     let names = || strategy::NAMES.join(", ");
     strategy::by_name(name)
-        .with_context(|| format!("there is no strategy {name:?}; there are {}", names()))
+        .with_context(|| format!("unknown strategy {name:?}; expected one of: {}", names()))
 }
 
-/// The help of an option that names a strategy, with all their names.
+/// Returns the help of a flag that names a strategy, with the names of all strategies.
 pub(crate) fn strategy_help(of_what: &str) -> String {
     let [names @ .., last] = strategy::NAMES;
     let names = names.join(", ");
     format!("How the stream is delivered{of_what}: {names} or {last}")
 }
 
-/// The congestion controller that a strategy's connections are to use.
+/// Returns the congestion controller that a strategy wants.
 pub(crate) fn wanted_congestion(strategy: &dyn Strategy) -> Congestion {
     if strategy.wants_short_queues() {
         Congestion::LOW_LATENCY
@@ -181,5 +182,5 @@ pub(crate) fn wanted_congestion(strategy: &dyn Strategy) -> Congestion {
 pub(crate) const JOIN: Duration = Duration::from_millis(400);
 /// When the stream begins.
 pub(crate) const BEGIN: Duration = Duration::from_secs(1);
-/// Of the committed trace.
+/// Frame rate of the committed trace.
 const FRAMES_PER_SECOND: u128 = 24;

@@ -1,4 +1,4 @@
-//! What a link is, besides its rate.
+//! Conditions of an emulated link: delay, jitter, queue and loss.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use weir_link::{Config as Link, DELAY_MAX, Delay, Jitter, Loss, Probability, Queue};
 
-/// What a link is, besides its rate.
+/// Conditions of an emulated link, apart from its rate.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Conditions {
     /// Delay of the link in each direction
@@ -24,7 +24,7 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// One direction of such a link, without a limit of its rate.
+    /// Returns one direction of such a link, with unlimited rate. The error names the flag.
     pub(crate) fn link(&self) -> anyhow::Result<Link> {
         let jitter = if self.jitter.is_zero() {
             Jitter::None
@@ -47,7 +47,7 @@ impl Conditions {
         })
     }
 
-    /// Links that differ from this one in one thing each, and how.
+    /// Returns this link, and links that differ from it in one condition each, with a name of the difference.
     pub(crate) fn sweep(&self) -> Vec<(String, Self)> {
         let mut links = Vec::new();
         for delay in [5, 50, 100] {
@@ -67,23 +67,24 @@ impl Conditions {
         for loss in [0.001, 0.01, 0.03] {
             links.push((format!("loss {} %", loss * 100.0), Self { loss, ..*self }));
         }
-        // A packet cannot come before it was sent.
+        // Jitter above the delay would deliver packets before they are sent.
         links.retain(|(_, link)| link.jitter <= link.delay);
         links.insert(0, (String::new(), *self));
         links
     }
 }
 
-/// A share of all.
+/// Parses a share from 0 to 1.
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse::<f64>().ok();
     let share = share.filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "expected a share from 0 to 1, such as 0.01".to_owned())
 }
 
-/// A time that packets may take.
+/// Parses a delay of at most one hour.
 fn delay(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let time = humantime::parse_duration(text)
+        .map_err(|error| format!("expected a time such as 20ms: {error}"))?;
     if time > DELAY_MAX {
         return Err("expected at most one hour".to_owned());
     }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_link_can_be_is_refused_with_the_flag() {
+    fn impossible_conditions_are_refused_with_the_flag() {
         for (flag, values) in [
             (
                 "--loss",
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_varies_one_thing_at_a_time_and_says_which() {
+    fn a_sweep_varies_one_condition_at_a_time_and_names_it() {
         let usual = Conditions {
             delay: Duration::from_millis(20),
             jitter: Duration::ZERO,

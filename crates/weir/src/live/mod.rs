@@ -1,4 +1,4 @@
-//! Live streams on real sockets, and the testbed for them.
+//! Live streams over real sockets, and the lab that plays them over emulated links.
 
 pub(crate) mod browser;
 pub(crate) mod hosting;

@@ -1,4 +1,4 @@
-//! How fast a link is over time: the profiles of the thesis and its testbed, and recorded traces.
+//! Network profiles: the rate of a link over time, built in or from a recorded trace.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use weir_link::{Bitrate, Rate, Trace};
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkProfile {
     pub(crate) name: String,
-    /// From when on which rate holds.
+    /// Rates, each with the time from which it holds.
     pub(crate) steps: Vec<(Duration, Rate)>,
-    /// How long a run over it takes.
+    /// Duration of a run over this profile.
     pub(crate) duration: Duration,
 }
 
-/// Kilobits per second, and for how many milliseconds.
+/// Rates in kilobits per second, each with its duration in milliseconds.
 type Pattern = &'static [(u32, u64)];
 
 /// The constant rate of the thesis, and the profiles of a grand challenge of the ACM in 2020 that it uses
@@ -66,12 +66,12 @@ const PATTERNS: [(&str, Pattern, usize); 6] = [
 ];
 
 impl NetworkProfile {
-    /// The names of the built-in profiles.
+    /// Returns the names of the built-in profiles.
     pub(crate) fn names() -> impl Iterator<Item = &'static str> {
         PATTERNS.iter().map(|(name, ..)| *name)
     }
 
-    /// The built-in profile with this name.
+    /// Returns the built-in profile with this name.
     fn named(name: &str) -> Option<Self> {
         let (name, pattern, rounds) = PATTERNS.iter().find(|(known, ..)| *known == name)?;
         let mut duration = Duration::ZERO;
@@ -88,13 +88,14 @@ impl NetworkProfile {
         })
     }
 
-    /// The built-in profile with this name, or an error that has all names.
+    /// Returns the built-in profile with this name. The error lists all names.
     pub(crate) fn find(name: &str) -> anyhow::Result<Self> {
         let names = || Self::names().collect::<Vec<_>>().join(", ");
-        Self::named(name).with_context(|| format!("no profile {name:?}; there are {}", names()))
+        Self::named(name)
+            .with_context(|| format!("unknown profile {name:?}; expected one of: {}", names()))
     }
 
-    /// A recorded trace in Mahimahi's form, which is repeated if it is shorter than `duration`.
+    /// Loads a trace in Mahimahi's format. The trace repeats if it is shorter than `duration`. The error names the file.
     pub(crate) fn load(path: &Path, duration: Duration) -> anyhow::Result<Self> {
         let place = || path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(place)?;

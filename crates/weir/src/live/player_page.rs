@@ -1,6 +1,6 @@
-//! The browser player's page, and the server that hands it out.
+//! The server of the browser player's page.
 //!
-//! Nothing of it is built: browsers take the modules of `web/` as they stand, so they are part of the program.
+//! The modules of `web/` are part of the program, without a build step: browsers load them as they are.
 
 use std::borrow::Cow;
 use std::io;
@@ -19,7 +19,7 @@ struct File {
     body: &'static [u8],
 }
 
-/// Serves the page at `address`; `config` tells it where the stream is. Returns where it listens.
+/// Serves the page at `address`, with `config` (the location of the stream) as `/config.json`. Returns the bound address.
 pub(crate) fn serve_page(address: SocketAddr, config: &Value) -> io::Result<SocketAddr> {
     let config = config.to_string();
     let pages = move |path: &str| match path {
@@ -42,11 +42,11 @@ fn page(path: &str) -> Page {
             content_type: file.content_type,
             body: Cow::Borrowed(file.body),
         },
-        None => Page::text(404, "there is no such file"),
+        None => Page::text(404, "not found"),
     }
 }
 
-/// A page is many files, and a browser opens a few connections at once.
+/// Limits for a browser, which opens several connections at once to load the files of the page.
 const LIMITS: HttpLimits = HttpLimits {
     connections_max: 64,
     header_bytes_max: 16 << 10,

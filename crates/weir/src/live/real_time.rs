@@ -1,4 +1,4 @@
-//! One run in real time: an origin, our relay, a link that is too slow and a player, with real sockets.
+//! A lab run in real time, with real sockets: an origin, weir's relay, an emulated link and a player.
 
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ pub(crate) fn run(task: &Task, source: SourceChoice) -> anyhow::Result<Run> {
     let (profile, seed) = (&task.profile, task.seed);
     let (strategy, congestion) = task.delivery()?;
     let relay = ChildRelay::of_streams("127.0.0.1:0", congestion)?;
-    let stop = Stop::new().context("cannot make an event descriptor")?;
+    let stop = Stop::new().context("cannot create an eventfd")?;
     let at = clock::now();
     let (behind_link, shaper) = open_link(task, relay.address, Some(at), 1, &stop)?;
 
@@ -59,7 +59,7 @@ pub(crate) fn run(task: &Task, source: SourceChoice) -> anyhow::Result<Run> {
         reconnect_timeout: Duration::ZERO,
         timebase,
     });
-    let waker = Waker::new().context("cannot make an event descriptor")?;
+    let waker = Waker::new().context("cannot create an eventfd")?;
     let (mut encoder, frames) = match source {
         SourceChoice::Trace => (None, trace(profile, at, seed)?),
         SourceChoice::Ffmpeg => {
@@ -88,7 +88,7 @@ pub(crate) fn run(task: &Task, source: SourceChoice) -> anyhow::Result<Run> {
     drop(encoder);
     let viewer = join(viewer)??;
     let (counters, failure) = join(origin)??;
-    join(shaper)?.context("the link failed")?;
+    join(shaper)?.context("the emulated link failed")?;
     relay.stop();
     encoded?;
     if let Some(failure) = failure.as_deref().or_else(|| viewer.failure()) {
@@ -97,15 +97,15 @@ pub(crate) fn run(task: &Task, source: SourceChoice) -> anyhow::Result<Run> {
     run_of(&viewer, counters.frames, profile)
 }
 
-/// Where the frames of a run come from.
+/// The source of the frames of a run.
 type Frames = Box<dyn Source + Send>;
 
-/// The frames of the trace.
+/// Returns the committed trace as the source of a run.
 fn trace(profile: &NetworkProfile, at: Instant, seed: u64) -> anyhow::Result<Frames> {
     Ok(Box::new(trace_source(profile, at, seed)?))
 }
 
-/// Starts an encoder, and gives the frames that come from it.
+/// Starts an encoder. Returns it with the source of its frames.
 fn encode(
     duration: Duration,
     seed: u64,
@@ -118,22 +118,22 @@ fn encode(
     Ok((encoder, Box::new(queue)))
 }
 
-/// Waits for the end of a run; fails as soon as the encoder does.
+/// Waits for the end of a run. Returns an error as soon as the encoder fails.
 fn wait(end: Instant, mut encoder: Option<&mut Encoder>, stop: &Stop) -> anyhow::Result<()> {
     while clock::now() < end {
         let left = end.saturating_duration_since(clock::now());
-        stop.wait(left.min(LOOK));
+        stop.wait(left.min(CHECK_INTERVAL));
         encoder.as_mut().map_or(Ok(()), |encoder| encoder.check())?;
     }
     Ok(())
 }
 
-/// What a viewer saw of so many frames.
+/// Returns the result of a run in which the origin published so many frames.
 fn run_of(viewer: &Viewer, frames: u64, profile: &NetworkProfile) -> anyhow::Result<Run> {
     let microseconds = |time: Duration| i64::try_from(time.as_micros());
     let (begin, end) = (microseconds(JOIN)?, microseconds(profile.duration)?);
     let mut records = viewer.records().to_vec();
-    // What came while everybody took leave is not part of the run.
+    // Frames shown after the end of the run do not count.
     for record in &mut records {
         record.shown_us = record.shown_us.filter(|shown| *shown <= end);
     }
@@ -141,22 +141,22 @@ fn run_of(viewer: &Viewer, frames: u64, profile: &NetworkProfile) -> anyhow::Res
     Ok(Run { figures, records })
 }
 
-/// Ends with what an origin did, and why it failed, if it did.
+/// The thread of an origin. Its result holds the counters, and the failure if there is one.
 type OriginThread = JoinHandle<anyhow::Result<(OriginCounters, Option<String>)>>;
 
-/// What differs from run to run of an origin.
+/// The configuration of an origin that runs on a thread of its own.
 pub(super) struct RunningOrigin {
     pub(super) target: Target,
     pub(super) strategy: Box<dyn Strategy>,
     pub(super) source: Box<dyn Source + Send>,
     pub(super) timebase: Timebase,
     pub(super) congestion: Congestion,
-    /// Wakes the host when the source has something.
+    /// Wakes the host when the source has an item.
     pub(super) waker: Waker,
 }
 
 impl RunningOrigin {
-    /// Publishes on a thread of its own until `stop`.
+    /// Publishes on a thread of its own, until `stop` is requested.
     pub(super) fn start(self, stop: &Stop) -> anyhow::Result<OriginThread> {
         let asked = stop.clone();
         start("weir-origin", move || {
@@ -182,8 +182,8 @@ impl RunningOrigin {
     }
 }
 
-/// Opens the link of a run to `target` on a thread of its own, for so many clients; returns where it listens. Its profile begins at
-/// `start`, or with the first packet.
+/// Opens the emulated link of a run to `target`, on a thread of its own, for at most `clients_max` clients. Returns the
+/// address on which the link listens. The network profile begins at `start`, or with the first packet.
 pub(super) fn open_link(
     task: &Task,
     target: SocketAddr,
@@ -202,48 +202,55 @@ pub(super) fn open_link(
         seed: task.seed,
         clients_max,
     })
-    .context("cannot bind the link")?;
+    .context("cannot bind the emulated link")?;
     let address = shaper.local_address()?;
     let asked = stop.clone();
     let thread = self::start("weir-link", move || shaper.run(&asked).map(drop))?;
     Ok((address, thread))
 }
 
-/// ffmpeg at work; ended when dropped.
+/// A running ffmpeg. Dropping it ends the process.
 pub(super) struct Encoder {
     child: Child,
-    /// What it says about errors.
-    words: Option<JoinHandle<String>>,
-    /// Reads what it encodes.
+    /// Reads ffmpeg's error output.
+    messages: Option<JoinHandle<String>>,
+    /// Reads the encoded stream.
     reader: Option<JoinHandle<Result<(), ReadError>>>,
 }
 
 impl Encoder {
-    /// Reads what it encodes into a queue; once.
+    /// Starts to read the encoded stream into `queue`. Works once.
     pub(super) fn feed(&mut self, queue: &IngestQueue, stop: &Stop) -> anyhow::Result<()> {
-        let output = self.child.stdout.take().context("ffmpeg has no output")?;
+        let output = self
+            .child
+            .stdout
+            .take()
+            .context("the output of ffmpeg is read already")?;
         self.reader = Some(queue.fill(output, false, stop.clone())?);
         Ok(())
     }
 
-    /// Fails, with its words, if it has ended before all was encoded, or if that cannot be read.
+    /// Returns an error if ffmpeg has failed, with ffmpeg's messages, or if its stream cannot be read.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
-        let ended = self.child.try_wait().context("ffmpeg is out of reach")?;
+        let ended = self
+            .child
+            .try_wait()
+            .context("the state of ffmpeg cannot be read")?;
         if let Some(status) = ended.filter(|status| !status.success()) {
-            let words = self.words.take().map(join).transpose()?;
-            let words = words.unwrap_or_default();
+            let messages = self.messages.take().map(join).transpose()?;
+            let messages = messages.unwrap_or_default();
             bail!(
-                "ffmpeg ended in the middle of the run ({status}): {}",
-                words.trim()
+                "ffmpeg failed during the run ({status}): {}",
+                messages.trim()
             );
         }
         match self.reader.take_if(|reader| reader.is_finished()) {
-            Some(reader) => join(reader)?.context("what ffmpeg encodes"),
+            Some(reader) => join(reader)?.context("the stream of ffmpeg"),
             None => Ok(()),
         }
     }
 
-    /// Encodes what was the source of the committed trace, with another seed.
+    /// Starts ffmpeg with the generator and options of the committed trace, and with `seed`.
     pub(super) fn start(duration: Duration, seed: u64) -> anyhow::Result<Self> {
         let graph = format!(
             "life=s=320x180:r=24:mold=10:ratio=0.1:seed={seed}:death_color=#C83232:life_color=#00ff00,scale=1280:720"
@@ -264,21 +271,21 @@ impl Encoder {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .context("ffmpeg cannot be started")?;
-        let errors = child.stderr.take().context("ffmpeg has no errors")?;
-        let words = start("weir-encoder", move || {
-            let (mut words, mut errors) = (Vec::new(), errors);
-            // Of more than that the end is read, so that it does not wait, and forgotten.
+            .context("cannot start ffmpeg: install it, or put it on the PATH")?;
+        let errors = child.stderr.take().context("ffmpeg has no error output")?;
+        let messages = start("weir-encoder", move || {
+            let (mut messages, mut errors) = (Vec::new(), errors);
+            // The rest is read and discarded, so that ffmpeg is not blocked.
             let kept = errors
                 .by_ref()
-                .take(WORDS_BYTES_MAX)
-                .read_to_end(&mut words);
+                .take(MESSAGE_BYTES_MAX)
+                .read_to_end(&mut messages);
             drop(kept.and_then(|_| io::copy(&mut errors, &mut io::sink())));
-            String::from_utf8_lossy(&words).into_owned()
+            String::from_utf8_lossy(&messages).into_owned()
         })?;
         Ok(Self {
             child,
-            words: Some(words),
+            messages: Some(messages),
             reader: None,
         })
     }
@@ -286,7 +293,7 @@ impl Encoder {
 
 impl Drop for Encoder {
     fn drop(&mut self) {
-        // Fails only if it is gone already.
+        // Fails only if the process has ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -294,10 +301,10 @@ impl Drop for Encoder {
 
 /// The namespace of the stream.
 pub(super) const NAMESPACE: &str = "live";
-/// How often the encoder is looked after.
-const LOOK: Duration = Duration::from_millis(200);
-/// Bytes of its words that are kept.
-const WORDS_BYTES_MAX: u64 = 16 << 10;
+/// Interval at which the encoder is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// Most bytes of ffmpeg's messages that are kept.
+const MESSAGE_BYTES_MAX: u64 = 16 << 10;
 
 pub(super) fn start<T: Send + 'static>(
     name: &str,

@@ -1,4 +1,4 @@
-//! Who may do what: tokens, certificates, and what those get who show neither.
+//! Rights of clients: by token, by client certificate, or without credentials.
 
 mod issuers;
 mod jwt;
@@ -11,26 +11,26 @@ use weir_net::clock;
 use weir_relay::{Authority, Credentials, Denial, Grant};
 
 use crate::relay::{
-    authority::{issuers::Issuers, jwt::Judge},
+    authority::{issuers::Issuers, jwt::TokenVerifier},
     config::Configured,
     metrics::Keys,
 };
 
 pub(crate) use jwt::{Claims, Prefix, Prefixes};
 
-/// Decides by the configuration.
+/// The authority of `weir relay`: grants what the settings in `[auth]` say.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// For those who show nothing.
+    /// Rights of clients without credentials.
     anonymous: Grant,
-    /// For those with a certificate that is trusted.
+    /// Rights of clients with a trusted certificate; `None` if `auth.clients.ca` is not set.
     clients: Option<Grant>,
-    /// For those with a token.
-    tokens: Option<(Judge, Arc<Issuers>)>,
+    /// Verification of tokens; `None` if no keys are configured.
+    tokens: Option<(TokenVerifier, Arc<Issuers>)>,
 }
 
 impl Gate {
-    /// Loads what the configuration names.
+    /// Loads the keys and prefixes of the configuration. The error names the setting or file.
     pub(crate) fn load(configured: &Configured) -> anyhow::Result<Self> {
         let auth = &configured.config.auth;
         let grant = |section: &str, publish: &[String], subscribe: &[String]| {
@@ -47,10 +47,10 @@ impl Gate {
         let jwt = &auth.jwt;
         let has_tokens = !jwt.keys.is_empty() || jwt.jwks_url.is_some();
         let tokens = has_tokens.then(|| {
-            let judge = Judge::new(configured)?;
-            anyhow::Ok((judge, Arc::new(Issuers::load(configured)?)))
+            let verifier = TokenVerifier::new(configured)?;
+            anyhow::Ok((verifier, Arc::new(Issuers::load(configured)?)))
         });
-        // Open only if nobody thought of a way in.
+        // Everything is permitted only if no authentication is configured.
         let is_open = !has_tokens && auth.clients.ca.is_none();
         let fallback = if is_open {
             vec![String::new()]
@@ -76,19 +76,19 @@ impl Gate {
         })
     }
 
-    /// Whether everybody may do everything.
+    /// Returns whether clients without credentials may do everything.
     pub(crate) fn is_open(&self) -> bool {
         self.anonymous == Grant::everything()
     }
 
-    /// Loads the files with keys again. If anything is wrong with one of them, all stays as it was.
+    /// Reloads the files with keys. If one is bad, all loaded keys stay.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
         self.tokens
             .as_ref()
             .map_or(Ok(()), |(_, issuers)| issuers.reload())
     }
 
-    /// The files that a change of means a reload.
+    /// Returns the files whose change causes a reload.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         self.tokens.iter().flat_map(|(_, issuers)| issuers.files())
     }
@@ -99,7 +99,7 @@ impl Gate {
             .map_or_else(Keys::default, |(_, issuers)| issuers.numbers())
     }
 
-    /// Fetches keys from now on, from a thread of its own, if there is an address to fetch from.
+    /// Starts the thread that fetches keys, if `auth.jwt.jwks_url` is set.
     pub(crate) fn start(&self) -> anyhow::Result<()> {
         match &self.tokens {
             Some((_, issuers)) => Issuers::start(issuers),
@@ -109,12 +109,12 @@ impl Gate {
 }
 
 impl Authority for Gate {
-    /// What a request shows for itself has to be good, and so has what a session is opened with: somebody with a bad
-    /// token is not somebody without one. Beside a request's own tokens those of its session count while they last.
+    /// Returns the rights of a request. A bad token is an error: such a client does not get the rights of clients without
+    /// credentials. If a request has tokens of its own, bad or expired tokens of its session are ignored.
     fn grant(&self, now: Instant, credentials: &Credentials) -> Result<Vec<Grant>, Denial> {
         let mut grants = Vec::new();
-        if let Some((judge, issuers)) = &self.tokens {
-            let grant = |token: &[u8]| judge.grant(now, clock::since_epoch(), token, issuers);
+        if let Some((verifier, issuers)) = &self.tokens {
+            let grant = |token: &[u8]| verifier.grant(now, clock::since_epoch(), token, issuers);
             let url_token = credentials.path.as_deref().and_then(token_in_path);
             let session = credentials
                 .session_tokens
@@ -144,13 +144,13 @@ impl Authority for Gate {
     }
 }
 
-/// The token in the query of a URL's path: `/live?jwt=TOKEN`.
+/// Returns the token in the query of a URL's path: `/live?jwt=TOKEN`.
 fn token_in_path(path: &str) -> Option<&str> {
     let (_, query) = path.split_once('?')?;
     query.split('&').find_map(|pair| pair.strip_prefix("jwt="))
 }
 
-/// Prefixes as they stand in the configuration: fields with `/` between them; the empty one is all namespaces.
+/// Returns the namespaces of prefixes in the configuration: fields separated by `/`; an empty text is all namespaces.
 fn namespaces(prefixes: &[String]) -> anyhow::Result<Vec<Namespace>> {
     let read = |prefix: &String| {
         let fields: Vec<&str> = prefix
@@ -158,7 +158,7 @@ fn namespaces(prefixes: &[String]) -> anyhow::Result<Vec<Namespace>> {
             .filter(|field| !field.is_empty())
             .collect();
         let namespace = Namespace::new(&fields);
-        namespace.with_context(|| format!("`{}` is no namespace", prefix.escape_debug()))
+        namespace.with_context(|| format!("`{}` is not a namespace", prefix.escape_debug()))
     };
     prefixes.iter().map(read).collect()
 }

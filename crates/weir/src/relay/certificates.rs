@@ -1,4 +1,6 @@
-//! The relay's certificates: loaded from files, loaded again while it runs, never lost to a bad file.
+//! The relay's certificate and client CAs: loaded from files, reloaded while the relay runs, or self-signed.
+//!
+//! A bad file does not replace a loaded one.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,14 +25,14 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::relay::config::Configured;
 
-/// What the relay shows and whom it trusts.
+/// The certificate of the relay, and the CAs of client certificates.
 #[derive(Debug)]
 pub(crate) struct Certificates {
-    /// Chain and key; `None` if the certificate is self-made.
+    /// Files of chain and key; `None` if the certificate is self-signed.
     files: Option<(PathBuf, PathBuf)>,
-    /// What a self-made certificate is for.
+    /// Names in a self-signed certificate.
     names: Vec<String>,
-    /// Origins that pages may come from.
+    /// Accepted origins of web pages; empty for all.
     origins: Vec<String>,
     clients_file: Option<PathBuf>,
     server: Arc<ServerCertificate>,
@@ -38,7 +40,7 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// Loads what the configuration names, or makes a certificate.
+    /// Loads the files of the configuration, or makes a certificate. The error names the setting and the file.
     pub(crate) fn load(configured: &Configured) -> anyhow::Result<Self> {
         let tls = &configured.config.tls;
         let files = tls.certificate.clone().zip(tls.key.clone());
@@ -68,7 +70,7 @@ impl Certificates {
         })
     }
 
-    /// Loads the files again. If anything is wrong with one of them, all stays as it was.
+    /// Reloads the files. If one is bad or its certificate is not valid, all loaded ones stay. The error names the file.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
         let loaded = self.files.as_ref().map(|(chain, key)| {
             let certificate = Certificate::load(chain, key)?.usable();
@@ -90,7 +92,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// What is wrong with the time for which the certificate is valid, if anything.
+    /// Checks that the certificate of a file is valid at this time.
     pub(crate) fn check_validity(&self) -> anyhow::Result<()> {
         match &self.files {
             Some((chain, _)) => check_validity(chain, self.server.current().chain()),
@@ -98,8 +100,8 @@ impl Certificates {
         }
     }
 
-    /// Makes another certificate if the one that is shown was made here and ends soon, as seen at `now` since 1970.
-    /// Returns whether it did; sessions that live do not notice.
+    /// Renews a self-signed certificate that expires soon after `now`, the time since 1970. Returns whether it did.
+    /// Established sessions are not affected.
     pub(crate) fn renew(&self, now: Duration) -> anyhow::Result<bool> {
         let is_due = self
             .expiry()
@@ -112,17 +114,18 @@ impl Certificates {
         Ok(true)
     }
 
-    /// Whether the certificate was made here, and is renewed here.
+    /// Returns whether the certificate is self-signed, and so renewed by [`Self::renew`].
     pub(crate) fn is_self_made(&self) -> bool {
         self.files.is_none()
     }
 
-    /// The SHA-256 hash of the certificate that is shown now, in hexadecimal digits.
+    /// Returns the SHA-256 hash of the current certificate, in hexadecimal digits.
     pub(crate) fn hash(&self) -> String {
         hash_of(self.server.current().chain())
     }
 
-    /// TLS for a QUIC endpoint that speaks `protocols` (ALPN), and over HTTP/3 each of them in WebTransport.
+    /// Returns the TLS configuration of a QUIC endpoint with `protocols` (ALPN). Over HTTP/3, WebTransport offers the same
+    /// protocols.
     pub(crate) fn tls(&self, protocols: &[&str]) -> anyhow::Result<ServerTls> {
         let server: Arc<dyn ResolvesServerCert> = Arc::clone(&self.server) as _;
         let clients = self.clients.as_ref();
@@ -138,28 +141,28 @@ impl Certificates {
         }))
     }
 
-    /// When the certificate ends, since 1970; `None` if it cannot be told.
+    /// Returns when the certificate expires, since 1970; `None` if the certificate cannot be read.
     pub(crate) fn expiry(&self) -> Option<Duration> {
         let certificate = self.server.current();
         let (_, end) = validity(certificate.chain().first()?)?;
         Some(end)
     }
 
-    /// The files that a change of means a reload.
+    /// Returns the files whose change causes a reload.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         let pair = self.files.iter().flat_map(|(chain, key)| [chain, key]);
         pair.chain(&self.clients_file).map(PathBuf::as_path)
     }
 }
 
-/// The SHA-256 hash of the certificate that a chain begins with, in hexadecimal digits.
+/// Returns the SHA-256 hash of the first certificate of a chain, in hexadecimal digits.
 pub(crate) fn hash_of(chain: &[CertificateDer<'_>]) -> String {
     let own = chain.first();
     let hash = own.map(|own| certificate_hash(own).map(|byte| format!("{byte:02x}")));
     hash.unwrap_or_default().concat()
 }
 
-/// The origins that are allowed, each as browsers write it.
+/// Returns `web_transport.allowed_origins`, after a check of their form.
 fn origins(configured: &Configured) -> anyhow::Result<Vec<String>> {
     let origins = &configured.config.web_transport.allowed_origins;
     for origin in origins {
@@ -175,20 +178,20 @@ fn origins(configured: &Configured) -> anyhow::Result<Vec<String>> {
     Ok(origins.clone())
 }
 
-/// Notices that files have changed, by their time and size.
+/// A watch on files, by their modification time and size.
 #[derive(Debug)]
 pub(crate) struct Watch {
     seen: Vec<(PathBuf, Option<(SystemTime, u64)>)>,
 }
 
 impl Watch {
-    /// Watches `files` from now on.
+    /// Returns a watch that has seen the current state of `files`.
     pub(crate) fn new<'a>(files: impl Iterator<Item = &'a Path>) -> Self {
         let seen = files.map(|file| (file.to_owned(), stamp(file))).collect();
         Self { seen }
     }
 
-    /// Whether one of them is not what it was when last asked.
+    /// Returns whether a file has changed since the last call.
     pub(crate) fn has_changed(&mut self) -> bool {
         let mut has_changed = false;
         for (file, seen) in &mut self.seen {
@@ -201,7 +204,7 @@ impl Watch {
 }
 
 fn stamp(file: &Path) -> Option<(SystemTime, u64)> {
-    // Through links: certificate managers swap those.
+    // Follows links, which certificate managers replace.
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
@@ -209,18 +212,31 @@ fn stamp(file: &Path) -> Option<(SystemTime, u64)> {
 fn check_validity(file: &Path, chain: &[CertificateDer<'_>]) -> anyhow::Result<()> {
     let now = clock::since_epoch();
     let Some((start, end)) = chain.first().and_then(validity) else {
-        bail!("{}: the certificate cannot be read", file.display());
+        bail!("{}: the certificate cannot be decoded", file.display());
     };
     if end <= now {
-        bail!("{}: the certificate has expired", file.display());
+        bail!(
+            "{}: the certificate expired at {}: install a new one",
+            file.display(),
+            date(end)
+        );
     }
     if start > now {
-        bail!("{}: the certificate is not valid yet", file.display());
+        bail!(
+            "{}: the certificate is not valid before {}: check it and the clock",
+            file.display(),
+            date(start)
+        );
     }
     Ok(())
 }
 
-/// From when to when a certificate is valid, since 1970.
+/// Returns a time since 1970 as a date in UTC.
+fn date(since_epoch: Duration) -> impl std::fmt::Display {
+    humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since_epoch)
+}
+
+/// Returns the start and the end of a certificate's validity, since 1970.
 fn validity(certificate: &CertificateDer<'_>) -> Option<(Duration, Duration)> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let validity = certificate.validity();
@@ -232,7 +248,7 @@ fn validity(certificate: &CertificateDer<'_>) -> Option<(Duration, Duration)> {
     Some((since_epoch(start), since_epoch(end)))
 }
 
-/// How long before its end a self-made certificate is replaced.
+/// Time before its expiry at which a self-signed certificate is renewed.
 pub(crate) const RENEWED_BEFORE: Duration = Duration::from_hours(24 * 2);
 
 #[cfg(test)]
@@ -245,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_self_made_certificate_is_replaced_before_it_ends() {
+    fn a_self_signed_certificate_is_renewed_before_it_expires() {
         let certificates = load("").unwrap();
         let (first, end) = (certificates.hash(), certificates.expiry().unwrap());
         let due = end.checked_sub(RENEWED_BEFORE).unwrap();
@@ -260,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_looked_at() {
+    fn the_form_of_origins_is_checked() {
         let good = "[web_transport]\nallowed_origins = [\"https://a.example:8443\"]";
         assert_eq!(load(good).unwrap().origins, ["https://a.example:8443"]);
         for bad in ["a.example", "https://", "https://a.example/"] {

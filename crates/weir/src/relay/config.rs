@@ -1,4 +1,4 @@
-//! The configuration of `weir relay`: every setting with its key, its bounds and its default.
+//! The configuration of `weir relay`: every setting with its key, range and default.
 
 mod sections;
 mod table;
@@ -15,7 +15,7 @@ pub(crate) use sections::{
 };
 pub(crate) use table::table;
 
-/// All that can be set.
+/// The values of all settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RelayConfig {
     pub(crate) listen: SocketAddr,
@@ -34,7 +34,7 @@ pub(crate) struct RelayConfig {
     pub(crate) limits: Limits,
 }
 
-/// Who may do what.
+/// Authentication and rights.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AuthConfig {
     pub(crate) anonymous: AnonymousConfig,
@@ -42,7 +42,7 @@ pub(crate) struct AuthConfig {
     pub(crate) jwt: JwtConfig,
 }
 
-/// The limits of every layer.
+/// The limits of all layers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Limits {
     pub(crate) load: weir_relay::LoadLimits,
@@ -72,7 +72,7 @@ impl Default for RelayConfig {
     }
 }
 
-/// A configuration and where each value that is not a default comes from.
+/// A configuration, with the places of the values that are not defaults.
 #[derive(Clone, Debug)]
 pub(crate) struct Configured {
     pub(crate) config: RelayConfig,
@@ -80,10 +80,10 @@ pub(crate) struct Configured {
 }
 
 impl Configured {
-    /// Puts the layers over each other: the file, the environment, the flags.
+    /// Applies the layers to the defaults: the file, then the environment, then the flags.
     ///
     /// # Errors
-    /// All problems that there are, each with its place.
+    /// Returns all problems, each with its place.
     pub(crate) fn read(
         file: Option<(&str, &str)>,
         environment: impl Fn(&str) -> Option<String>,
@@ -123,7 +123,7 @@ impl Configured {
         }
     }
 
-    /// The setting `key` with the place where its value stands, to begin the text of a problem with.
+    /// Returns the setting `key` with the place of its value, as the beginning of an error text.
     pub(crate) fn place(&self, key: &str) -> String {
         match self.places.get(key) {
             Some(place) => format!("{place}: {key}"),
@@ -131,12 +131,12 @@ impl Configured {
         }
     }
 
-    /// The configuration as a file that gives the same configuration.
+    /// Returns a TOML file of this configuration.
     pub(crate) fn print(&self) -> String {
         settings::print(&table(), &self.config)
     }
 
-    /// What no single value shows.
+    /// Adds the problems of values that do not fit together.
     fn check(&self, problems: &mut Vec<Problem>) {
         let config = &self.config;
         let mut add = |key: &str, problem: &str| {
@@ -144,12 +144,13 @@ impl Configured {
         };
         let (cores, threads) = (config.cores.len(), usize::from(config.threads));
         if cores != 0 && cores != threads {
-            let problem = format!("expected {threads}, one for each of `threads`, not {cores}");
+            let problem =
+                format!("expected {threads} cores, one for each of `threads`, not {cores}");
             add("cores", &problem);
         }
         match (&config.tls.certificate, &config.tls.key) {
-            (Some(_), None) => add("tls.certificate", "needs tls.key too"),
-            (None, Some(_)) => add("tls.key", "needs tls.certificate too"),
+            (Some(_), None) => add("tls.certificate", "needs tls.key too: set both or neither"),
+            (None, Some(_)) => add("tls.key", "needs tls.certificate too: set both or neither"),
             (Some(_), Some(_)) | (None, None) => {}
         }
         let format = config.log.format.as_str();
@@ -161,11 +162,13 @@ impl Configured {
             );
         }
         if let Err(error) = tracing_subscriber::EnvFilter::try_new(&config.log.filter) {
-            add("log.filter", &error.to_string());
+            let problem =
+                format!("expected a filter such as info or info,weir_relay=debug: {error}");
+            add("log.filter", &problem);
         }
         let successor = config.drain.successor.as_ref().map_or(0, String::len);
         if successor > URI_BYTES_MAX {
-            let problem = format!("expected {URI_BYTES_MAX} bytes at most, not {successor}");
+            let problem = format!("expected at most {URI_BYTES_MAX} bytes, not {successor}");
             add("drain.successor", &problem);
         }
         let quic = &config.limits.quic;
@@ -173,19 +176,23 @@ impl Configured {
             .keep_alive
             .is_some_and(|every| every >= quic.idle_timeout)
         {
-            let problem = "must be less than limits.quic.idle_timeout";
-            add("limits.quic.keep_alive", problem);
+            let problem = format!(
+                "must be less than limits.quic.idle_timeout, which is {}",
+                humantime::format_duration(quic.idle_timeout)
+            );
+            add("limits.quic.keep_alive", &problem);
         }
         if (1..DATAGRAM_BYTES_MIN).contains(&quic.datagram_receive_bytes_max) {
-            let problem = format!("expected 0, or {DATAGRAM_BYTES_MIN} at least");
+            let found = quic.datagram_receive_bytes_max;
+            let problem = format!("expected 0, or at least {DATAGRAM_BYTES_MIN}, not {found}");
             add("limits.quic.datagram_receive_bytes_max", &problem);
         }
     }
 }
 
-/// What the names of all variables of the environment begin with.
+/// Prefix of the settings' environment variables.
 pub(crate) const VARIABLE_PREFIX: &str = "WEIR_RELAY_";
-/// The least that a connection can do with, if it is to take datagrams at all.
+/// Smallest buffer for received datagrams, if datagrams are accepted.
 const DATAGRAM_BYTES_MIN: usize = 2048;
 
 #[cfg(test)]

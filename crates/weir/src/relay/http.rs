@@ -1,8 +1,7 @@
-//! The listener for operators: GET over HTTP/1.1, one answer for each connection, within limits.
+//! The HTTP listener for operators: GET and HEAD over HTTP/1.1, one request for each connection.
 //!
-//! Written by hand, because it needs so little: a request line is all that counts, nothing is kept open, and the
-//! limits (connections, bytes, one deadline for all of a connection) are the point. Clients are few and trusted, the
-//! listener is on loopback by default, and no byte of theirs gets further than the choice of a page.
+//! The listener reads only the request line, and limits connections, bytes and time. Its clients are few and trusted. Of
+//! their bytes, only the path is used, to choose a page.
 
 use std::{
     borrow::Cow,
@@ -17,18 +16,18 @@ use std::{
 
 use weir_net::clock;
 
-/// Bounds of the listener.
+/// Limits of the listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HttpLimits {
-    /// Connections at once; answered with 503 beyond.
+    /// Connections at once. Further ones get status 503.
     pub(crate) connections_max: usize,
-    /// Bytes of a request; answered with 431 beyond.
+    /// Bytes of a request. A longer one gets status 431.
     pub(crate) header_bytes_max: usize,
-    /// From accepting a connection to the end of its answer.
+    /// Time from accepting a connection to the end of its answer.
     pub(crate) timeout: Duration,
 }
 
-/// An answer.
+/// An answer: status, content type and body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) status: u16,
@@ -37,7 +36,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// A line of plain text.
+    /// Returns a page with one line of plain text.
     pub(crate) fn text(status: u16, line: &str) -> Self {
         Self {
             status,
@@ -47,10 +46,10 @@ impl Page {
     }
 }
 
-/// Gives the page for a path.
+/// A function that returns the page of a path.
 pub(crate) type Pages = dyn Fn(&str) -> Page + Send + Sync;
 
-/// Binds to `address` and serves `pages` from threads of its own, to the end of the process.
+/// Binds to `address`, and serves `pages` on threads of its own until the process ends. Returns the bound address.
 pub(crate) fn serve(
     address: SocketAddr,
     limits: HttpLimits,
@@ -58,7 +57,7 @@ pub(crate) fn serve(
 ) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     let address = listener.local_addr()?;
-    // The hosts must not wait for it.
+    // The event loops must not wait for the listener.
     std::thread::Builder::new()
         .name("admin".to_owned())
         .spawn(move || accept(&listener, limits, &pages))?;
@@ -69,11 +68,11 @@ fn accept(listener: &TcpListener, limits: HttpLimits, pages: &Arc<Pages>) {
     let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
-            // No descriptor is free, or the client left already. Nothing here may become a busy loop.
+            // No descriptor is free, or the client has left. The pause prevents a busy loop.
             std::thread::park_timeout(Duration::from_millis(50));
             continue;
         };
-        let place = Place::take(&open);
+        let counted = OpenConnection::count(&open);
         if open.load(Ordering::Relaxed) > limits.connections_max {
             let mut stream = Deadline::new(stream, BUSY_TIMEOUT);
             drop(answer(
@@ -87,25 +86,25 @@ fn accept(listener: &TcpListener, limits: HttpLimits, pages: &Arc<Pages>) {
         let started = std::thread::Builder::new()
             .name("admin".to_owned())
             .spawn(move || {
-                // A client that fails harms itself only.
+                // An error concerns only this client.
                 drop(handle(stream, limits, &*pages));
-                drop(place);
+                drop(counted);
             });
         drop(started);
     }
 }
 
-/// A connection counted among the open ones for as long as it lives.
-struct Place(Arc<AtomicUsize>);
+/// A connection, counted as open until it is dropped.
+struct OpenConnection(Arc<AtomicUsize>);
 
-impl Place {
-    fn take(open: &Arc<AtomicUsize>) -> Self {
+impl OpenConnection {
+    fn count(open: &Arc<AtomicUsize>) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(open))
     }
 }
 
-impl Drop for Place {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -119,7 +118,7 @@ fn handle(stream: TcpStream, limits: HttpLimits, pages: &Pages) -> io::Result<()
         if head.len() > limits.header_bytes_max {
             return answer(
                 &mut stream,
-                &Page::text(431, "the request is too long"),
+                &Page::text(431, "the request is longer than admin.header_bytes_max"),
                 true,
             );
         }
@@ -132,14 +131,17 @@ fn handle(stream: TcpStream, limits: HttpLimits, pages: &Pages) -> io::Result<()
     answer(&mut stream, &page, with_body)
 }
 
-/// The page for a request, and whether its body is wanted.
+/// Returns the page for a request, and whether the answer has a body.
 fn page(head: &[u8], limits: HttpLimits, pages: &Pages) -> (Page, bool) {
     let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let Ok(line) = std::str::from_utf8(line) else {
-        return (Page::text(400, "this is not HTTP"), true);
+        return (Page::text(400, "expected an HTTP/1.1 request"), true);
     };
     if head.len() > limits.header_bytes_max {
-        return (Page::text(431, "the request is too long"), true);
+        return (
+            Page::text(431, "the request is longer than admin.header_bytes_max"),
+            true,
+        );
     }
     let mut words = line.split(' ');
     let words = [words.next(), words.next(), words.next(), words.next()];
@@ -150,10 +152,10 @@ fn page(head: &[u8], limits: HttpLimits, pages: &Pages) -> (Page, bool) {
         None,
     ] = words
     else {
-        return (Page::text(400, "this is not HTTP"), true);
+        return (Page::text(400, "expected an HTTP/1.1 request"), true);
     };
     if method != "GET" && method != "HEAD" {
-        return (Page::text(405, "there is only GET here"), true);
+        return (Page::text(405, "expected GET or HEAD"), true);
     }
     let path = target.split('?').next().unwrap_or_default();
     (pages(path), method == "GET")
@@ -184,7 +186,7 @@ fn answer(stream: &mut Deadline, page: &Page, with_body: bool) -> io::Result<()>
         stream.write_all(body)?;
     }
     stream.stream.shutdown(std::net::Shutdown::Write)?;
-    // What was not read would make the system cut the answer off.
+    // Closing a socket with unread bytes would cut the answer off.
     let mut rest = [0; 1024];
     for _ in 0..REST_READS_MAX {
         if stream.read(&mut rest)? == 0 {
@@ -194,7 +196,7 @@ fn answer(stream: &mut Deadline, page: &Page, with_body: bool) -> io::Result<()>
     Ok(())
 }
 
-/// A stream with one deadline for all that is done on it, however slowly its bytes trickle.
+/// A stream with one deadline for all reads and writes, however slow the peer is.
 struct Deadline {
     stream: TcpStream,
     end: Instant,
@@ -233,9 +235,9 @@ impl Write for Deadline {
     }
 }
 
-/// How long a client that is turned away may hold the listener up.
+/// Time for the answer to a client beyond the limit, during which the listener accepts nobody.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(20);
-/// Reads after the answer, of what the client still sent.
+/// Reads of what the client sends after its request.
 const REST_READS_MAX: usize = 8;
 
 #[cfg(test)]

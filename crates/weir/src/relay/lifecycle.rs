@@ -1,19 +1,19 @@
-//! Where the relay stands between its start and its end.
+//! The relay's phases: starting, serving, draining.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Where the relay stands.
+/// A phase of the relay's life. A relay never returns to an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Not listening yet.
     Starting,
     /// Listening.
     Serving,
-    /// Asked to end: new clients should go elsewhere, those that are here take leave.
+    /// Shutting down: new clients are refused, and connected ones are asked to leave.
     Draining,
 }
 
-/// The phase, as several threads see it.
+/// The current phase, shared by threads.
 #[derive(Debug, Default)]
 pub(crate) struct Lifecycle {
     phase: AtomicU8,
@@ -28,12 +28,12 @@ impl Lifecycle {
         }
     }
 
-    /// The relay listens. One that is to end already does not come back.
+    /// Enters the phase `Serving`, unless the relay is draining.
     pub(crate) fn serve(&self) {
         self.phase.fetch_max(1, Ordering::AcqRel);
     }
 
-    /// The relay is to end.
+    /// Enters the phase `Draining`.
     pub(crate) fn drain(&self) {
         self.phase.fetch_max(2, Ordering::AcqRel);
     }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_relay_that_is_to_end_does_not_come_back() {
+    fn a_draining_relay_does_not_serve_again() {
         let lifecycle = Lifecycle::default();
         assert_eq!(lifecycle.phase(), Phase::Starting);
         lifecycle.serve();

@@ -1,6 +1,7 @@
-//! The relay's numbers as Prometheus text (the text format, version 0.0.4).
+//! The page `/metrics`: the relay's metrics in Prometheus' text format, version 0.0.4.
 //!
-//! Names say what is counted in base units. No label ever holds what a peer chose: no namespace, no track, no address.
+//! Values are in base units, such as seconds and bytes. No label holds what a peer chose: no namespace, no track, no
+//! address.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -11,15 +12,15 @@ use weir_report::process::Usage;
 
 use crate::relay::{lifecycle::Phase, snapshot::Snapshot};
 
-/// All that is shown, at a moment.
+/// The values of the page, at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers {
-    /// One for each thread that serves, with its host's numbers and the age of the former.
+    /// For each serving thread: the relay's snapshot, the host's telemetry, and the age of the snapshot.
     pub(crate) threads: Vec<(Snapshot, TelemetrySnapshot, Duration)>,
     pub(crate) process: Usage,
     pub(crate) open_files: u64,
     pub(crate) phase: Phase,
-    /// Time left until the certificate ends, in seconds; negative afterwards.
+    /// Time until the certificate expires, in seconds, negative afterwards; `None` if the certificate cannot be read.
     pub(crate) certificate_seconds: Option<f64>,
     pub(crate) reloads: Reloads,
     pub(crate) keys: Keys,
@@ -27,14 +28,14 @@ pub(crate) struct Numbers {
     pub(crate) uptime: Duration,
 }
 
-/// How often files were loaded again.
+/// Counts of reloads of files, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reloads {
     pub(crate) done: u64,
     pub(crate) failed: u64,
 }
 
-/// What is known of the keys of issuers.
+/// Issuers' keys: how many are loaded, and counts of JWKS fetches by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) held: u64,
@@ -42,7 +43,7 @@ pub(crate) struct Keys {
     pub(crate) failed: u64,
 }
 
-/// What was written to logs of connections.
+/// Counts of qlog files, started and cut, and of the bytes in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QlogNumbers {
     pub(crate) files: u64,
@@ -50,7 +51,7 @@ pub(crate) struct QlogNumbers {
     pub(crate) cut: u64,
 }
 
-/// Writes families of metrics, each with its HELP and TYPE.
+/// The text of the page: families of metrics, each with its HELP and TYPE lines.
 struct Page(String);
 
 impl Page {
@@ -59,7 +60,7 @@ impl Page {
             .expect("writing to a string does not fail");
     }
 
-    /// `labels` is empty, or a list in braces.
+    /// Writes one sample. `labels` is empty, or a list in braces.
     fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
         writeln!(self.0, "{name}{labels} {value}").expect("writing to a string does not fail");
     }
@@ -74,7 +75,7 @@ impl Page {
         self.sample(name, "", value);
     }
 
-    /// Delays by power of two of microseconds, as a histogram in seconds.
+    /// Writes a histogram in seconds. `Delays` counts in buckets of powers of two of microseconds.
     fn histogram(&mut self, name: &str, help: &str, all: &[&Delays]) {
         self.family(name, "histogram", help);
         let at = |index: usize| -> u64 {
@@ -97,7 +98,7 @@ impl Page {
     }
 }
 
-/// Writes the page.
+/// Returns the page.
 pub(crate) fn render(numbers: &Numbers) -> String {
     let mut page = Page(String::with_capacity(16 << 10));
     relay(&mut page, numbers);
@@ -116,7 +117,7 @@ fn relay(page: &mut Page, numbers: &Numbers) {
     }
     let counters = sums(snapshots().map(|snapshot| snapshot.counters.iter().collect()));
     for ((name, value), help) in counters.into_iter().zip(Counters::descriptions()) {
-        // Some have the word in their name.
+        // Some fields end in `_total` already.
         let name = name.strip_suffix("_total").unwrap_or(name);
         page.counter(&format!("weir_relay_{name}_total"), help, value);
     }
@@ -126,7 +127,7 @@ fn relay(page: &mut Page, numbers: &Numbers) {
     }
 }
 
-/// Adds up the numbers of threads, each by its name.
+/// Returns the sums over all threads, metric by metric.
 fn sums(threads: impl Iterator<Item = Vec<(&'static str, u64)>>) -> Vec<(&'static str, u64)> {
     let mut all: Vec<(&str, u64)> = Vec::new();
     for thread in threads {
@@ -146,7 +147,7 @@ fn quic(page: &mut Page, numbers: &Numbers) {
     let sum = |of: fn(&Snapshot) -> u64| snapshots().map(of).sum::<u64>();
     page.gauge(
         "weir_quic_connections",
-        "QUIC connections, open, in handshake or draining.",
+        "QUIC connections: open, in handshake or draining.",
         sum(|snapshot| snapshot.connections as u64),
     );
     for (name, help, of) in QUIC_COUNTERS {
@@ -156,13 +157,15 @@ fn quic(page: &mut Page, numbers: &Numbers) {
     page.family(
         name,
         "counter",
-        "Connections refused before their handshake, by reason.",
+        "Connections refused before their handshake. Reasons: `connections` (`limits.quic.connections_max`), `handshakes` \
+         (`limits.quic.handshakes_max`), `unwanted` (overload or shutdown).",
     );
     for (reason, of) in QUIC_REFUSED {
         page.sample(name, &format!("{{reason=\"{reason}\"}}"), sum(of));
     }
     let name = "weir_quic_datagrams_dropped_total";
-    page.family(name, "counter", "Datagrams dropped from queues, by reason.");
+    page.family(name, "counter", "Datagrams dropped from queues. Reasons: `oldest` (`limits.quic.datagram_send_bytes_max`: the client is too slow), \
+         `expired` (delivery timeout), `unread` (`limits.quic.datagram_receive_bytes_max`: the relay is too slow).");
     for (reason, of) in QUIC_DATAGRAMS_DROPPED {
         page.sample(name, &format!("{{reason=\"{reason}\"}}"), sum(of));
     }
@@ -176,7 +179,11 @@ fn host(page: &mut Page, numbers: &Numbers) {
         page.counter(name, help, sum(of));
     }
     let name = "weir_host_cpu_seconds_total";
-    page.family(name, "counter", "CPU time of each thread that serves.");
+    page.family(
+        name,
+        "counter",
+        "CPU time of each serving thread, in seconds.",
+    );
     for (number, host) in hosts.iter().enumerate() {
         page.sample(
             name,
@@ -187,19 +194,19 @@ fn host(page: &mut Page, numbers: &Numbers) {
     let lags: Vec<&Delays> = hosts.iter().map(|host| &host.lag).collect();
     page.histogram(
         "weir_host_lag_seconds",
-        "How long an event loop kept packets and timers waiting.",
+        "Time that packets and timers waited for an event loop, in seconds. Add threads if it grows.",
         &lags,
     );
     let delays: Vec<&Delays> = hosts.iter().map(|host| &host.forwarding).collect();
     page.histogram(
         "weir_host_forward_latency_seconds",
-        "Time from reading a packet to handing the resulting packets to the system.",
+        "Time from reading a packet to handing the resulting packets to the system, in seconds.",
         &delays,
     );
     let ages = numbers.threads.iter().map(|(_, _, age)| age.as_secs_f64());
     page.gauge(
         "weir_relay_snapshot_age_seconds",
-        "Age of the oldest of these numbers; they are taken once a second.",
+        "Age of the oldest thread's metrics, in seconds; above a few seconds, a thread hangs.",
         ages.fold(0.0, f64::max),
     );
 }
@@ -207,50 +214,54 @@ fn host(page: &mut Page, numbers: &Numbers) {
 fn operation(page: &mut Page, numbers: &Numbers) {
     page.gauge(
         "weir_relay_ready",
-        "1 if new clients are accepted.",
+        "1 from the start of serving to SIGTERM, otherwise 0. Overload does not change it.",
         u8::from(numbers.phase == Phase::Serving),
     );
     page.gauge(
         "weir_relay_draining",
-        "1 while the relay shuts down.",
+        "1 from SIGTERM to the end of the relay, otherwise 0.",
         u8::from(numbers.phase == Phase::Draining),
     );
     if let Some(seconds) = numbers.certificate_seconds {
         page.gauge(
             "weir_relay_certificate_expiry_seconds",
-            "Time until the certificate expires; negative afterwards.",
+            "Time until the certificate expires, in seconds; negative afterwards. Renew the certificate in time.",
             seconds,
         );
     }
     files(page, numbers);
     page.gauge(
         "weir_relay_uptime_seconds",
-        "Time since the relay started.",
+        "Time since the relay started, in seconds.",
         numbers.uptime.as_secs_f64(),
     );
     let name = "weir_build_info";
-    page.family(name, "gauge", "1, with the version.");
+    page.family(
+        name,
+        "gauge",
+        "Always 1; the label holds the version of weir.",
+    );
     let version = env!("CARGO_PKG_VERSION");
     page.sample(name, &format!("{{version=\"{version}\"}}"), 1);
 }
 
-/// What is read from files and fetched, and what is written to them.
+/// Writes the metrics of certificates, keys and qlog files.
 fn files(page: &mut Page, numbers: &Numbers) {
     let name = "weir_relay_reloads_total";
     page.family(
         name,
         "counter",
-        "Reloads of certificates and keys, by result.",
+        "Reloads of certificates and keys, by result. If one failed, the log says which file is bad.",
     );
     page.sample(name, "{result=\"done\"}", numbers.reloads.done);
     page.sample(name, "{result=\"failed\"}", numbers.reloads.failed);
     page.gauge(
         "weir_relay_issuer_keys",
-        "Issuers' keys that tokens can be verified with.",
+        "Issuers' keys loaded from files and from the JWKS. At 0, no token is accepted.",
         numbers.keys.held,
     );
     let name = "weir_relay_jwks_fetches_total";
-    page.family(name, "counter", "Fetches of the JWKS, by result.");
+    page.family(name, "counter", "Fetches of the JWKS (`auth.jwt.jwks_url`), by result. If one failed, the log says why, and known keys stay.");
     page.sample(name, "{result=\"done\"}", numbers.keys.fetched);
     page.sample(name, "{result=\"failed\"}", numbers.keys.failed);
     page.counter(
@@ -265,7 +276,7 @@ fn files(page: &mut Page, numbers: &Numbers) {
     );
     page.counter(
         "weir_relay_qlog_cut_total",
-        "qlog files cut off, or not started, at a limit.",
+        "qlog files that ended early or were not started, at `qlog.file_bytes_max` or `qlog.total_bytes_max`.",
         numbers.qlog.cut,
     );
 }
@@ -274,27 +285,35 @@ fn process(page: &mut Page, numbers: &Numbers) {
     let process = &numbers.process;
     page.counter(
         "process_cpu_seconds_total",
-        "CPU time of the process.",
+        "CPU time of the process, in seconds.",
         process.cpu.as_secs_f64(),
     );
     page.gauge(
         "process_resident_memory_bytes",
-        "Resident memory.",
+        "Resident memory, in bytes.",
         process.resident_bytes,
     );
     page.gauge(
         "process_resident_memory_peak_bytes",
-        "Largest resident memory so far.",
+        "Largest resident memory so far, in bytes.",
         process.resident_peak_bytes,
     );
-    page.gauge("process_threads", "Threads.", process.threads);
-    page.gauge("process_open_fds", "Open files.", numbers.open_files);
+    page.gauge(
+        "process_threads",
+        "Threads of the process.",
+        process.threads,
+    );
+    page.gauge(
+        "process_open_fds",
+        "Open file descriptors.",
+        numbers.open_files,
+    );
 }
 
-/// A counter: its name, what it counts, and where it stands.
+/// A counter: its name, its help, and the function that reads it.
 type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
 
-/// What the endpoints count.
+/// Counters of the QUIC endpoints.
 const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
     (
         "weir_quic_accepted_total",
@@ -303,22 +322,22 @@ const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
     ),
     (
         "weir_quic_retried_total",
-        "Connections asked to prove their address (Retry).",
+        "Connections asked to validate their address (Retry), above `limits.quic.handshakes_before_retry_max`.",
         |snapshot| snapshot.quic.retried,
     ),
     (
         "weir_quic_handshakes_failed_total",
-        "Handshakes that failed.",
+        "Handshakes that failed, for example without a common ALPN or with an untrusted certificate.",
         |snapshot| snapshot.quic.handshakes_failed,
     ),
     (
         "weir_quic_timed_out_total",
-        "Connections lost because no packet came within the idle timeout.",
+        "Connections lost because no packet came within `limits.quic.idle_timeout`.",
         |snapshot| snapshot.quic.timed_out,
     ),
     (
         "weir_quic_violated_total",
-        "Connections closed because the peer violated QUIC, such as its flow control.",
+        "Connections closed because the peer violated QUIC, for example its flow control.",
         |snapshot| snapshot.quic.violated,
     ),
     (
@@ -328,22 +347,22 @@ const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
     ),
     (
         "weir_web_transport_overdue_total",
-        "HTTP/3 connections closed because no WebTransport session came in time.",
+        "HTTP/3 connections closed because the client opened no WebTransport session in time.",
         |snapshot| snapshot.quic.web_transport_overdue,
     ),
     (
         "weir_web_transport_streams_refused_total",
-        "Streams refused because they belong to no established WebTransport session.",
+        "Streams refused because they belong to no WebTransport session, or came too early in too large a number.",
         |snapshot| snapshot.quic.web_transport_streams_refused,
     ),
     (
         "weir_web_transport_datagrams_dropped_total",
-        "Datagrams dropped because they belong to no established WebTransport session.",
+        "Datagrams dropped because they belong to no WebTransport session, or came too early in too large a number.",
         |snapshot| snapshot.quic.web_transport_datagrams_dropped,
     ),
     (
         "weir_http3_requests_refused_total",
-        "HTTP/3 requests that opened no session.",
+        "HTTP/3 requests refused because they open no WebTransport session, or exceed a limit.",
         |snapshot| snapshot.quic.http3_requests_refused,
     ),
     (
@@ -353,17 +372,17 @@ const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
     ),
 ];
 
-/// A part of a counter: the reason that its label names, and where it stands.
+/// One sample of a counter by reason: the label's value, and the function that reads it.
 type Reason = (&'static str, fn(&Snapshot) -> u64);
 
-/// Why connections were refused.
+/// Reasons to refuse a connection.
 const QUIC_REFUSED: [Reason; 3] = [
     ("connections", |snapshot| snapshot.quic.refused_connections),
     ("handshakes", |snapshot| snapshot.quic.refused_handshakes),
     ("unwanted", |snapshot| snapshot.quic.refused_unwanted),
 ];
 
-/// Why datagrams were dropped.
+/// Reasons to drop a datagram.
 const QUIC_DATAGRAMS_DROPPED: [Reason; 3] = [
     ("oldest", |snapshot| snapshot.quic.datagrams_dropped_oldest),
     ("expired", |snapshot| {
@@ -372,7 +391,7 @@ const QUIC_DATAGRAMS_DROPPED: [Reason; 3] = [
     ("unread", |snapshot| snapshot.quic.datagrams_dropped_unread),
 ];
 
-/// What the hosts count.
+/// Counters of the hosts.
 const HOST_COUNTERS: [Counter<TelemetrySnapshot>; 7] = [
     (
         "weir_host_packets_received_total",
@@ -386,20 +405,22 @@ const HOST_COUNTERS: [Counter<TelemetrySnapshot>; 7] = [
     ),
     (
         "weir_host_received_bytes_total",
-        "UDP payload received.",
+        "Bytes of UDP payload received.",
         |host| host.bytes_received,
     ),
-    ("weir_host_sent_bytes_total", "UDP payload sent.", |host| {
-        host.bytes_sent
-    }),
+    (
+        "weir_host_sent_bytes_total",
+        "Bytes of UDP payload sent.",
+        |host| host.bytes_sent,
+    ),
     (
         "weir_host_send_errors_total",
-        "UDP packets that the system refused to send.",
+        "UDP packets that the system refused to send. Look at its routes and firewall.",
         |host| host.send_errors,
     ),
     (
         "weir_host_receive_dropped_total",
-        "UDP packets dropped because a receive buffer was full.",
+        "UDP packets that the kernel dropped because a receive buffer was full. Raise `net.core.rmem_max`, or add threads.",
         |host| host.receive_dropped,
     ),
     (
@@ -409,7 +430,8 @@ const HOST_COUNTERS: [Counter<TelemetrySnapshot>; 7] = [
     ),
 ];
 
-/// Bounds of histograms, as powers of two of microseconds: 16 µs to 33 s. What lies outside is counted in the next.
+/// First and last bound of the histograms, as powers of two of microseconds: 16 µs and 33 s. Shorter delays are counted in
+/// the first bucket, longer ones in `+Inf`.
 const SMALLEST_BUCKET: usize = 4;
 const LARGEST_BUCKET: usize = 25;
 

@@ -1,6 +1,7 @@
-//! What operators need around the relay: its configuration, its measurements, its certificates, who may do what.
+//! Operation of the relay: settings, metrics, certificates, tokens, qlog, threads, and start and stop.
 //!
-//! The relay itself is the crate `weir-relay`; here is what it cannot do as a pure state machine.
+//! The relay itself is the crate `weir-relay`, a pure state machine. This module does what needs files, sockets and
+//! threads.
 
 pub(crate) mod authority;
 pub(crate) mod certificates;

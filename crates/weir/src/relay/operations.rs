@@ -1,4 +1,4 @@
-//! What is done beside serving: looking after files, answering operators, ending in good order.
+//! Operation beside the event loops: pages for operators, reloads, certificates, the service manager, shutdown.
 
 use std::{
     io::Write as _,
@@ -30,15 +30,15 @@ use crate::{
     signals::{self, Request},
 };
 
-/// What the threads beside the event loops share.
+/// State that the threads beside the event loops share.
 pub(crate) struct Operations {
     lifecycle: Lifecycle,
     certificates: Certificates,
     gate: Arc<Gate>,
     logs: Arc<Logs>,
-    /// One for each event loop.
+    /// For each event loop, its published metrics and its telemetry.
     threads: Vec<(Arc<Slot>, Arc<Telemetry>)>,
-    /// Tracks that /tracks may list; 0 for no such page.
+    /// `admin.tracks_max`: longest list of /tracks; 0 for no such page.
     tracks_max: usize,
     manager: Manager,
     /// Memory of the process in bytes.
@@ -71,11 +71,11 @@ impl Operations {
         }
     }
 
-    /// The page for operators at `path`.
+    /// Returns the page for operators at `path`.
     pub(crate) fn page(&self, path: &str) -> Page {
         match path {
             "/healthz" if self.is_alive() => Page::text(200, "alive"),
-            "/healthz" => Page::text(503, "an event loop stands still"),
+            "/healthz" => Page::text(503, "an event loop has not reported for 10 s"),
             "/readyz" => match self.lifecycle.phase() {
                 Phase::Serving => Page::text(200, "ready"),
                 Phase::Starting => Page::text(503, "starting"),
@@ -87,34 +87,34 @@ impl Operations {
                 body: metrics::render(&self.numbers()).into_bytes().into(),
             },
             "/tracks" if self.tracks_max > 0 => self.tracks(),
-            _ => Page::text(404, "there are /metrics, /healthz and /readyz"),
+            _ => Page::text(404, "not found: try /metrics, /healthz or /readyz"),
         }
     }
 
-    /// Memory of the process in bytes, kept up to date from now on.
+    /// Returns the memory of the process in bytes, which [`start`] keeps up to date.
     pub(crate) fn memory(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.memory)
     }
 
-    /// The event loops are about to run: clients are welcome.
+    /// Marks the relay as serving, just before the event loops run.
     pub(crate) fn ready(&self) {
         self.lifecycle.serve();
-        self.manager.tell("READY=1");
+        self.manager.notify("READY=1");
         tracing::info!("serving");
     }
 
-    /// Every track, as JSON; an error instead of a part of them.
+    /// Returns all tracks as JSON; an error if there are too many.
     fn tracks(&self) -> Page {
         let mut all = Vec::new();
         for (slot, _) in &self.threads {
             match slot.tracks(TRACKS_TIMEOUT) {
                 Some(Ok(tracks)) => all.extend(tracks),
-                Some(Err(count)) => return too_many(count),
-                None => return Page::text(503, "an event loop does not answer"),
+                Some(Err(count)) => return self.too_many(count),
+                None => return Page::text(503, "an event loop did not answer within 2 s"),
             }
         }
         if all.len() > self.tracks_max {
-            return too_many(all.len());
+            return self.too_many(all.len());
         }
         Page {
             status: 200,
@@ -123,6 +123,14 @@ impl Operations {
                 .into_bytes()
                 .into(),
         }
+    }
+
+    fn too_many(&self, count: usize) -> Page {
+        let max = self.tracks_max;
+        Page::text(
+            503,
+            &format!("{count} tracks, but admin.tracks_max is {max}"),
+        )
     }
 
     fn numbers(&self) -> Numbers {
@@ -152,15 +160,15 @@ impl Operations {
         clock::now().saturating_duration_since(at.unwrap_or(self.started))
     }
 
-    /// Whether every event loop has shown up of late.
+    /// Returns whether every event loop has published metrics within [`HANGS_AFTER`].
     fn is_alive(&self) -> bool {
         let mut slots = self.threads.iter();
-        slots.all(|(slot, _)| self.age(slot.latest().at) < STANDSTILL)
+        slots.all(|(slot, _)| self.age(slot.latest().at) < HANGS_AFTER)
     }
 
-    /// Loads certificates and keys again. What is bad leaves all as it was.
+    /// Reloads certificates and keys. If a file is bad, the loaded certificates or keys stay.
     fn reload(&self) {
-        // Each by itself: a bad key of an issuer must not keep a new certificate out.
+        // Separately: a bad issuer's key must not prevent a new certificate.
         let results = [
             ("certificates", self.certificates.reload()),
             ("keys", self.gate.reload()),
@@ -173,15 +181,15 @@ impl Operations {
                 }
                 Err(error) => {
                     self.reloads_failed.fetch_add(1, Ordering::Relaxed);
-                    tracing::error!(what, "not reloaded, all stays as it was: {error:#}");
+                    tracing::error!(what, "not reloaded, the loaded {what} stay: {error:#}");
                 }
             }
         }
     }
 
-    /// Looks after everything until the end of the process: what signals ask for, files that change, the service
-    /// manager. `stop` is requested when clients are to be told to go.
-    fn keep(&self, config: &RelayConfig, requests: &Receiver<Request>, stop: &Stop) {
+    /// Handles signals, changed files, the service manager and the certificate, until the process ends. Requests `stop`
+    /// `drain.delay` after SIGTERM; the relays then send GOAWAY.
+    fn maintain(&self, config: &RelayConfig, requests: &Receiver<Request>, stop: &Stop) {
         let manager = &self.manager;
         let files = || self.certificates.files().chain(self.gate.files());
         let mut watch = Watch::new(files());
@@ -199,19 +207,20 @@ impl Operations {
             let next = next.into_iter().flatten().min().unwrap_or(now);
             match requests.recv_timeout(next.saturating_duration_since(now)) {
                 Ok(Request::Reload) => {
-                    manager.tell("RELOADING=1");
+                    manager.notify("RELOADING=1");
                     self.reload();
                     watch = Watch::new(files());
-                    manager.tell("READY=1");
+                    manager.notify("READY=1");
                 }
                 Ok(Request::Stop) => {
                     self.lifecycle.drain();
-                    manager.tell("STOPPING=1");
-                    tracing::info!(delay = ?config.drain.delay, "draining");
+                    manager.notify("STOPPING=1");
+                    let delay = humantime::format_duration(config.drain.delay);
+                    tracing::info!(%delay, "draining");
                     leave_at = Some(clock::now() + config.drain.delay);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                // Nobody can ask any more; the rest is still to be looked after.
+                // The thread that reads signals has ended; the other work continues.
                 Err(RecvTimeoutError::Disconnected) => std::thread::park_timeout(TICK),
             }
             let now = clock::now();
@@ -227,7 +236,7 @@ impl Operations {
             }
             if manager.watchdog.is_some() && feed_at <= now && self.is_alive() {
                 feed_at = now + manager.watchdog.unwrap_or(TICK);
-                manager.tell("WATCHDOG=1");
+                manager.notify("WATCHDOG=1");
             }
             self.renew_certificate();
             self.warn_of_expiry(&mut warned);
@@ -236,22 +245,22 @@ impl Operations {
         }
     }
 
-    /// Makes another certificate before a self-made one ends, and says its hash as when the relay was ready.
+    /// Renews a self-signed certificate before it expires, and prints the hash of the new one.
     fn renew_certificate(&self) {
         match self.certificates.renew(clock::since_epoch()) {
             Ok(true) => {
                 let hash = self.certificates.hash();
-                tracing::info!(sha256 = hash, "the certificate was made anew");
+                tracing::info!(sha256 = hash, "self-signed certificate renewed");
                 let line = serde_json::json!({ "certificate_sha256": hash });
-                // Nobody may be there to read it.
+                // Nobody may read standard output.
                 let _written = writeln!(std::io::stdout(), "{line}");
             }
             Ok(false) => {}
-            Err(error) => tracing::error!("the certificate could not be made anew: {error:#}"),
+            Err(error) => tracing::error!("self-signed certificate not renewed: {error:#}"),
         }
     }
 
-    /// Warns once a day of a certificate that ends soon.
+    /// Warns once a day of a certificate that expires soon.
     fn warn_of_expiry(&self, warned: &mut Option<SystemTime>) {
         let now = clock::wall();
         let is_due = warned.is_none_or(|last| {
@@ -267,13 +276,16 @@ impl Operations {
             .duration_since(now)
             .unwrap_or_default();
         if left < EXPIRY_WARNING {
-            tracing::warn!(seconds = left.as_secs(), "the certificate ends soon");
+            tracing::warn!(
+                seconds = left.as_secs(),
+                "the certificate expires soon: install a new one"
+            );
         }
     }
 }
 
-/// Starts the threads beside the event loops. Returns the address for operators, if there is one, and the request to
-/// stop that the event loops are to heed.
+/// Starts the threads beside the event loops. Returns the address of the HTTP listener, if `admin.listen` is set, and the
+/// stop request for the event loops.
 pub(crate) fn start(
     operations: &Arc<Operations>,
     configured: &Configured,
@@ -297,47 +309,42 @@ pub(crate) fn start(
         served.with_context(|| configured.place("admin.listen"))
     });
     let address = address.transpose()?;
-    let stop = Stop::new().context("cannot make an event descriptor")?;
+    let stop = Stop::new().context("cannot create an eventfd")?;
     let requests = signals::requests()?;
-    let (keeper, asked, config) = (Arc::clone(operations), stop.clone(), config.clone());
+    let (operations, requested, config) = (Arc::clone(operations), stop.clone(), config.clone());
     std::thread::Builder::new()
-        .name("keeper".to_owned())
-        .spawn(move || keeper.keep(&config, &requests, &asked))
-        .context("cannot start the thread that looks after files")?;
+        .name("maintenance".to_owned())
+        .spawn(move || operations.maintain(&config, &requests, &requested))
+        .context("cannot start the maintenance thread")?;
     Ok((address, stop))
 }
 
-fn too_many(count: usize) -> Page {
-    Page::text(
-        503,
-        &format!("{count} tracks are more than admin.tracks_max"),
-    )
-}
-
-/// Says what an operator may not have meant.
+/// Warns of settings that an operator may not have intended.
 fn warn(operations: &Operations, config: &RelayConfig) {
     if operations.gate.is_open() && !config.listen.ip().is_loopback() {
-        tracing::warn!("everybody may publish and subscribe: nothing is set in [auth]");
+        tracing::warn!(
+            "anyone may publish and subscribe: set auth.jwt.keys or auth.clients.ca to require credentials"
+        );
     }
     if let Some(admin) = config
         .admin
         .listen
         .filter(|admin| !admin.ip().is_loopback())
     {
-        tracing::warn!(%admin, "metrics are readable for everybody who reaches this address");
+        tracing::warn!(%admin, "anyone who reaches admin.listen can read metrics: use a private address");
     }
     if let Err(error) = operations.certificates.check_validity() {
         tracing::warn!("{error:#}");
     }
 }
 
-/// How long an event loop may say nothing before it counts as hung.
-const STANDSTILL: Duration = Duration::from_secs(10);
-/// How long an event loop may take to list its tracks: it looks whether it is to four times a second.
+/// Time without published metrics after which an event loop counts as hung.
+const HANGS_AFTER: Duration = Duration::from_secs(10);
+/// Time that an event loop may take to list its tracks. Event loops check for a request four times a second.
 const TRACKS_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often the keeper looks around.
+/// Interval of the maintenance thread.
 const TICK: Duration = Duration::from_secs(1);
-/// How long before its end a certificate is warned of.
+/// Time before the certificate's end at which warnings begin.
 const EXPIRY_WARNING: Duration = Duration::from_hours(7 * 24);
-/// How often.
+/// Interval of these warnings.
 const EXPIRY_WARNING_EVERY: Duration = Duration::from_hours(24);

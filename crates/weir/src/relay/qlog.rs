@@ -1,4 +1,4 @@
-//! Logs of connections in the qlog format: one of so many, within a budget of bytes.
+//! qlog files: logs of a sample of connections, within limits of bytes.
 
 use std::{
     fs::File,
@@ -18,7 +18,7 @@ use crate::relay::{
     metrics::QlogNumbers,
 };
 
-/// What was written so far, by all logs together.
+/// Counts of files and bytes that all logs have written.
 #[derive(Debug, Default)]
 pub(crate) struct Logs {
     files: AtomicU64,
@@ -35,7 +35,7 @@ impl Logs {
         }
     }
 
-    /// The logs that the configuration asks for. `thread` keeps the files of several endpoints apart.
+    /// Returns the logs of one thread; `None` if `qlog.folder` is not set. File names contain `thread`.
     pub(crate) fn open(
         self: &Arc<Self>,
         configured: &Configured,
@@ -75,7 +75,7 @@ impl Logs {
     }
 }
 
-/// A log that ends at a limit, with a whole record.
+/// A log that ends at a limit, after a whole record.
 struct Capped<W> {
     inner: W,
     /// The record that is being written, up to its line feed.
@@ -100,7 +100,7 @@ impl<W: Write> Capped<W> {
 }
 
 impl<W: Write> Write for Capped<W> {
-    /// Takes everything, and keeps the records that the limits allow: a log is no reason for a connection to fail.
+    /// Accepts all bytes, and writes the records that the limits permit: a log must not make a connection fail.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.is_cut {
             return Ok(bytes.len());
@@ -114,7 +114,7 @@ impl<W: Write> Write for Capped<W> {
         } else if self.record.ends_with(b"\n") {
             self.left -= length;
             self.logs.bytes.fetch_add(length, Ordering::Relaxed);
-            // The disk may be full. What follows a gap would make no sense.
+            // The disk may be full. Records after a missing one would be of no use.
             self.is_cut = self.inner.write_all(&self.record).is_err();
             self.record.clear();
         }
@@ -126,7 +126,7 @@ impl<W: Write> Write for Capped<W> {
     }
 }
 
-/// With less left of the budget no log is begun.
+/// Smallest rest of the total at which a new file starts.
 const FILE_BYTES_MIN: u64 = 1024;
 
 #[cfg(test)]
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_so_many_is_logged_until_the_budget_is_used_up() {
+    fn a_sample_is_logged_until_the_total_is_reached() {
         let folder = std::env::temp_dir().join(format!("weir-qlog-{}", std::process::id()));
         let file = format!(
             "[qlog]\nfolder = {:?}\nsample = 3\ntotal_bytes_max = 4096\n",

@@ -1,37 +1,37 @@
-//! Settings in layers: flags over environment over file over default. Whatever is wrong is told with its place.
+//! Settings in layers: flags over environment over file over default. Each problem is reported with its place.
 //!
-//! It knows how values are written and where they stand, not what they mean: that is the table in `config.rs`.
+//! This module knows how values are written and where they come from. What they mean is in the table of `config.rs`.
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use toml::de::{DeTable, DeValue};
 use weir_quic::Congestion;
 
-/// A value as somebody wrote it.
+/// A value as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Raw {
-    /// Of a flag or of the environment: means what the setting makes of it.
+    /// The text of a flag or variable. Its type depends on the setting.
     Text(String),
-    /// A string of a file.
+    /// A string in a file.
     String(String),
-    /// A whole number of a file.
+    /// An integer in a file.
     Integer(i64),
-    /// A truth value of a file.
+    /// A boolean in a file.
     Boolean(bool),
-    /// A list of a file.
+    /// An array in a file.
     List(Vec<Self>),
-    /// Something that no setting takes, with what it is.
+    /// A kind of value that no setting has, in words.
     Other(&'static str),
 }
 
-/// Where a value stands.
+/// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A line of a file.
     File {
-        /// The file as it was named.
+        /// The file's name, as in `--config`.
         name: String,
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: usize,
     },
     /// A variable of the environment.
@@ -49,29 +49,31 @@ impl fmt::Display for Place {
     }
 }
 
-/// What a number may be, and how it is written.
+/// The range of a number or duration, and how it is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    /// Bytes may carry a unit: `4MiB`.
+    /// Whether the number counts bytes, which may have a unit: `4MiB`.
     pub(crate) is_bytes: bool,
-    /// Smallest number; of durations in microseconds.
+    /// Smallest value; for durations in microseconds.
     pub(crate) minimum: u64,
-    /// Largest number; of durations in microseconds.
+    /// Largest value; for durations in microseconds. `u64::MAX` stands for no limit.
     pub(crate) maximum: u64,
 }
 
 /// One setting of a configuration `C`.
 pub(crate) struct Setting<C> {
-    /// Its name in a file, with the sections in front: `drain.time`.
+    /// The key with its sections: `drain.time`.
     pub(crate) key: &'static str,
-    /// What it is, in a sentence.
+    /// The description in `--print-config` and `docs/relay-settings.md`.
     pub(crate) about: &'static str,
     pub(crate) shape: Shape,
+    /// Sets the value in a configuration. The error says what was expected and found.
     pub(crate) read: fn(&mut C, &Raw, Shape) -> Result<(), String>,
+    /// Returns the value as TOML; `None` if it is not set.
     pub(crate) show: fn(&C, Shape) -> Option<toml::Value>,
 }
 
-/// A [`Setting`] whose key is the path of its field.
+/// Makes a [`Setting`] whose key is the path of its field.
 macro_rules! setting {
     ([$($section:ident)+] $field:ident $(in $range:expr)?, $about:literal) => {
         setting!($($section .)+ $field $(in $range)?, $about)
@@ -101,18 +103,18 @@ macro_rules! setting {
 }
 pub(crate) use setting;
 
-/// The place of each value that is not a default, by key.
+/// The places of all values that are not defaults, by key.
 pub(crate) type Places = BTreeMap<&'static str, Place>;
 
-/// A problem and its place, as one line for people.
+/// A problem with its place, as one line of text.
 pub(crate) type Problem = String;
 
-/// The variable of the environment that stands for `key`.
+/// Returns the environment variable of `key`.
 pub(crate) fn variable(prefix: &str, key: &str) -> String {
     format!("{prefix}{}", key.replace('.', "_").to_uppercase())
 }
 
-/// Puts one layer over what `config` holds; later layers win.
+/// Applies one layer to `config`; later layers win.
 pub(crate) fn apply<C>(
     table: &[Setting<C>],
     config: &mut C,
@@ -132,7 +134,7 @@ pub(crate) fn apply<C>(
     }
 }
 
-/// The values of a TOML file, with their lines.
+/// Returns the values of a TOML file with their lines, in the order of the file.
 pub(crate) fn parse_file(name: &str, text: &str) -> Result<Vec<(String, Raw, Place)>, Problem> {
     let parsed = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_at(text, span.start));
@@ -143,7 +145,7 @@ pub(crate) fn parse_file(name: &str, text: &str) -> Result<Vec<(String, Raw, Pla
     Ok(values)
 }
 
-/// Each setting with its value in `config`, as TOML that can be read again. What is not set is a comment.
+/// Returns all settings with their values in `config`, as a TOML file. A setting without a value becomes a comment.
 pub(crate) fn print<C>(table: &[Setting<C>], config: &C) -> String {
     let mut text = String::new();
     let mut section = "";
@@ -172,9 +174,12 @@ fn unknown<C>(table: &[Setting<C>], key: &str) -> String {
         .map(|(_, name)| name)
         .collect();
     if siblings.is_empty() {
-        return format!("unknown section in `{key}`");
+        return format!("unknown section of `{key}`; see `weir relay --print-config`");
     }
-    format!("unknown key `{key}`; there are: {}", siblings.join(", "))
+    format!(
+        "unknown key `{key}`; expected one of: {}",
+        siblings.join(", ")
+    )
 }
 
 fn flatten(
@@ -195,7 +200,7 @@ fn flatten(
             out.push((full, raw(value.get_ref()), Place::File { name, line }));
         }
     }
-    // Errors are told from the top of the file to its end.
+    // Problems are reported in the order of the file.
     out[before..].sort_by_key(|(_, _, place)| match place {
         Place::File { line, .. } => *line,
         Place::Environment(_) | Place::Flag(_) => 0,
@@ -208,11 +213,13 @@ fn raw(value: &DeValue<'_>) -> Raw {
         DeValue::Boolean(value) => Raw::Boolean(*value),
         DeValue::Integer(value) => {
             let digits = value.as_str().replace('_', "");
-            i64::from_str_radix(&digits, value.radix())
-                .map_or(Raw::Other("a number out of range"), Raw::Integer)
+            i64::from_str_radix(&digits, value.radix()).map_or(
+                Raw::Other("a number above 9223372036854775807"),
+                Raw::Integer,
+            )
         }
         DeValue::Array(items) => Raw::List(items.iter().map(|item| raw(item.get_ref())).collect()),
-        DeValue::Float(_) => Raw::Other("a fraction"),
+        DeValue::Float(_) => Raw::Other("a decimal number"),
         DeValue::Datetime(_) => Raw::Other("a date"),
         DeValue::Table(_) => Raw::Other("a table"),
     }
@@ -250,10 +257,10 @@ impl Raw {
 
 /// A type that a setting's value can have.
 pub(crate) trait Form: Sized {
-    /// The value that somebody wrote; the error says what was expected.
+    /// Reads a written value. The error says what was expected and found.
     fn read(raw: &Raw, shape: Shape) -> Result<Self, String>;
 
-    /// The value as it stands in a file; `None` if there is none.
+    /// Returns the value as TOML; `None` if it is not set.
     fn show(&self, shape: Shape) -> Option<toml::Value>;
 }
 
@@ -267,16 +274,37 @@ fn read_number(raw: &Raw, shape: Shape) -> Result<u64, String> {
     let is_in_range = |number: &u64| (shape.minimum..=shape.maximum).contains(number);
     number.filter(is_in_range).ok_or_else(|| {
         let what = if shape.is_bytes {
-            "a number of bytes such as \"4MiB\""
+            "a number of bytes such as \"4MiB\","
         } else {
             "a whole number"
         };
-        let (minimum, maximum) = (shape.minimum, shape.maximum);
-        raw.expected(&format!("{what} from {minimum} to {maximum}"))
+        let show = |number| {
+            show_number(number, shape)
+                .as_ref()
+                .map_or_else(String::new, plain)
+        };
+        let range = range(shape, show);
+        raw.expected(&format!("{what} {range}"))
     })
 }
 
-/// `4MiB`, `64 KiB`, `1500`.
+/// Returns the range of a setting, in words.
+fn range(shape: Shape, show: impl Fn(u64) -> String) -> String {
+    let from = show(shape.minimum);
+    if shape.maximum == u64::MAX {
+        return format!("of {from} or more");
+    }
+    format!("from {from} to {}", show(shape.maximum))
+}
+
+/// Returns a value without quotes.
+fn plain(value: &toml::Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Returns a number of bytes such as `4MiB`, `64 KiB` or `1500`.
 fn bytes_of(text: &str) -> Option<u64> {
     let text = text.trim();
     for (unit, factor) in UNITS {
@@ -346,11 +374,9 @@ impl Form for Duration {
         let is_in_range =
             |duration: &Self| (shape.minimum..=shape.maximum).contains(&micros(duration));
         duration.filter(is_in_range).ok_or_else(|| {
-            let from = humantime::format_duration(Self::from_micros(shape.minimum)).to_string();
-            let to = humantime::format_duration(Self::from_micros(shape.maximum));
-            raw.expected(&format!(
-                "a time such as \"30s\" or \"250ms\", from {from} to {to}"
-            ))
+            let show = |micros| humantime::format_duration(Self::from_micros(micros)).to_string();
+            let range = range(shape, show);
+            raw.expected(&format!("a time such as \"30s\" or \"250ms\", {range}"))
         })
     }
 
@@ -362,7 +388,7 @@ impl Form for Duration {
 impl Form for SocketAddr {
     fn read(raw: &Raw, _: Shape) -> Result<Self, String> {
         let address = raw.text().and_then(|text| text.trim().parse().ok());
-        address.ok_or_else(|| raw.expected("an address and a port such as \"127.0.0.1:4443\""))
+        address.ok_or_else(|| raw.expected("an IP address and port such as \"127.0.0.1:4443\""))
     }
 
     fn show(&self, _: Shape) -> Option<toml::Value> {
@@ -394,7 +420,7 @@ impl Form for Congestion {
             }
             _ => None,
         };
-        read.ok_or_else(|| raw.expected("\"cubic\", \"delay\" or \"delay 25ms\", up to 10 s"))
+        read.ok_or_else(|| raw.expected("\"cubic\", \"delay\" or \"delay 25ms\" (at most 10s)"))
     }
 
     fn show(&self, _: Shape) -> Option<toml::Value> {
@@ -408,7 +434,7 @@ impl Form for Congestion {
     }
 }
 
-/// An address that may hold a password or a token, which are not shown.
+/// A URL that may hold a password or a token. Its text leaves them out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SecretUrl(pub(crate) String);
 
@@ -424,7 +450,8 @@ impl Form for SecretUrl {
 
 impl fmt::Display for SecretUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
+        let start = self.0.find("://").map_or(0, |at| at + "://".len());
+        let (scheme, rest) = self.0.split_at(start);
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let host = authority.rsplit_once('@');
         let (secret, host) = host.map_or(("", authority), |(_, host)| ("redacted@", host));
@@ -432,7 +459,7 @@ impl fmt::Display for SecretUrl {
             Some((path, _)) => (path, "?redacted"),
             None => (path, ""),
         };
-        write!(formatter, "{scheme}://{secret}{host}{path}{query}")
+        write!(formatter, "{scheme}{secret}{host}{path}{query}")
     }
 }
 
@@ -448,7 +475,7 @@ impl Form for PathBuf {
 }
 
 impl<T: Form> Form for Vec<T> {
-    /// A list; of flags and variables, words with commas between.
+    /// Reads a list. In flags and variables, commas separate its items.
     fn read(raw: &Raw, shape: Shape) -> Result<Self, String> {
         match raw {
             Raw::List(items) => items.iter().map(|item| T::read(item, shape)).collect(),
@@ -460,7 +487,7 @@ impl<T: Form> Form for Vec<T> {
                     .collect()
             }
             Raw::String(_) | Raw::Integer(_) | Raw::Boolean(_) | Raw::Other(_) => {
-                Err(raw.expected("a list"))
+                Err(raw.expected("a list such as [\"a\", \"b\"]"))
             }
         }
     }
@@ -471,7 +498,7 @@ impl<T: Form> Form for Vec<T> {
     }
 }
 
-/// A setting with this type need not be set.
+/// A setting that may be left out.
 impl<T: Form> Form for Option<T> {
     fn read(raw: &Raw, shape: Shape) -> Result<Self, String> {
         T::read(raw, shape).map(Some)
@@ -482,7 +509,7 @@ impl<T: Form> Form for Option<T> {
     }
 }
 
-/// No queue is meant to be longer.
+/// Largest target of the congestion controller `delay`.
 const QUEUE_TARGET_MAX: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The relay as the rest of the program sees it: once a second its numbers are put where other threads find them.
+//! Snapshots of a relay's metrics: each relay publishes its own once a second, and other threads read them.
 
 use std::{
     sync::{
@@ -14,29 +14,29 @@ use weir_net::{Delays, Telemetry};
 use weir_quic::{App, Endpoint, Event};
 use weir_relay::{Counters, Gauges, Load, Relay, TrackState};
 
-/// What relays did in all.
+/// Final counters of a relay, or sums over several.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) counters: Counters,
-    /// What sessions did not pass on.
+    /// Counters of the MOQT sessions.
     pub(crate) sessions: session::Counters,
-    /// What was dropped from queues of datagrams.
+    /// Datagrams dropped from queues.
     pub(crate) datagrams: DatagramDrops,
 }
 
-/// Datagrams that were dropped, by reason.
+/// Datagrams dropped from queues, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DatagramDrops {
     /// To make room for newer ones.
     oldest: u64,
     /// At their deadline.
     expired: u64,
-    /// Received, and not read before newer ones came.
+    /// Received, and not read before newer ones arrived.
     unread: u64,
 }
 
 impl DatagramDrops {
-    /// Those of an endpoint.
+    /// Returns the drops of an endpoint.
     pub(crate) fn of(counters: &weir_quic::Counters) -> Self {
         Self {
             oldest: counters.datagrams_dropped_oldest,
@@ -45,7 +45,7 @@ impl DatagramDrops {
         }
     }
 
-    /// With the names that they have beside the relay's counters.
+    /// Returns names and values, in the form of the relay's counters.
     pub(crate) fn iter(self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("datagrams_dropped_oldest", self.oldest),
@@ -65,7 +65,7 @@ impl DatagramDrops {
 }
 
 impl Done {
-    /// Both together.
+    /// Returns the sum.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             counters: self.counters.plus(other.counters),
@@ -75,16 +75,16 @@ impl Done {
     }
 }
 
-/// The numbers of one relay and its endpoint at a moment.
+/// The metrics of one relay and its endpoint, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     pub(crate) counters: Counters,
-    /// What sessions did not pass on.
+    /// Counters of the MOQT sessions.
     pub(crate) sessions: session::Counters,
     pub(crate) gauges: Gauges,
     pub(crate) quic: weir_quic::Counters,
     pub(crate) connections: usize,
-    /// When it was taken; `None` if none was yet.
+    /// When the snapshot was taken; `None` before the first one.
     pub(crate) at: Option<Instant>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) type Listing = Result<Vec<serde_json::Value>, usize>;
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     latest: Mutex<Snapshot>,
-    /// Whether somebody waits for a list of tracks.
+    /// Whether a list of tracks is requested.
     is_asked: AtomicBool,
     listing: Mutex<Option<Listing>>,
     listed: Condvar,
@@ -106,7 +106,7 @@ impl Slot {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a list of tracks, and waits for it up to `limit`.
+    /// Requests a list of tracks. Waits for it until `limit`; then returns `None`.
     pub(crate) fn tracks(&self, limit: Duration) -> Option<Listing> {
         let mut listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
         *listing = None;
@@ -122,27 +122,27 @@ impl Slot {
     }
 }
 
-/// What a relay is observed through.
+/// What a relay shares with the threads that observe it.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    /// Where it leaves its numbers.
+    /// Where the relay publishes its metrics.
     pub(crate) slot: Arc<Slot>,
-    /// Its host's numbers.
+    /// The telemetry of the relay's host.
     pub(crate) telemetry: Arc<Telemetry>,
-    /// Tracks that a list may have.
+    /// Longest list of tracks.
     pub(crate) tracks_max: usize,
-    /// Memory of the process in bytes, as somebody else keeps it up to date.
+    /// Memory of the process in bytes. Another thread updates it.
     pub(crate) memory: Arc<AtomicU64>,
 }
 
-/// A relay that publishes its numbers, and that is told how its host keeps up.
+/// A relay that publishes its metrics, and observes the load of its host.
 pub(crate) struct Observed {
     relay: Relay,
     view: View,
-    /// When the host is looked at next, and when numbers are published next: with the first event after that.
+    /// When the load is observed next, and when metrics are published next: with the first event after that time.
     look_at: Instant,
     publish_at: Instant,
-    /// The host's lag when it was last looked at.
+    /// The host's lag at the last observation.
     lag: Delays,
 }
 
@@ -157,7 +157,7 @@ impl Observed {
         }
     }
 
-    /// What the relay did, once it is over, on an endpoint that counted this.
+    /// Returns the final counters of the relay, and of its endpoint.
     pub(crate) fn done(&self, quic: &weir_quic::Counters) -> Done {
         Done {
             counters: self.relay.counters(),
@@ -166,7 +166,7 @@ impl Observed {
         }
     }
 
-    /// Looks at the host and publishes numbers, each if it is time for it.
+    /// Observes the load and publishes metrics, each if it is due.
     fn attend(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if self.look_at <= now {
             self.look(now, endpoint);
@@ -178,8 +178,8 @@ impl Observed {
         }
     }
 
-    /// When it is to be woken though nothing comes. One that has nothing to do puts no load on its host, unless it sheds:
-    /// it has to notice that the load is gone.
+    /// Returns when to wake without an event. An idle relay wakes only to publish. A relay that sheds load also wakes to
+    /// observe that the load is gone.
     fn wake_at(&self) -> Instant {
         let publish_at = self.publish_at + PUBLISH_GRACE;
         if self.relay.is_shedding() {
@@ -272,12 +272,11 @@ fn described(track: &TrackState<'_>) -> serde_json::Value {
     })
 }
 
-/// How old numbers can be. Looking at every track is not for every packet.
+/// Interval of published metrics. They visit every track, which is too much for each packet.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
-/// How much later numbers may be if nothing comes with which they could be published: a relay that is busy is not woken for
-/// them.
+/// Delay of the timer that publishes metrics without an event, so that a busy relay needs no timer.
 const PUBLISH_GRACE: Duration = Duration::from_millis(250);
-/// How often the host is looked at, while anything comes.
+/// Interval at which the load is observed, while events arrive.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// Nine of ten turns may be quicker than what counts as the delay: one slow turn is no overload.
+/// Quantile of the lag that counts as the delay. A single slow turn is not overload.
 const TYPICAL: f64 = 0.9;

@@ -1,4 +1,4 @@
-//! What systemd wants to hear of a service of `Type=notify` (`sd_notify(3)`). Elsewhere nobody is told.
+//! Notifications to systemd, for a service of `Type=notify` (`sd_notify(3)`). Without systemd they do nothing.
 
 use std::{
     os::{
@@ -8,16 +8,16 @@ use std::{
     time::Duration,
 };
 
-/// The line to the service manager.
+/// The notification socket of the service manager, if there is one.
 #[derive(Debug)]
 pub(crate) struct Manager {
     socket: Option<UnixDatagram>,
-    /// How often it wants to hear that all is well.
+    /// Interval of `WATCHDOG=1`, if the service manager has a watchdog.
     pub(crate) watchdog: Option<Duration>,
 }
 
 impl Manager {
-    /// The one that the environment names, if it does. `variable` reads the environment.
+    /// Returns the service manager that the environment names. `variable` reads an environment variable.
     pub(crate) fn find(variable: impl Fn(&str) -> Option<String>) -> Self {
         let socket = variable("NOTIFY_SOCKET").and_then(|name| connect(&name).ok());
         let is_for_us = variable("WATCHDOG_PID")
@@ -26,13 +26,13 @@ impl Manager {
         let watchdog = micros.and_then(|micros| micros.parse().ok());
         Self {
             socket,
-            // Half of what it allows, as `sd_watchdog_enabled(3)` advises.
+            // Half of the watchdog's timeout, as `sd_watchdog_enabled(3)` advises.
             watchdog: watchdog.map(|micros: u64| Duration::from_micros(micros / 2)),
         }
     }
 
-    /// Tells it a state such as `READY=1`. Nothing can be done if it does not listen.
-    pub(crate) fn tell(&self, state: &str) {
+    /// Sends a state such as `READY=1`. Errors are ignored.
+    pub(crate) fn notify(&self, state: &str) {
         if let Some(socket) = &self.socket {
             drop(socket.send(state.as_bytes()));
         }
@@ -46,7 +46,7 @@ fn connect(name: &str) -> std::io::Result<UnixDatagram> {
     };
     let socket = UnixDatagram::unbound()?;
     socket.connect_addr(&address)?;
-    // The event loop must not wait for a manager that does not read.
+    // Nothing may wait for a service manager that does not read.
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_a_manager_and_nobody_else() {
+    fn a_manager_is_notified_if_the_environment_names_one() {
         let name = format!("weir-notify-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let listener = UnixDatagram::bind_addr(&address).unwrap();
@@ -67,14 +67,14 @@ mod tests {
         };
         let manager = Manager::find(variable);
         assert_eq!(manager.watchdog, Some(Duration::from_secs(2)));
-        manager.tell("READY=1");
+        manager.notify("READY=1");
         let mut buffer = [0; 64];
         let length = listener.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"READY=1");
 
         let nobody = Manager::find(|_| None);
         assert_eq!(nobody.watchdog, None);
-        nobody.tell("READY=1");
+        nobody.notify("READY=1");
         let stranger = |of: &str| match of {
             "WATCHDOG_PID" => Some("1".to_owned()),
             of => variable(of),

@@ -1,4 +1,4 @@
-//! The threads that serve: one event loop each, with a socket, connections and a relay of its own.
+//! The serving threads: each has an event loop, a socket, connections and a relay of its own.
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What all threads are made with.
+/// The parts that all threads share.
 pub(crate) struct Plan<'a> {
     pub(crate) configured: &'a Configured,
     pub(crate) tls: ServerTls,
@@ -30,18 +30,18 @@ pub(crate) struct Plan<'a> {
 }
 
 /// All threads, ready to serve.
-pub(crate) struct Crew {
+pub(crate) struct ServingThreads {
     members: Vec<(EventLoop, Observed)>,
     stop: Stop,
 }
 
 impl Plan<'_> {
-    /// A thread for each of `sockets`, with where it leaves its numbers.
+    /// Makes a thread for each of `sockets`. Each thread publishes its metrics in its slot.
     pub(crate) fn crew(
         self,
         sockets: Vec<UdpSocket>,
         slots: Vec<(Arc<Slot>, Arc<Telemetry>)>,
-    ) -> anyhow::Result<Crew> {
+    ) -> anyhow::Result<ServingThreads> {
         let config = &self.configured.config;
         let event_loops = event_loop::sharing_an_address(sockets, &self.stop, |number| {
             Ok(EndpointConfig {
@@ -57,7 +57,7 @@ impl Plan<'_> {
             one.telemetry = Arc::clone(&telemetry);
             one.config = HostConfig {
                 receive_pause: config.rest,
-                // The relay closes what is left by then itself; the host ends only a relay that does not.
+                // The relay closes remaining sessions itself; this limit is for a relay that hangs.
                 shutdown_limit: config.drain.time + LEAVE_MARGIN,
                 ..HostConfig::default()
             };
@@ -70,14 +70,14 @@ impl Plan<'_> {
             let relay = Relay::with_authority(relay_config(config), Arc::clone(&self.gate) as _);
             members.push((one, Observed::new(relay, view, clock::now())));
         }
-        Ok(Crew {
+        Ok(ServingThreads {
             members,
             stop: self.stop,
         })
     }
 }
 
-/// What an operator bounds for the whole process, each thread keeps its part of.
+/// Returns the QUIC limits of one thread: its share of the limits that hold for all threads together.
 fn quic_limits(config: &RelayConfig) -> weir_quic::Limits {
     let threads = usize::from(config.threads);
     let limits = config.limits.quic.clone();
@@ -89,6 +89,7 @@ fn quic_limits(config: &RelayConfig) -> weir_quic::Limits {
     }
 }
 
+/// Returns the relay configuration of one thread, with its share of the limits for all threads together.
 fn relay_config(config: &RelayConfig) -> Config {
     let threads = usize::from(config.threads);
     let limits = config.limits.relay.clone();
@@ -108,8 +109,9 @@ fn relay_config(config: &RelayConfig) -> Config {
     }
 }
 
-impl Crew {
-    /// Serves until the request to stop, the first member on this thread; returns what all did together.
+impl ServingThreads {
+    /// Serves until a stop is requested, with the first event loop on the calling thread. Returns the sum of all
+    /// counters.
     pub(crate) fn serve(self) -> anyhow::Result<Done> {
         let all = event_loop::serve("relay", self.members, &self.stop)?;
         let done = all.iter().map(|(relay, quic)| relay.done(quic));
@@ -117,7 +119,7 @@ impl Crew {
     }
 }
 
-/// What the relay gets for its last packets after the time to drain is over.
+/// Time for the relay's last packets after `drain.time`.
 const LEAVE_MARGIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -125,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_share_what_is_bounded_for_the_process() {
+    fn threads_share_the_limits_of_the_process() {
         let mut config = RelayConfig::default();
         config.limits.quic.connections_max = 10;
         config.limits.quic.handshakes_max = 9;

@@ -76,13 +76,13 @@ fn a_recorded_link_is_a_profile_and_a_broken_one_is_named_with_the_line() {
         ("12\n24\nsoon\n", &[][..], "line 3"),
         ("", &[], trace.as_str()),
         ("12\n", &["--trace-time", "1s"], "is too short"),
-        ("12\n", &["--require"], "--require compares weir with skip"),
+        ("12\n", &["--require"], "--require: compares weir with skip"),
         (
             "12\n",
             &["--strategies", "fast"],
-            "there is no strategy \"fast\"",
+            "unknown strategy \"fast\"",
         ),
-        ("12\n", &["--profiles", "HOLE"], "no profile \"HOLE\""),
+        ("12\n", &["--profiles", "HOLE"], "unknown profile \"HOLE\""),
         ("12\n", &["--loss", "nan"], "--loss"),
     ] {
         fs::write(&trace, lines).unwrap();
@@ -109,8 +109,7 @@ fn a_run_whose_encoder_dies_fails_with_its_words() {
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(
-        errors
-            .contains("ffmpeg ended in the middle of the run (exit status: 3): no such generator"),
+        errors.contains("ffmpeg failed during the run (exit status: 3): no such generator"),
         "{errors}"
     );
 }

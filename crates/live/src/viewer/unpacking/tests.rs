@@ -179,8 +179,8 @@ fn what_is_no_frame_is_told_why() {
             "before the end of a box \"mdat\"",
         ),
         (&fragment[4..], "byte 0: the box"),
-        (b"\0\0\0\x08mdat", "it has no samples of its video"),
-        (b"", "it has no samples of its video"),
+        (b"\0\0\0\x08mdat", "it has no video samples"),
+        (b"", "it has no video samples"),
     ] {
         let found = error(&mut fragments, none(), payload);
         assert!(found.contains(reason), "{found}");

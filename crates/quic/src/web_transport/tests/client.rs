@@ -124,7 +124,10 @@ fn every_other_answer_names_its_reason() {
         assert_eq!(pipe.code(), Some(Code::NO_ERROR));
     }
     for (end, text) in [
-        (Read::Fin, "the server ended without an answer"),
+        (
+            Read::Fin,
+            "the server closed the request without a response",
+        ),
         (
             Read::Reset(Code::REQUEST_REJECTED.0),
             "the server reset the request: H3_REQUEST_REJECTED",

@@ -1,4 +1,4 @@
-//! The keys of those who make tokens: from files, and from an address that is asked again and again.
+//! Keys of token issuers: loaded from files, and fetched from a JWKS URL at an interval.
 
 use std::{
     collections::BTreeSet,
@@ -33,19 +33,19 @@ use crate::relay::{
     settings::SecretUrl,
 };
 
-/// The keys of issuers, as they are known now.
+/// The current keys of all issuers.
 pub(crate) struct Issuers {
     files: Vec<PathBuf>,
     source: Option<Source>,
     accepted: Vec<Algorithm>,
     keys: RwLock<Sets>,
-    /// Whether somebody met a key that is not known.
-    wanted: (Mutex<bool>, Condvar),
+    /// Whether a token named an unknown key, so that a fetch is requested.
+    requested: (Mutex<bool>, Condvar),
     fetched: AtomicU64,
     failed: AtomicU64,
 }
 
-/// Keys by where they come from, and together.
+/// Keys from files, from the JWKS, and all together.
 #[derive(Default)]
 struct Sets {
     files: Vec<IssuerKey>,
@@ -53,7 +53,7 @@ struct Sets {
     all: Arc<[IssuerKey]>,
 }
 
-/// Where keys are fetched from.
+/// The JWKS URL, with its client and interval.
 struct Source {
     url: SecretUrl,
     agent: Agent,
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Issuers {
 }
 
 impl Issuers {
-    /// Loads the files; nothing is fetched yet.
+    /// Loads the files. [`Self::start`] fetches the JWKS.
     pub(crate) fn load(configured: &Configured) -> anyhow::Result<Self> {
         let jwt = &configured.config.auth.jwt;
         let accepted = algorithms(configured)?;
@@ -77,7 +77,7 @@ impl Issuers {
             source: source.transpose()?,
             accepted,
             keys: RwLock::default(),
-            wanted: (Mutex::new(false), Condvar::new()),
+            requested: (Mutex::new(false), Condvar::new()),
             fetched: AtomicU64::new(0),
             failed: AtomicU64::new(0),
         };
@@ -87,7 +87,7 @@ impl Issuers {
         Ok(issuers)
     }
 
-    /// Loads the files again. If anything is wrong with one of them, all stays as it was.
+    /// Reloads the files. If one is bad, all loaded keys stay. The error names the file.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
         let mut keys = Vec::new();
         for file in &self.files {
@@ -103,16 +103,16 @@ impl Issuers {
         self.files.iter().map(PathBuf::as_path)
     }
 
-    /// The keys that are known.
+    /// Returns all current keys.
     pub(crate) fn current(&self) -> Arc<[IssuerKey]> {
         Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner).all)
     }
 
-    /// Asks for the keys to be fetched before it is time. Costs nothing, and is done now and then only.
+    /// Requests an early fetch of the JWKS. The fetching thread limits the rate.
     pub(crate) fn refresh(&self) {
-        let (wanted, bell) = &self.wanted;
-        *wanted.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        bell.notify_one();
+        let (requested, changed) = &self.requested;
+        *requested.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        changed.notify_one();
     }
 
     pub(crate) fn numbers(&self) -> Keys {
@@ -123,8 +123,8 @@ impl Issuers {
         }
     }
 
-    /// Fetches keys from now on, from a thread of its own, if there is an address to fetch from. Until the first
-    /// time that succeeds there are no keys from there, so no token of theirs is good.
+    /// Starts the thread that fetches keys, if `auth.jwt.jwks_url` is set. Before its first success, tokens of these keys
+    /// are refused.
     pub(crate) fn start(issuers: &Arc<Self>) -> anyhow::Result<()> {
         if issuers.source.is_none() {
             return Ok(());
@@ -133,7 +133,7 @@ impl Issuers {
         std::thread::Builder::new()
             .name("issuers".to_owned())
             .spawn(move || issuers.keep_fetching())
-            .context("cannot start the thread that fetches keys")?;
+            .context("cannot start the thread that fetches the JWKS")?;
         Ok(())
     }
 
@@ -143,40 +143,40 @@ impl Issuers {
         loop {
             let wait = match self.fetch(source) {
                 Ok(count) => {
-                    tracing::debug!(count, "keys fetched");
+                    tracing::debug!(count, "JWKS fetched");
                     self.fetched.fetch_add(1, Ordering::Relaxed);
                     retry = RETRY_MIN;
                     source.refresh
                 }
                 Err(error) => {
-                    // The old keys stay: an issuer that is away must not lock everybody out.
-                    tracing::error!("{}: no keys: {error:#}", source.url);
+                    // Known keys stay: an unreachable issuer must not lock all clients out.
+                    tracing::error!(url = %source.url, "JWKS not fetched, known keys stay: {error:#}");
                     self.failed.fetch_add(1, Ordering::Relaxed);
                     let wait = retry;
                     retry = (retry * 2).min(source.refresh.max(RETRY_MIN));
                     wait
                 }
             };
-            // Tokens with made-up key names must not make us a burden to the issuer.
+            // Tokens with invented key IDs must not cause more than one fetch a second.
             std::thread::park_timeout(RETRY_MIN);
             self.wait(wait.saturating_sub(RETRY_MIN));
         }
     }
 
-    /// Waits for `time`, or until a key is wanted.
+    /// Waits for `time`, or until a fetch is requested.
     fn wait(&self, time: Duration) {
         let end = clock::now() + time;
-        let (wanted, bell) = &self.wanted;
-        let mut is_wanted = wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*is_wanted {
+        let (requested, changed) = &self.requested;
+        let mut is_requested = requested.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*is_requested {
             let left = end.saturating_duration_since(clock::now());
             if left.is_zero() {
                 break;
             }
-            let woken = bell.wait_timeout(is_wanted, left);
-            is_wanted = woken.unwrap_or_else(PoisonError::into_inner).0;
+            let woken = changed.wait_timeout(is_requested, left);
+            is_requested = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
-        *is_wanted = false;
+        *is_requested = false;
     }
 
     fn fetch(&self, source: &Source) -> anyhow::Result<usize> {
@@ -185,7 +185,7 @@ impl Issuers {
         let body = response.body_mut().as_reader();
         body.take(JWKS_BYTES_MAX + 1).read_to_string(&mut text)?;
         if text.len() as u64 > JWKS_BYTES_MAX {
-            bail!("larger than {JWKS_BYTES_MAX} bytes");
+            bail!("the answer has more than {JWKS_BYTES_MAX} bytes");
         }
         let keys = read_keys(&text, &self.accepted, false)?;
         let count = keys.len();
@@ -205,7 +205,7 @@ fn source(configured: &Configured) -> anyhow::Result<Source> {
     let url = jwt.jwks_url.clone().unwrap_or_default();
     if !url::Url::parse(&url.0).is_ok_and(|url| url.scheme() == "https" && url.has_host()) {
         bail!(
-            "{}: expected an address with https://",
+            "{}: expected a URL such as https://example.org/keys, not `{url}`",
             configured.place("auth.jwt.jwks_url")
         );
     }
@@ -235,10 +235,10 @@ fn source(configured: &Configured) -> anyhow::Result<Source> {
     })
 }
 
-/// The keys of a text: PEM (one public key), JWK or JWKS. `with_secrets`: shared secrets may be among them.
+/// Returns the keys of a text: PEM (one public key), JWK or JWKS. Shared secrets are accepted only `with_secrets`.
 ///
 /// # Errors
-/// There is none that can be used, or a key that stands by itself cannot be.
+/// The text is none of these, or holds no usable key.
 pub(crate) fn read_keys(
     text: &str,
     accepted: &[Algorithm],
@@ -248,36 +248,40 @@ pub(crate) fn read_keys(
         return Ok(vec![read_pem(text, accepted)?]);
     }
     let value: serde_json::Value =
-        serde_json::from_str(text).context("neither PEM nor JWK nor JWKS")?;
+        serde_json::from_str(text).context("expected a PEM public key, a JWK or a JWKS")?;
     if value.get("keys").is_none() {
-        let key: Jwk = serde_json::from_value(value).context("neither JWK nor JWKS")?;
+        let key: Jwk = serde_json::from_value(value).context("expected a JWK or a JWKS")?;
         return Ok(vec![read_jwk(&key, accepted, with_secrets)?]);
     }
-    let set: JwkSet = serde_json::from_value(value).context("no good JWKS")?;
+    let set: JwkSet = serde_json::from_value(value).context("the JWKS cannot be read")?;
     if set.keys.len() > KEYS_MAX {
-        bail!("more than {KEYS_MAX} keys");
+        bail!("expected at most {KEYS_MAX} keys, not {}", set.keys.len());
     }
-    // A set may hold keys for other purposes: those that cannot be used are left out.
+    // A set may hold keys for other purposes, which are ignored.
     let usable = set
         .keys
         .iter()
         .filter_map(|key| read_jwk(key, accepted, with_secrets).ok());
     let keys: Vec<IssuerKey> = usable.collect();
     if keys.is_empty() {
-        bail!("no key in it can be used");
+        bail!(
+            "none of its {} keys can verify tokens with auth.jwt.algorithms",
+            set.keys.len()
+        );
     }
     let names: Vec<&String> = keys.iter().filter_map(|key| key.id.as_ref()).collect();
     let distinct: BTreeSet<&String> = names.iter().copied().collect();
     if distinct.len() < names.len() {
-        bail!("two keys have the same `kid`");
+        bail!("two keys have the same `kid`; expected distinct ones");
     }
     Ok(keys)
 }
 
 fn read_pem(text: &str, accepted: &[Algorithm]) -> anyhow::Result<IssuerKey> {
+    let is_private = text.contains("PRIVATE KEY-----");
     let text = text.as_bytes();
     let (key, algorithms) = if let Ok(key) = DecodingKey::from_ec_pem(text) {
-        // The length of the point tells the curve: 64 bytes of coordinates and one in front for P-256.
+        // A point of P-256 has one byte and 64 bytes of coordinates; a point of P-384 is longer.
         let is_small = key.try_get_as_bytes().is_ok_and(|point| point.len() <= 65);
         (
             key,
@@ -291,8 +295,10 @@ fn read_pem(text: &str, accepted: &[Algorithm]) -> anyhow::Result<IssuerKey> {
         (key, vec![Algorithm::EdDSA])
     } else if let Ok(key) = DecodingKey::from_rsa_pem(text) {
         (key, RSA.to_vec())
+    } else if is_private {
+        bail!("expected a public key, not a private one: use the .jwk file of `weir token key`");
     } else {
-        bail!("no public key in it (EC, Ed25519 or RSA)");
+        bail!("expected a public key: EC (P-256 or P-384), Ed25519 or RSA");
     };
     finish(None, key, algorithms, accepted)
 }
@@ -301,7 +307,7 @@ fn read_jwk(jwk: &Jwk, accepted: &[Algorithm], with_secrets: bool) -> anyhow::Re
     let id = jwk.common.key_id.clone();
     let name = id
         .as_deref()
-        .unwrap_or("without name")
+        .unwrap_or("without `kid`")
         .escape_debug()
         .to_string();
     let is_for_signatures = matches!(
@@ -309,21 +315,25 @@ fn read_jwk(jwk: &Jwk, accepted: &[Algorithm], with_secrets: bool) -> anyhow::Re
         None | Some(PublicKeyUse::Signature)
     );
     if !is_for_signatures {
-        bail!("key {name}: not for signatures");
+        bail!("key {name}: its `use` is not `sig`");
     }
     let possible = match &jwk.algorithm {
         AlgorithmParameters::EllipticCurve(curve) => match curve.curve {
             EllipticCurve::P256 => vec![Algorithm::ES256],
             EllipticCurve::P384 => vec![Algorithm::ES384],
             EllipticCurve::P521 | EllipticCurve::Ed25519 | _ => {
-                bail!("key {name}: its curve is not supported")
+                bail!("key {name}: unsupported curve; expected P-256, P-384 or Ed25519")
             }
         },
         AlgorithmParameters::OctetKeyPair(_) => vec![Algorithm::EdDSA],
         AlgorithmParameters::RSA(_) => RSA.to_vec(),
         AlgorithmParameters::OctetKey(_) if with_secrets => HMAC.to_vec(),
-        AlgorithmParameters::OctetKey(_) => bail!("key {name}: a secret that is public"),
-        AlgorithmParameters::Other(_) | _ => bail!("key {name}: its kind is not supported"),
+        AlgorithmParameters::OctetKey(_) => {
+            bail!("key {name}: a shared secret in a JWKS from a URL; expected a public key")
+        }
+        AlgorithmParameters::Other(_) | _ => {
+            bail!("key {name}: unsupported `kty`; expected EC, OKP or RSA")
+        }
     };
     let algorithms = match jwk.common.key_algorithm {
         None => possible,
@@ -345,9 +355,16 @@ fn finish(
     mut algorithms: Vec<Algorithm>,
     accepted: &[Algorithm],
 ) -> anyhow::Result<IssuerKey> {
+    if algorithms.is_empty() {
+        bail!("the `alg` of this key does not fit its `kty`");
+    }
+    let possible: Vec<String> = algorithms.iter().map(|one| format!("{one:?}")).collect();
     algorithms.retain(|algorithm| accepted.contains(algorithm));
     if algorithms.is_empty() {
-        bail!("auth.jwt.algorithms has none that goes with this key");
+        bail!(
+            "auth.jwt.algorithms lists no algorithm of this key ({})",
+            possible.join(", ")
+        );
     }
     Ok(IssuerKey {
         id,
@@ -365,9 +382,9 @@ const RSA: [Algorithm; 6] = [
     Algorithm::PS512,
 ];
 const HMAC: [Algorithm; 3] = [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512];
-/// Bytes of a JWKS.
+/// Most bytes of a JWKS.
 const JWKS_BYTES_MAX: u64 = 256 << 10;
-/// Keys of one set.
+/// Most keys of a JWKS.
 const KEYS_MAX: usize = 64;
-/// The least time between two fetches.
+/// Shortest time between two fetches.
 const RETRY_MIN: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
-//! JSON Web Tokens (RFC 7519): what makes one good, and what it grants.
+//! JSON Web Tokens (RFC 7519): their verification and the rights that they grant.
 //!
-//! The crate `jsonwebtoken` checks signatures and times. Here stand the rules around it: which algorithms, which
-//! key, which claims have to be there.
+//! The crate `jsonwebtoken` checks signatures and claims. This module chooses the permitted algorithms, the keys and the
+//! required claims.
 
 use std::time::{Duration, Instant};
 
@@ -13,38 +13,38 @@ use weir_relay::{Denial, Grant};
 
 use crate::relay::{authority::issuers::Issuers, config::Configured};
 
-/// The claims that count; others are ignored.
+/// The claims that the relay reads; others are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Claims {
-    /// In front of all prefixes of `put` and `get`.
+    /// Prefix of all namespaces in `put` and `get`.
     #[serde(default, skip_serializing_if = "Prefix::is_empty")]
     pub(crate) root: Prefix,
-    /// Where the bearer may publish.
+    /// Namespaces that the bearer may publish in.
     #[serde(default, skip_serializing_if = "Prefixes::is_empty")]
     pub(crate) put: Prefixes,
-    /// What the bearer may subscribe to.
+    /// Namespaces that the bearer may subscribe to.
     #[serde(default, skip_serializing_if = "Prefixes::is_empty")]
     pub(crate) get: Prefixes,
-    /// When it ends, in seconds since 1970. Has to be there.
+    /// Expiry, in seconds since 1970. Required.
     pub(crate) exp: u64,
-    /// Before when it is not good.
+    /// Start of the validity, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) nbf: Option<u64>,
-    /// Whom it is for.
+    /// Audience.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) aud: Option<serde_json::Value>,
-    /// Who made it.
+    /// Issuer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) iss: Option<String>,
 }
 
-/// A namespace, or the beginning of some.
+/// A namespace, or the prefix of namespaces.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Prefix {
-    /// Fields with `/` between them.
+    /// Fields separated by `/`.
     Path(String),
-    /// Each field by itself; it may hold `/`.
+    /// A list of fields, which may contain `/`.
     Fields(Vec<String>),
 }
 
@@ -106,23 +106,23 @@ impl Prefixes {
 /// A key of an issuer.
 #[derive(Clone, Debug)]
 pub(crate) struct IssuerKey {
-    /// Its name in the headers of tokens, if it has one.
+    /// The key ID (`kid`) in the headers of tokens, if the key has one.
     pub(crate) id: Option<String>,
-    /// What it may sign with: fixed here, whatever a token says of itself.
+    /// The permitted algorithms. The key decides, not the header of a token.
     pub(crate) algorithms: Vec<Algorithm>,
     pub(crate) key: DecodingKey,
 }
 
-/// Tells good tokens from bad ones.
+/// Verifies tokens by the settings in `[auth.jwt]`.
 #[derive(Debug)]
-pub(crate) struct Judge {
+pub(crate) struct TokenVerifier {
     algorithms: Vec<Algorithm>,
     issuer: Option<String>,
     audience: Option<String>,
     clock_difference: Duration,
 }
 
-impl Judge {
+impl TokenVerifier {
     pub(crate) fn new(configured: &Configured) -> anyhow::Result<Self> {
         let jwt = &configured.config.auth.jwt;
         Ok(Self {
@@ -133,7 +133,7 @@ impl Judge {
         })
     }
 
-    /// What the bearer of `token` may do. `now` and `since_epoch` are the same moment on two clocks.
+    /// Returns the rights of the bearer of `token`. `now` and `since_epoch` are the same moment on two clocks.
     pub(crate) fn grant(
         &self,
         now: Instant,
@@ -151,7 +151,7 @@ impl Judge {
         Ok(Grant {
             publish: namespaces(&claims.put)?,
             subscribe: namespaces(&claims.get)?,
-            // Centuries ahead is as good as without end, and no clock can hold more.
+            // An `Instant` cannot hold a time that is centuries ahead.
             expires: now.checked_add(left.min(LIFETIME_MAX)),
         })
     }
@@ -165,7 +165,7 @@ impl Judge {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(Denial::Malformed);
         }
-        // An unknown algorithm, `none` included, cannot be read.
+        // Decoding fails for unknown algorithms, `none` included.
         let header = decode_header(token).map_err(|_| Denial::Malformed)?;
         if !self.algorithms.contains(&header.alg) {
             return Err(Denial::Unauthorized);
@@ -174,7 +174,7 @@ impl Judge {
         let candidates = keys.iter().filter(|key| {
             let is_named = match (&header.kid, &key.id) {
                 (Some(wanted), Some(id)) => wanted == id,
-                // A token that names no key may be from any; a key without a name may have signed any.
+                // A token without a key ID may be of any key; a key without an ID may have signed any token.
                 (None, _) | (_, None) => true,
             };
             is_named && key.algorithms.contains(&header.alg)
@@ -190,7 +190,7 @@ impl Judge {
             }
         }
         if !is_known {
-            // It may be new: the issuer changes its keys before we hear of it.
+            // The key may be new, and not fetched yet.
             issuers.refresh();
         }
         Err(Denial::Unauthorized)
@@ -206,7 +206,7 @@ impl Judge {
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
         let mut validation = Validation::new(algorithm);
-        // The end is enforced to the second, and `nbf` above, by the clock that the caller gives.
+        // `grant` checks `exp` and `check_start` checks `nbf`, by the caller's clock.
         validation.validate_exp = false;
         let mut required = vec!["exp"];
         if let Some(issuer) = &self.issuer {
@@ -222,18 +222,18 @@ impl Judge {
     }
 }
 
-/// The algorithms that the configuration accepts.
+/// Returns the algorithms in `auth.jwt.algorithms`.
 pub(crate) fn algorithms(configured: &Configured) -> anyhow::Result<Vec<Algorithm>> {
     let place = || configured.place("auth.jwt.algorithms");
     let names = &configured.config.auth.jwt.algorithms;
     if names.is_empty() {
-        bail!("{}: expected one at least", place());
+        bail!("{}: expected at least one algorithm", place());
     }
     let read = |name: &String| {
         let algorithm: Result<Algorithm, _> = name.parse();
         let known = || {
             format!(
-                "{}: `{}` is no algorithm that is known",
+                "{}: unknown algorithm `{}`; expected algorithms such as ES256, EdDSA or RS256",
                 place(),
                 name.escape_debug()
             )
@@ -255,9 +255,9 @@ fn denial(kind: &ErrorKind) -> Denial {
     }
 }
 
-/// Bytes of a token; a longer one is not looked at.
+/// Most bytes of a token. A longer one is malformed.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// Keys that are tried for one token: each costs a signature check.
+/// Most keys that are tried for one token. Each costs a signature check.
 const TRIES_MAX: usize = 8;
-/// How far ahead the end of a token is looked for.
+/// Longest lifetime of a grant. A later `exp` counts as this.
 const LIFETIME_MAX: Duration = Duration::from_hours(24 * 365 * 50);

@@ -124,7 +124,7 @@ fn a_token_grants_its_prefixes_until_it_ends() {
         "{left:?}"
     );
 
-    // What is not named is not granted, and somebody without a token gets nothing.
+    // A right that is not named is not granted. A client without a token has no rights.
     let grant = judge(&gate, &issuer.sign(&json!({ "exp": seconds() + 100 }))).unwrap();
     assert_eq!((grant.publish.len(), grant.subscribe.len()), (0, 0));
     let nothing = only(&gate, now, &Credentials::default()).unwrap();
@@ -180,7 +180,7 @@ fn keys_and_algorithms_cannot_be_chosen_by_the_token() {
         );
     }
 
-    // The public key taken for a shared secret, in each form that somebody may have it.
+    // The public key as a shared secret, in each of its forms.
     let secrets = [issuer.jwk().into_bytes(), issuer.public_bytes()];
     for secret in secrets {
         let secret = EncodingKey::from_secret(&secret);
@@ -250,7 +250,7 @@ fn tokens_come_from_the_setup_the_url_and_requests() {
     assert!(of_session.expires.unwrap() <= now + Duration::from_secs(50));
     assert!(of_request.expires.unwrap() > now + Duration::from_secs(90));
 
-    // One that is bad is not forgiven for another that is good; a session's that is over does not matter any more.
+    // A bad token of a request is an error, even if the session has a good one. Expired session tokens are ignored then.
     credentials.request_tokens = with_session_token("bad").session_tokens;
     assert_eq!(only(&gate, now, &credentials), Err(Denial::Malformed));
     let over = issuer.sign(&json!({ "put": "a", "exp": seconds() - 5 }));
@@ -438,15 +438,15 @@ fn settings_that_cannot_be_used_are_named() {
         ),
         (
             "jwt.jwks_url = \"http://a/\"",
-            "relay.toml:2: auth.jwt.jwks_url: expected an address with https",
+            "relay.toml:2: auth.jwt.jwks_url: expected a URL such as https",
         ),
         (
             "jwt.keys = [\"x\"]\njwt.algorithms = [\"none\"]",
-            "relay.toml:3: auth.jwt.algorithms: `none` is no algorithm",
+            "relay.toml:3: auth.jwt.algorithms: unknown algorithm `none`",
         ),
         (
             "jwt.keys = [\"x\"]\njwt.algorithms = []",
-            "relay.toml:3: auth.jwt.algorithms: expected one",
+            "relay.toml:3: auth.jwt.algorithms: expected at least one",
         ),
         (
             "clients.ca = \"no-such-file\"\nclients.publish = [\"a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a\"]",

@@ -1,12 +1,13 @@
-//! The sections of the settings: each value with its type, its default, its bounds and what it means, in the order in which
-//! they are printed. (The limits stand in the crates that keep them.)
+//! The sections of the settings: each value with its type, default, range and description.
+//!
+//! The order is that of `--print-config`. Limits are defined in the crates that enforce them.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::RelayConfig;
 use crate::relay::settings::{SecretUrl, Setting, setting};
 
-/// A struct for a section, with its defaults, and its part of the table of settings.
+/// Declares a section: a struct with its defaults, and its rows of the table of settings.
 macro_rules! section {
     (
         $(#[$doc:meta])*
@@ -35,62 +36,62 @@ macro_rules! section {
 }
 
 section! {
-    /// Certificates.
+    /// The relay's certificate.
     TlsConfig at [tls] {
-        certificate: Option<PathBuf> = None, "Certificate chain, PEM; without it a certificate is made for tls.names.";
-        key: Option<PathBuf> = None, "Private key of the certificate, PEM.";
-        names: Vec<String> = words(&["localhost", "127.0.0.1", "::1"]), "Names and addresses that a self-made certificate is for.";
+        certificate: Option<PathBuf> = None, "Certificate chain of the relay (PEM file), with `tls.key`. Not set: the relay makes a self-signed certificate for `tls.names`.";
+        key: Option<PathBuf> = None, "Private key of the certificate (PEM file).";
+        names: Vec<String> = words(&["localhost", "127.0.0.1", "::1"]), "Host names and IP addresses in the self-signed certificate.";
         watch: Duration = Duration::from_secs(10), in 0..=DAY,
-            "How often the files are checked for changes; 0: only on SIGHUP. If one file cannot be loaded, all stay as they were.";
+            "Interval at which certificate, key and issuers' keys are checked for changes; 0: only on SIGHUP. If a file is bad, the loaded ones stay.";
     }
 }
 
 section! {
-    /// Sessions over WebTransport.
+    /// WebTransport sessions.
     WebTransportConfig at [web_transport] {
         allowed_origins: Vec<String> = Vec::new(),
-            "Origins whose pages may open sessions, such as `https://example.org`; empty: all. Clients that name none are no browsers.";
+            "Origins of web pages that may open sessions, such as `https://example.org`; others get status 403. Empty: all. Clients without an Origin header, which are not browsers, are always accepted.";
     }
 }
 
 section! {
-    /// The listener for operators.
+    /// The HTTP listener for operators.
     AdminConfig at [admin] {
         listen: Option<SocketAddr> = None,
-            "TCP address for metrics and health; not set: none. It has no access control.";
+            "TCP address of the HTTP listener for metrics and health checks, without access control. Not set: no listener.";
         tracks_max: usize = 0, in 0..=100_000,
-            "Tracks that /tracks lists, an error beyond; 0: no such page, as it shows names.";
-        connections_max: usize = 16, in 1..=1024, "Connections to it at once; answered with 503 beyond.";
-        header_bytes_max: usize = 8 << 10, in 256..=1 << 20, "Bytes of a request; answered with 431 beyond.";
-        timeout: Duration = Duration::from_secs(5), in MILLISECOND..=MINUTE, "How long a request and its answer may take.";
+            "Tracks that the page /tracks may list; with more, it answers 503. 0: no such page, since it shows names of tracks.";
+        connections_max: usize = 16, in 1..=1024, "Connections of the listener at once. Further ones get status 503.";
+        header_bytes_max: usize = 8 << 10, in 256..=1 << 20, "Bytes of a request. A longer one gets status 431.";
+        timeout: Duration = Duration::from_secs(5), in MILLISECOND..=MINUTE, "Time that a connection may take, from its request to the end of the answer. Then it is closed.";
     }
 }
 
 section! {
     /// How the relay shuts down.
     DrainConfig at [drain] {
-        delay: Duration = Duration::ZERO, in 0..=HOUR, "On SIGTERM, how long /readyz answers 503 before clients receive GOAWAY.";
-        time: Duration = Duration::from_secs(10), in 0..=DAY, "How long clients may take to leave after GOAWAY, before the relay ends.";
-        successor: Option<String> = None, "URL that GOAWAY sends clients to; not set: the same one.";
+        delay: Duration = Duration::ZERO, in 0..=HOUR, "Time from SIGTERM, when /readyz begins to answer 503, until clients receive GOAWAY.";
+        time: Duration = Duration::from_secs(10), in 0..=DAY, "Time that clients have to leave after GOAWAY. Then the relay closes their sessions with `GOAWAY_TIMEOUT`, and ends.";
+        successor: Option<String> = None, "URI in GOAWAY that clients should connect to, at most 8192 bytes. Not set: the URI of this relay.";
     }
 }
 
 section! {
-    /// What is logged, and how.
+    /// The log on standard error.
     LogConfig at [log] {
-        filter: String = "warn".to_owned(), "What to log on standard error, e.g. `info` or `weir_relay=debug`.";
-        format: String = "text".to_owned(), "How: `text` or `json`, one line each.";
+        filter: String = "warn".to_owned(), "What is logged to standard error: a level (`error`, `warn`, `info`, `debug`, `trace`), or one for each module, such as `info,weir_relay=debug`.";
+        format: String = "text".to_owned(), "Format of the log: `text` or `json`, one line for each event.";
     }
 }
 
 section! {
-    /// Logs of connections.
+    /// Logs of connections in the qlog format.
     QlogConfig at [qlog] {
-        folder: Option<PathBuf> = None, "Folder for qlog files; not set: none are written.";
-        sample: u64 = 1, in 1..=u64::MAX, "One connection in this many is logged.";
-        file_bytes_max: u64 = 64 << 20, in 4096..=u64::MAX, "Bytes of one file; its log ends there.";
+        folder: Option<PathBuf> = None, "Folder of the qlog files; it is created if missing. Not set: no qlog.";
+        sample: u64 = 1, in 1..=u64::MAX, "One connection in this many gets a qlog file; 1: each.";
+        file_bytes_max: u64 = 64 << 20, in 4096..=u64::MAX, "Bytes of one qlog file. Beyond it, the file ends early.";
         total_bytes_max: u64 = 1 << 30, in 4096..=u64::MAX,
-            "Bytes of all files of this run; beyond it no file is started.";
+            "Bytes of all qlog files since the start. Beyond it, files end early and none is started.";
     }
 }
 
@@ -98,9 +99,9 @@ section! {
     /// Rights of clients without credentials.
     AnonymousConfig at [auth anonymous] {
         publish: Option<Vec<String>> = None,
-            "Namespaces that clients without credentials may publish in; not set: all if no authentication is configured, otherwise none.";
+            "Namespaces that clients without credentials may publish in. Not set: all if neither tokens nor client certificates are configured, otherwise none.";
         subscribe: Option<Vec<String>> = None,
-            "Namespaces that clients without credentials may subscribe to; not set: as for `publish`.";
+            "Namespaces that clients without credentials may subscribe to. Not set: the same default as `publish`.";
     }
 }
 
@@ -108,28 +109,28 @@ section! {
     /// Rights of clients with a certificate.
     ClientsConfig at [auth clients] {
         ca: Option<PathBuf> = None,
-            "Trust clients with a certificate from a CA in this file (PEM), such as other relays. It turns session resumption off.";
-        publish: Vec<String> = words(&[""]), "Namespaces in which those clients may publish; \"\" is all.";
-        subscribe: Vec<String> = words(&[""]), "Namespaces that those clients may subscribe to; \"\" is all.";
+            "CA certificates (PEM file): clients with a certificate of these CAs are trusted, such as other relays. Turns session resumption off. Not set: no client certificates.";
+        publish: Vec<String> = words(&[""]), "Namespaces that clients with such a certificate may publish in; \"\" is all.";
+        subscribe: Vec<String> = words(&[""]), "Namespaces that clients with such a certificate may subscribe to; \"\" is all.";
     }
 }
 
 section! {
-    /// Which tokens are accepted.
+    /// Acceptance of tokens (JWT).
     JwtConfig at [auth jwt] {
-        keys: Vec<PathBuf> = Vec::new(), "Files with issuers' keys (PEM, JWK or JWKS).";
-        jwks_url: Option<SecretUrl> = None, "https URL of a JWKS with issuers' keys, without redirects and proxies. An unknown key in a token causes a fetch, at most one a second.";
+        keys: Vec<PathBuf> = Vec::new(), "Files with issuers' keys (PEM public key, JWK or JWKS); `weir token key` makes a pair. Empty, without `jwks_url`: no tokens are read.";
+        jwks_url: Option<SecretUrl> = None, "URL of a JWKS with issuers' keys: https, fetched without redirects and proxies. A token with an unknown key causes a fetch, at most one in a second.";
         jwks_ca: Option<PathBuf> = None,
-            "CA certificates (PEM) for that URL; not set: the system's.";
-        jwks_refresh: Duration = Duration::from_mins(5), in SECOND..=DAY, "How often the JWKS is fetched.";
-        jwks_timeout: Duration = Duration::from_secs(10), in 100 * MILLISECOND..=MINUTE, "How long one fetch may take.";
+            "CA certificates (PEM file) for `auth.jwt.jwks_url`. Not set: those of the system.";
+        jwks_refresh: Duration = Duration::from_mins(5), in SECOND..=DAY, "Interval at which the JWKS is fetched.";
+        jwks_timeout: Duration = Duration::from_secs(10), in 100 * MILLISECOND..=MINUTE, "Time that one fetch of the JWKS may take. Then it has failed, and known keys stay.";
         algorithms: Vec<String> = words(&["ES256", "ES384", "EdDSA", "RS256", "PS256"]),
-            "Signature algorithms that are accepted.";
-        issuer: Option<String> = None, "The `iss` that a token must have; not set: any.";
+            "Signature algorithms that tokens may use. Tokens with another one are refused.";
+        issuer: Option<String> = None, "`iss` claim that a token must have. Not set: any, or none.";
         audience: Option<String> = None,
-            "The `aud` that a token must have; not set: only tokens without one are accepted.";
+            "`aud` claim that a token must have. Not set: only tokens without `aud` are accepted.";
         clock_difference: Duration = Duration::from_secs(10), in 0..=5 * MINUTE,
-            "How far an issuer's clock may be ahead, for `nbf`.";
+            "Time before its `nbf` that a token is accepted, because the issuer's clock may be ahead. `exp` has no such tolerance.";
     }
 }
 
@@ -137,7 +138,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// Bounds of durations are in microseconds.
+// Ranges of durations are in microseconds.
 pub(super) const MILLISECOND: u64 = 1_000;
 pub(super) const SECOND: u64 = 1_000 * MILLISECOND;
 pub(super) const MINUTE: u64 = 60 * SECOND;

@@ -1,4 +1,4 @@
-//! Every setting of the relay, in the order in which they are printed.
+//! The table of the relay's settings, in the order of `--print-config` and `docs/relay-settings.md`.
 
 use super::{
     AdminConfig, AnonymousConfig, ClientsConfig, DrainConfig, JwtConfig, LogConfig, QlogConfig,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::relay::settings::{Setting, setting};
 
-/// Every setting of the relay.
+/// Returns every setting of the relay.
 pub(crate) fn table() -> Vec<Setting<RelayConfig>> {
     let parts = [
         operation(),
@@ -32,115 +32,115 @@ fn operation() -> Vec<Setting<RelayConfig>> {
     vec![
         setting!(
             listen,
-            "UDP address to listen on; port 0 lets the system choose."
+            "UDP address to listen on. Port 0: the system chooses one."
         ),
-        setting!(threads in 1..=64, "Threads that serve, each with connections of its own."),
-        setting!(cores in 0..=1023, "Run each thread on one core only; one number for each thread."),
-        setting!(rest in 0..=SECOND, "Pause after handling packets, so that more are handled together; adds up to this much latency."),
+        setting!(threads in 1..=64, "Serving threads, each with its own connections."),
+        setting!(cores in 0..=1023, "CPU core of each thread: as many numbers as `threads`. Empty: the system chooses."),
+        setting!(rest in 0..=SECOND, "Pause after each round of packets, so that more packets share one round. It adds up to this much latency."),
         setting!(
             offload,
-            "Let the kernel take several packets at once (GSO, GRO)."
+            "Whether the kernel sends and receives several packets in one call (GSO, GRO)."
         ),
         setting!(
             pauses_publishers,
-            "Tell publishers to send nothing while nobody wants their track; not all can be paused."
+            "Whether publishers get FORWARD 0 while nobody subscribes to their track. Some publishers then end the track."
         ),
     ]
 }
 
 fn load_limits() -> Vec<Setting<RelayConfig>> {
     vec![
-        setting!(limits.load.queue_delay_max in MILLISECOND..=MINUTE, "Lag of the event loop (90th percentile): above it for a second, new sessions and requests are refused until the lag has halved."),
-        setting!(limits.load.memory_bytes_max in 1 << 20..=1 << 50, "Memory of the process: above it, new sessions and requests are refused until it is below nine tenths of this."),
+        setting!(limits.load.queue_delay_max in MILLISECOND..=MINUTE, "Longest lag of an event loop (90th percentile). After one second above it, new connections are refused, and new requests with EXCESSIVE_LOAD, until the lag is below half of it."),
+        setting!(limits.load.memory_bytes_max in 1 << 20..=1 << 50, "Most memory of the process. Above it, new connections are refused, and new requests with EXCESSIVE_LOAD, until memory is below nine tenths of it."),
     ]
 }
 
 fn relay_limits() -> Vec<Setting<RelayConfig>> {
     vec![
-        setting!(limits.relay.sessions_max in COUNT, "Sessions of all threads; further ones are closed."),
-        setting!(limits.relay.sessions_per_address_max in COUNT, "Sessions from one address (IPv6: one /64); further ones are closed. Sessions from this machine do not count."),
-        setting!(limits.relay.updates_per_second_max in COUNT, "REQUEST_UPDATEs of a session in a second; EXCESSIVE_LOAD beyond."),
-        setting!(limits.relay.resets_per_second_max in COUNT, "Streams that a session may reset, stop or leave unexplained in a second; it is closed beyond."),
-        setting!(limits.relay.subscriptions_per_session_max in COUNT, "Subscriptions of a session, waiting ones included; EXCESSIVE_LOAD beyond."),
-        setting!(limits.relay.publications_per_session_max in COUNT, "Tracks that a session may publish; EXCESSIVE_LOAD beyond."),
-        setting!(limits.relay.namespaces_per_session_max in COUNT, "Namespaces that a session may announce; EXCESSIVE_LOAD beyond."),
-        setting!(limits.relay.prefixes_per_session_max in COUNT, "Prefixes of namespaces that a session may watch; EXCESSIVE_LOAD beyond."),
-        setting!(limits.relay.matches_per_prefix_max in COUNT, "Namespaces or tracks under one such prefix; NAMESPACE_TOO_LARGE beyond."),
-        setting!(limits.relay.token_cache_bytes_max in 0..=1 << 32, "Bytes of authorization tokens that a session may register; the session is closed beyond."),
-        setting!(limits.relay.tracks_max in COUNT, "Tracks in all; EXCESSIVE_LOAD beyond."),
-        setting!(limits.relay.publishers_per_track_max in COUNT, "Sessions that a track may come from at once; EXCESSIVE_LOAD beyond."),
-        setting!(limits.relay.announcers_per_track_max in COUNT, "Sessions looked at for a track by what they announced, exact ones first; not asked beyond."),
-        setting!(limits.relay.lag_bytes_max in BYTES, "Bytes that a subscription may be behind; its oldest groups are reset with TOO_FAR_BEHIND beyond."),
-        setting!(limits.relay.lag_bytes_per_session_max in BYTES, "Bytes that all subscriptions of a session together may be behind."),
-        setting!(limits.relay.streams_timed_per_session_max in COUNT, "Finished streams of a session that have a deadline and are not acknowledged yet; the first is reset for one more."),
-        setting!(limits.relay.streams_per_subscription_max in COUNT, "Open streams of a subscription; the oldest that is behind is reset for one more."),
-        setting!(limits.relay.subgroups_per_track_max in COUNT, "Open subgroups of a track; further ones are stopped."),
-        setting!(limits.relay.rendezvous_max in 0..=DAY, "How long a SUBSCRIBE may wait for a publisher, whatever it asks for."),
-        setting!(limits.relay.publisher_linger in 0..=DAY, "How long subscriptions wait for a publisher to return after the last one is lost."),
-        setting!(limits.relay.done_linger in 0..=HOUR, "How long missing streams are waited for after PUBLISH_DONE."),
-        setting!(limits.relay.tracks_resting_max in COUNT, "Tracks without publisher and subscriber whose objects stay in the cache; beyond it the oldest is forgotten."),
-        setting!(limits.relay.fetches_per_session_max in COUNT, "Fetches of a session; EXCESSIVE_LOAD beyond."),
-        setting!(limits.relay.fetches_upstream_per_session_max in COUNT, "Fetches that the relay has open at one publisher; beyond it that publisher is not asked."),
-        setting!(limits.relay.inquiries_per_session_max in COUNT, "TRACK_STATUS requests of a session that were passed on to publishers; EXCESSIVE_LOAD beyond."),
-        setting!(limits.relay.fill_max in 0..=HOUR, "How long a fetch may wait for publishers, whatever it asks for."),
-        setting!(limits.relay.cache_track_bytes_max in 0..=1 << 40, "Bytes of the cache for one track; 0: no cache. Give it at least `limits.quic.stream_receive_bytes_max`, which a publisher may send ahead."),
-        setting!(limits.relay.cache_bytes_max in 0..=1 << 40, "Bytes of the cache for all tracks and threads; the oldest objects make room."),
-        setting!(limits.relay.cache_object_bytes_max in 0..=1 << 40, "Bytes of the largest object in the cache; larger ones are forwarded only, and a FETCH reports them as unknown."),
-        setting!(limits.relay.cache_partial_bytes_max in 0..=1 << 40, "Bytes of objects that have arrived in part, half as many for one session; further ones are forwarded only."),
-        setting!(limits.relay.cache_fetched_partial_bytes_max in 0..=1 << 40, "Bytes of objects that have arrived in part in answers to the relay's own fetches; further ones are dropped, and a FETCH reports them as unknown."),
-        setting!(limits.relay.cache_age_max in 0..=DAY, "How long an object stays in the cache; its publisher may ask for less."),
-        setting!(limits.relay.cache_gaps_per_track_max in COUNT, "Ranges of a track that are known not to exist; the smallest is forgotten beyond."),
-        setting!(limits.relay.gaps_told_per_track_max in COUNT, "Gaps of a track that its publishers announced; the smallest is forgotten beyond."),
+        setting!(limits.relay.sessions_max in COUNT, "Sessions of all threads. Further ones are closed with INTERNAL_ERROR."),
+        setting!(limits.relay.sessions_per_address_max in COUNT, "Sessions from one IPv4 address or IPv6 /64. Further ones are closed with INTERNAL_ERROR. Loopback is not counted."),
+        setting!(limits.relay.updates_per_second_max in COUNT, "REQUEST_UPDATE messages of one session in a second. Further ones are refused with EXCESSIVE_LOAD, which ends the request."),
+        setting!(limits.relay.resets_per_second_max in COUNT, "Streams that one session may reset or stop in a second, or open with a Track Alias that stays unknown. Beyond it, the session is closed with INTERNAL_ERROR."),
+        setting!(limits.relay.subscriptions_per_session_max in COUNT, "Subscriptions of one session, waiting ones included. Further ones are refused with EXCESSIVE_LOAD."),
+        setting!(limits.relay.publications_per_session_max in COUNT, "Tracks that one session may publish. Further ones are refused with EXCESSIVE_LOAD."),
+        setting!(limits.relay.namespaces_per_session_max in COUNT, "Namespaces that one session may announce. Further ones are refused with EXCESSIVE_LOAD."),
+        setting!(limits.relay.prefixes_per_session_max in COUNT, "Prefixes that one session may subscribe to (SUBSCRIBE_NAMESPACE, SUBSCRIBE_TRACKS). Further ones are refused with EXCESSIVE_LOAD."),
+        setting!(limits.relay.matches_per_prefix_max in COUNT, "Namespaces or tracks under one such prefix. With more, the request is refused with NAMESPACE_TOO_LARGE, or later reset with EXCESSIVE_LOAD."),
+        setting!(limits.relay.token_cache_bytes_max in 0..=1 << 32, "Bytes of authorization tokens that one session may register. Beyond it, the session is closed with AUTH_TOKEN_CACHE_OVERFLOW."),
+        setting!(limits.relay.tracks_max in COUNT, "Tracks in use. Requests for further ones are refused with EXCESSIVE_LOAD."),
+        setting!(limits.relay.publishers_per_track_max in COUNT, "Sessions that may publish one track at once. Further PUBLISH requests are refused with EXCESSIVE_LOAD; further announcers are not asked."),
+        setting!(limits.relay.announcers_per_track_max in COUNT, "Sessions that may be asked for one track because they announced its namespace, the most specific announcements first. Further ones are not asked."),
+        setting!(limits.relay.lag_bytes_max in BYTES, "Bytes that one subscription may be behind. Beyond it, its oldest groups are reset with TOO_FAR_BEHIND; if the newest group alone is too large, the subscription ends."),
+        setting!(limits.relay.lag_bytes_per_session_max in BYTES, "Bytes that all subscriptions of one session together may be behind. Beyond it, the subscription that grows loses its oldest groups."),
+        setting!(limits.relay.streams_timed_per_session_max in COUNT, "Streams of one session that are fully written, not acknowledged, and have a deadline. For one more, the stream opened first is reset."),
+        setting!(limits.relay.streams_per_subscription_max in COUNT, "Open streams of one subscription. For one more, the oldest stream that is behind is reset; if none is, the new subgroup is skipped."),
+        setting!(limits.relay.subgroups_per_track_max in COUNT, "Subgroup streams that publishers may have open for one track. Further ones are stopped with EXCESSIVE_LOAD."),
+        setting!(limits.relay.rendezvous_max in 0..=DAY, "Longest time that a SUBSCRIBE waits for a publisher, whatever its RENDEZVOUS_TIMEOUT. Then it is refused with TIMEOUT."),
+        setting!(limits.relay.publisher_linger in 0..=DAY, "Time that subscriptions wait for a publisher to return after the last one is lost. Then they end."),
+        setting!(limits.relay.done_linger in 0..=HOUR, "Time that the relay waits for missing streams after PUBLISH_DONE. Then the track ends without them."),
+        setting!(limits.relay.tracks_resting_max in COUNT, "Cached tracks that nobody publishes or subscribes to. For one more, the oldest is removed from the cache."),
+        setting!(limits.relay.fetches_per_session_max in COUNT, "Open fetches of one session. Further ones are refused with EXCESSIVE_LOAD."),
+        setting!(limits.relay.fetches_upstream_per_session_max in COUNT, "Open fetches of the relay at one publisher. Beyond it, that publisher is not asked."),
+        setting!(limits.relay.inquiries_per_session_max in COUNT, "TRACK_STATUS requests of one session that wait for a publisher. Further ones are refused with EXCESSIVE_LOAD."),
+        setting!(limits.relay.fill_max in 0..=HOUR, "Longest time that a fetch waits for publishers, whatever its FILL_TIMEOUT. Then missing ranges are marked as unknown."),
+        setting!(limits.relay.cache_track_bytes_max in 0..=1 << 40, "Bytes of one track in the cache; its oldest group makes room. 0: no cache. Give it at least `limits.quic.stream_receive_bytes_max`, which a publisher may send ahead."),
+        setting!(limits.relay.cache_bytes_max in 0..=1 << 40, "Bytes of the cache, all threads together. The oldest groups make room."),
+        setting!(limits.relay.cache_object_bytes_max in 0..=1 << 40, "Bytes of the largest object in the cache. A larger one is only forwarded, and a FETCH reports it as unknown."),
+        setting!(limits.relay.cache_partial_bytes_max in 0..=1 << 40, "Bytes of incomplete objects on subgroup streams; one session may hold half of it. Further objects are only forwarded."),
+        setting!(limits.relay.cache_fetched_partial_bytes_max in 0..=1 << 40, "Bytes of incomplete objects in answers to the relay's own fetches. Further objects are dropped, and a FETCH reports them as unknown."),
+        setting!(limits.relay.cache_age_max in 0..=DAY, "Time that an object stays in the cache. Its publisher may set a shorter one (MAX_CACHE_DURATION)."),
+        setting!(limits.relay.cache_gaps_per_track_max in COUNT, "Ranges of one track that the cache knows not to exist. For one more, the range with the smallest location is removed."),
+        setting!(limits.relay.gaps_told_per_track_max in COUNT, "Gaps of one track that its publishers announced. For one more, the gap with the smallest location is removed."),
     ]
 }
 
 fn quic_limits() -> Vec<Setting<RelayConfig>> {
     vec![
-        setting!(limits.quic.connections_max in COUNT, "Connections of all threads; refused beyond."),
-        setting!(limits.quic.handshakes_max in COUNT, "Handshakes in flight, of all threads; refused beyond."),
-        setting!(limits.quic.handshakes_before_retry_max in 0..=u64::from(u32::MAX), "Handshakes in flight, of all threads, above which clients must prove their address (Retry)."),
-        setting!(limits.quic.uni_streams_max in COUNT, "Unidirectional streams that a peer may have open."),
-        setting!(limits.quic.bidi_streams_max in COUNT, "Bidirectional streams that a peer may have open."),
-        setting!(limits.quic.stream_receive_bytes_max in BYTES, "Bytes that a peer may send ahead on one stream."),
-        setting!(limits.quic.receive_bytes_max in BYTES, "Bytes that a peer may send ahead on all its streams."),
-        setting!(limits.quic.send_bytes_max in BYTES, "Bytes written to a connection's streams and not yet acknowledged."),
-        setting!(limits.quic.datagram_receive_bytes_max in 0..=1 << 32, "Bytes of a connection's datagrams that wait to be read; 0: no datagrams."),
-        setting!(limits.quic.datagram_send_bytes_max in 0..=1 << 32, "Bytes of a connection's datagrams that wait to be sent; the oldest are dropped beyond."),
+        setting!(limits.quic.connections_max in COUNT, "Connections of all threads. Further ones are refused (CONNECTION_REFUSED)."),
+        setting!(limits.quic.handshakes_max in COUNT, "Handshakes in flight, all threads together. Further connections are refused (CONNECTION_REFUSED)."),
+        setting!(limits.quic.handshakes_before_retry_max in 0..=u64::from(u32::MAX), "Handshakes in flight, all threads together, above which clients must validate their address (Retry)."),
+        setting!(limits.quic.uni_streams_max in COUNT, "Unidirectional streams that a peer may have open (initial_max_streams_uni). Beyond it, the connection is closed."),
+        setting!(limits.quic.bidi_streams_max in COUNT, "Bidirectional streams that a peer may have open (initial_max_streams_bidi). Beyond it, the connection is closed."),
+        setting!(limits.quic.stream_receive_bytes_max in BYTES, "Flow control window of one stream. Beyond it, the connection is closed."),
+        setting!(limits.quic.receive_bytes_max in BYTES, "Flow control window of a connection, all its streams together. Beyond it, the connection is closed."),
+        setting!(limits.quic.send_bytes_max in BYTES, "Bytes written to a connection's streams and not acknowledged. Further data waits, and counts as lag of its subscription."),
+        setting!(limits.quic.datagram_receive_bytes_max in 0..=1 << 32, "Bytes of a connection's datagrams that wait to be read. Beyond it, the oldest are dropped. 0: no datagrams; otherwise at least 2048."),
+        setting!(limits.quic.datagram_send_bytes_max in 0..=1 << 32, "Bytes of a connection's datagrams that wait to be sent. Beyond it, the oldest are dropped."),
         setting!(
             limits.quic.congestion,
-            "How much may be in flight: `cubic` fills the queue of the bottleneck, `delay 25ms` keeps it that short."
+            "Congestion controller: `cubic` fills the queue of the bottleneck; `delay 25ms` keeps that queue at most so long, up to 10 s."
         ),
-        setting!(limits.quic.idle_timeout in MILLISECOND..=DAY, "A connection without a packet from its peer for this long is lost."),
-        setting!(limits.quic.keep_alive in MILLISECOND..=DAY, "Send a ping after this long without traffic; not set: peers do it."),
+        setting!(limits.quic.idle_timeout in MILLISECOND..=DAY, "Idle timeout: a connection without a packet from its peer for this long is lost."),
+        setting!(limits.quic.keep_alive in MILLISECOND..=DAY, "Interval of pings on a connection without traffic, below `limits.quic.idle_timeout`. Not set: only clients send pings."),
     ]
 }
 
 fn session_limits() -> Vec<Setting<RelayConfig>> {
     vec![
-        setting!(limits.session.setup_timeout in MILLISECOND..=HOUR, "How long a peer's SETUP may take."),
-        setting!(limits.session.message_bytes_max in 16..=65_535, "Bytes of one control message; the session is closed beyond."),
-        setting!(limits.session.object_header_bytes_max in 16..=1 << 30, "Bytes of one object before its payload; the session is closed beyond."),
-        setting!(limits.session.control_closed_grace in 0..=MINUTE, "How long a session continues after its peer closed a control stream."),
-        setting!(limits.session.requests_max in COUNT, "Requests that a peer may have open; EXCESSIVE_LOAD beyond."),
-        setting!(limits.session.requests_local_max in COUNT, "Requests that the relay may have open at a peer."),
-        setting!(limits.session.requests_queued_max in COUNT, "Requests of the relay that wait for the peer's stream limit."),
-        setting!(limits.session.requests_draining_max in COUNT, "Ended requests whose stream the peer has not finished; the oldest is stopped beyond."),
-        setting!(limits.session.request_id_gaps_max in COUNT, "Runs of Request IDs that a peer has skipped so far."),
-        setting!(limits.session.updates_max in COUNT, "Unanswered REQUEST_UPDATEs of one request; EXCESSIVE_LOAD beyond."),
-        setting!(limits.session.namespaces_max in COUNT, "Namespaces that a peer may announce in answer to one request."),
-        setting!(limits.session.streams_max in COUNT, "Streams opened by a peer that are known at once; refused beyond."),
-        setting!(limits.session.outgoing_bytes_max in 1024..=1 << 32, "Control bytes that wait on one stream; beyond it the session is closed, or the request if they announce namespaces or tracks."),
-        setting!(limits.session.aliases_retired_max in COUNT, "Aliases of ended subscriptions that are remembered."),
-        setting!(limits.session.tracks_lingering_max in COUNT, "Ended subscriptions that still take late objects."),
-        setting!(limits.session.done_linger in 0..=HOUR, "How long a subscription takes late objects after PUBLISH_DONE."),
-        setting!(limits.session.unknown_alias_timeout in 0..=MINUTE, "How long objects wait for the message that explains their alias."),
-        setting!(limits.session.datagrams_unknown_max in 0..=u64::from(u32::MAX), "Datagrams with an unknown alias that wait; the oldest is dropped beyond."),
-        setting!(limits.session.datagrams_unknown_bytes_max in 0..=1 << 32, "Bytes of the datagrams that wait."),
-        setting!(limits.session.streams_unknown_max in 0..=u64::from(u32::MAX), "Streams with an unknown alias that wait; the next is stopped."),
+        setting!(limits.session.setup_timeout in MILLISECOND..=HOUR, "Time that a peer's SETUP may take. Then the session is closed with CONTROL_MESSAGE_TIMEOUT."),
+        setting!(limits.session.message_bytes_max in 16..=65_535, "Payload bytes of one control message. Beyond it, the session is closed with INTERNAL_ERROR."),
+        setting!(limits.session.object_header_bytes_max in 16..=1 << 30, "Bytes of one object before its payload, mostly properties. Beyond it, the session is closed with INTERNAL_ERROR."),
+        setting!(limits.session.control_closed_grace in 0..=MINUTE, "Time that a session continues after its peer closed the control stream. Then it is closed with PROTOCOL_VIOLATION."),
+        setting!(limits.session.requests_max in COUNT, "Requests that a peer may have open. Further ones are refused with EXCESSIVE_LOAD."),
+        setting!(limits.session.requests_local_max in COUNT, "Requests that the relay may have open at a peer. Further ones are not sent."),
+        setting!(limits.session.requests_queued_max in COUNT, "Requests of the relay that wait because the peer's stream limit is reached. Further ones are not sent."),
+        setting!(limits.session.requests_draining_max in COUNT, "Ended requests whose stream the peer has not finished. For one more, the oldest stream is stopped."),
+        setting!(limits.session.request_id_gaps_max in COUNT, "Gaps in the Request IDs of a peer. For one more, the oldest gap counts as used."),
+        setting!(limits.session.updates_max in COUNT, "Unanswered REQUEST_UPDATE messages of one request. Beyond it, the request ends with EXCESSIVE_LOAD."),
+        setting!(limits.session.namespaces_max in COUNT, "Namespaces that a peer may announce in answer to one SUBSCRIBE_NAMESPACE. Beyond it, the request ends with EXCESSIVE_LOAD."),
+        setting!(limits.session.streams_max in COUNT, "Open streams of a peer that the session tracks. Further ones are refused with EXCESSIVE_LOAD."),
+        setting!(limits.session.outgoing_bytes_max in 1024..=1 << 32, "Control bytes that wait on one stream because the peer does not read. Beyond it, the session is closed with INTERNAL_ERROR. If they are announcements under a prefix, only that request ends, with EXCESSIVE_LOAD."),
+        setting!(limits.session.aliases_retired_max in COUNT, "Track Aliases of ended subscriptions that are remembered, so that late objects are dropped. For one more, the oldest is removed."),
+        setting!(limits.session.tracks_lingering_max in COUNT, "Subscriptions that ended with PUBLISH_DONE and still accept late objects. For one more, the oldest stops accepting them."),
+        setting!(limits.session.done_linger in 0..=HOUR, "Time that a subscription accepts late objects after PUBLISH_DONE. Later objects are dropped."),
+        setting!(limits.session.unknown_alias_timeout in 0..=MINUTE, "Time that objects with an unknown Track Alias wait for the message that assigns it. Then they are dropped."),
+        setting!(limits.session.datagrams_unknown_max in 0..=u64::from(u32::MAX), "Datagrams with an unknown Track Alias that wait. For one more, the oldest is dropped."),
+        setting!(limits.session.datagrams_unknown_bytes_max in 0..=1 << 32, "Bytes of the datagrams with an unknown Track Alias that wait. Beyond it, the oldest are dropped."),
+        setting!(limits.session.streams_unknown_max in 0..=u64::from(u32::MAX), "Subgroup streams with an unknown Track Alias that wait. Further ones are stopped."),
     ]
 }
 
-/// What a table may hold.
+/// Range of counts.
 const COUNT: std::ops::RangeInclusive<u64> = 1..=u32::MAX as u64;
-/// What a queue may hold.
+/// Range of bytes in a queue.
 const BYTES: std::ops::RangeInclusive<u64> = 1..=u32::MAX as u64;

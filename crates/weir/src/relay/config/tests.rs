@@ -104,14 +104,16 @@ fn the_documentation_lists_every_setting() {
                 format!("`[{of}]`")
             };
             text.extend([format!(
-                "\n## {title}\n\n| key | default | |\n|---|---|---|\n"
+                "\n## {title}\n\n| key | default | range | meaning |\n|---|---|---|---|\n"
             )]);
         }
         let value = (setting.show)(&default, setting.shape);
         let value = value.map_or_else(|| "not set".to_owned(), |value| format!("`{value}`"));
         text.extend([format!(
-            "| `{}` | {value} | {} |\n",
-            setting.key, setting.about
+            "| `{}` | {value} | {} | {} |\n",
+            setting.key,
+            range(&setting),
+            setting.about
         )]);
     }
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -124,16 +126,30 @@ fn the_documentation_lists_every_setting() {
     );
 }
 
+/// Returns the range of a setting, which the error of a value outside of it names; empty if there is none.
+fn range(setting: &settings::Setting<RelayConfig>) -> String {
+    let outside = Raw::Other("nothing");
+    let read = (setting.read)(&mut RelayConfig::default(), &outside, setting.shape);
+    let error = read.expect_err("no setting takes this");
+    let expected = error.trim_end_matches(", not nothing");
+    if let Some((_, range)) = expected.rsplit_once(" from ") {
+        return range.to_owned();
+    }
+    let least = expected.rsplit_once(" of ").map(|(_, least)| least);
+    least.unwrap_or_default().to_owned()
+}
+
 const REFERENCE_HEAD: &str = "\
 # Settings of the relay
 
-Each setting has a key in the file (`--config relay.toml`), a variable of the environment and `--set KEY=VALUE`. The variable of
+A setting comes from a key in the file (`--config relay.toml`), an environment variable, or the flag `--set KEY=VALUE`. The variable of
 `drain.time` is `WEIR_RELAY_DRAIN_TIME`. Flags win over variables, variables over the file, the file over the default.
 
-- Times are strings with a unit: `\"250ms\"`, `\"30s\"`, `\"5m\"`, `\"1h 30m\"`; `\"0\"` is none.
+- Times are strings with units: `\"250ms\"`, `\"30s\"`, `\"5m\"`, `\"1h 30m\"`. `\"0\"` is no time.
 - Bytes are numbers, or strings with `KiB`, `MiB` or `GiB`.
 - Lists are `[\"a\", \"b\"]` in the file, and `a,b` elsewhere.
-- With several threads, settings that say \"of all threads\" are shared by the threads; each thread has the other limits for itself.
+- With several threads, limits that say \"all threads\" are divided among the threads. Each thread has the other limits for itself.
+- A value outside of its range is an error at start and with `--check`. A reload does not read settings again.
 
 `cargo test -p weir --bin weir` compares this page with the program; `UPDATE_DOCS=1` before it writes the page.
 ";
@@ -172,11 +188,11 @@ fn values_that_do_not_fit_together_are_named_with_their_places() {
         ),
         (
             &*format!("drain.successor = \"moqt://{}\"", "a".repeat(8186)),
-            "relay.toml:1: drain.successor: expected 8192 bytes at most, not 8193",
+            "relay.toml:1: drain.successor: expected at most 8192 bytes, not 8193",
         ),
         (
             "limits.quic.datagram_receive_bytes_max = 1",
-            "relay.toml:1: limits.quic.datagram_receive_bytes_max: expected 0, or 2048",
+            "relay.toml:1: limits.quic.datagram_receive_bytes_max: expected 0, or at least 2048, not 1",
         ),
     ] {
         let problems = read(file, &[], &[]).unwrap_err();

@@ -57,14 +57,14 @@ fn every_problem_has_its_line_and_says_what_was_expected() {
     assert_eq!(
         read(text).unwrap_err(),
         [
-            "a.toml:1: unknown key `nam`; there are: name",
+            "a.toml:1: unknown key `nam`; expected one of: name",
             "a.toml:2: name: expected a string, not 2",
             "a.toml:5: inner.wait: expected a time such as \"30s\" or \"250ms\", from 1ms to 1m, not `2m`",
-            "a.toml:6: inner.queue_bytes_max: expected a number of bytes such as \"4MiB\" from 1 to 1099511627776, not 0",
+            "a.toml:6: inner.queue_bytes_max: expected a number of bytes such as \"4MiB\", from 1 to 1024GiB, not 0",
             "a.toml:7: inner.count: expected a whole number from 1 to 10, not `3`",
             "a.toml:8: inner.words: expected a string, not 1",
             "a.toml:9: inner.on: expected true or false, not `true`",
-            "a.toml:11: unknown section in `other.x`",
+            "a.toml:11: unknown section of `other.x`; see `weir relay --print-config`",
         ]
     );
     for (text, expected) in [
@@ -122,6 +122,7 @@ fn secrets_of_an_address_are_not_shown() {
             "https://redacted@a:1/keys?redacted",
         ),
         ("https://a?token=x", "https://a?redacted"),
+        ("user:word@a", "redacted@a"),
     ] {
         assert_eq!(SecretUrl(url.to_owned()).to_string(), shown);
     }

@@ -95,7 +95,7 @@ fn tracks_are_listed_on_request_and_never_in_part() {
     let (status, page) = get(admin, "/tracks");
     assert_eq!(
         (status, page.as_str()),
-        (503, "3 tracks are more than admin.tracks_max\n")
+        (503, "3 tracks, but admin.tracks_max is 2\n")
     );
 }
 

@@ -51,7 +51,7 @@ fn what_is_wrong_is_named_with_its_place() {
     assert_eq!(lines.len(), 2, "{text}");
     assert!(
         lines[0].ends_with(
-            "relay.toml:3: unknown key `drain.times`; there are: delay, time, successor"
+            "relay.toml:3: unknown key `drain.times`; expected one of: delay, time, successor"
         ),
         "{text}"
     );
@@ -62,7 +62,7 @@ fn what_is_wrong_is_named_with_its_place() {
     for (arguments, expected) in [
         (
             &["--listen", "here"][..],
-            "weir: --listen: listen: expected an address",
+            "weir: --listen: listen: expected an IP address",
         ),
         (
             &["--set", "cores"],
@@ -70,7 +70,7 @@ fn what_is_wrong_is_named_with_its_place() {
         ),
         (
             &["--set", "core=1"],
-            "weir: --set: unknown key `core`; there are: listen, threads, cores, ",
+            "weir: --set: unknown key `core`; expected one of: listen, threads, cores, ",
         ),
         (&["--config", "no.toml"], "weir: no.toml: cannot be opened"),
         (
