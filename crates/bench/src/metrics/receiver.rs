@@ -372,18 +372,11 @@ impl TrackReceiver {
             publisher_variance_ns,
         };
         // A fetched object was not sent at its planned time, so it has no latency.
-        let tag = tag.filter(|_| plan.pattern() != Pattern::Fetch);
+        let is_fetched = plan.pattern() == Pattern::Fetch;
+        let tag = tag.filter(|_| !is_fetched);
         let latency_ns = tag.map(|tag| self.measure_latency(now, plan, &tag));
-        if plan.pattern() == Pattern::Fetch {
-            self.end_if_whole();
-            return Received::Data {
-                number,
-                latency_ns,
-                timing,
-            };
-        }
         let variance_ns = u64::try_from(receive_variance_ns).unwrap_or(0);
-        if exceeds(latency_ns.unwrap_or(variance_ns), plan.ttl()) {
+        if !is_fetched && exceeds(latency_ns.unwrap_or(variance_ns), plan.ttl()) {
             self.counters.note_late(number);
         }
         self.end_if_whole();

@@ -50,9 +50,8 @@ impl TrackReport {
         self.subscribers.is_empty() && self.published.publishers > 0
     }
 
-    /// Creates the figures of one definition. Those that follow from `subscribers` are computed.
-    ///
-    /// `receive_variance` and `latency` come from merged histograms, which cannot be computed from `subscribers`.
+    /// Creates the figures of one definition. Those that follow from `subscribers` are computed. `receive_variance` and `latency`
+    /// come from merged histograms, which cannot be computed from `subscribers`.
     pub fn new(
         definition: TrackDefinition,
         published: Published,
@@ -346,8 +345,7 @@ pub struct Completion {
     pub average_publisher_variance_ms: f64,
     /// Payload received, divided by the actual duration and one interval (of a fetch: by the actual duration).
     pub average_bits_per_second: f64,
-    /// Payload planned, divided by the planned duration of the objects; equal to the average if nothing was lost or
-    /// delayed.
+    /// Payload planned, divided by the planned duration; equal to the average if nothing was lost or delayed.
     pub expected_bits_per_second: f64,
 }
 
