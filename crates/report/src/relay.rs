@@ -43,7 +43,7 @@ pub(crate) use self::example::example_report;
 pub use self::heat_map::{HeatMap, HeatMapRow};
 pub use self::over_time::ProgressSecond;
 pub use self::proof::{Calibration, Fairness, Headroom};
-pub use self::sanitize::{SanitizeError, sanitize};
+pub use self::sanitize::{SanitizeError, sanitize, sanitize_record};
 pub use self::track::{
     Completion, CompletionSummary, Conduct, Delivery, ObjectPosition, Progress, ProgressSummary,
     Published, SetApart, Status, StatusCounts, SubscriberReport, TrackDefinition, TrackReport,

@@ -190,6 +190,7 @@ impl RecordedSearch {
         ];
         let texts = texts.map(|(name, there, here)| (name, there.to_owned(), here.to_owned()));
         let counts = [
+            ("number of publishers", mine.publishers, other.publishers),
             ("number of subscribers", mine.subscribers, other.subscribers),
             ("number of meetings", mine.meetings, other.meetings),
             (

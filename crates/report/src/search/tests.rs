@@ -380,6 +380,10 @@ fn others_than(this: &RecordedSearch) -> Vec<(RecordedSearch, &'static str)> {
             "encoding of messages (--wire) is draft in the record, and qperf in this search",
         ),
         with(
+            |one| one.fixed.publishers = Some(4),
+            "number of publishers is none in the record, and 4 in this search",
+        ),
+        with(
             |one| one.fixed.subscribers = Some(7),
             "number of subscribers is none in the record, and 7 in this search",
         ),
