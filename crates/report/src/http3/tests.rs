@@ -52,7 +52,7 @@ fn the_verdict_names_the_limit() {
             .sentence
             .contains("30 connections could not be made")
     );
-    assert!(nothing.verdict.sentence.contains("died in mid-run"));
+    assert!(nothing.verdict.sentence.contains("died during the run"));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn the_cost_of_a_request_is_not_known_if_the_server_ended() {
     assert_eq!(loads, (50.0, 25.0));
     assert_eq!(Server::of(usage.clone(), 0).cpu_us_per_request, None);
     let dead = ServerUsage {
-        died: Some("The server's process ended in mid-run".to_owned()),
+        died: Some("The server's process ended during the run".to_owned()),
         ..usage
     };
     let server = Server::of(dead, 1_000);
