@@ -324,7 +324,7 @@ impl SubscriberClient {
             SessionEvent::Violated(violation) => {
                 self.fail(
                     measured,
-                    format!("the relay broke the protocol: {violation}"),
+                    format!("the relay violated the protocol: {violation}"),
                 );
             }
             SessionEvent::Request { id, .. } => refuse(turn, client, id),

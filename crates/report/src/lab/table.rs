@@ -93,7 +93,7 @@ pub(super) fn figures(rows: &[Row]) -> Table {
 /// Returns a table of `weir` against `skip` in Markdown, and whether `weir` meets every requirement; none if no link has both.
 ///
 /// On each link, `weir` needs a lower mean age, a shorter longest freeze (or no freeze on both sides), and at least nine tenths
-/// of the frames shown. Over `INTRA_CASCADE`, each seed has to keep limits of its own: mean latency, longest freeze, first frame.
+/// of the frames shown. Over INTRA_CASCADE, each seed has to keep limits of its own: mean latency, longest freeze, first frame.
 pub fn verdicts(rows: &[Row]) -> Option<(String, bool)> {
     let (table, holds) = requirements(rows)?;
     Some((table.markdown(true), holds))
