@@ -85,7 +85,11 @@ pub fn next(settings: &Settings, probes: &[Probe]) -> Step {
     }
     let bound = boundary(&tallies);
     if is_used_up {
-        return Step::Done(answer::open(&bound, "the number of probes was used up"));
+        return Step::Done(answer::open(
+            &bound,
+            &tallies,
+            "the number of probes was used up",
+        ));
     }
     let unsettled = [bound.held, bound.not_held]
         .into_iter()
@@ -110,7 +114,8 @@ pub fn next(settings: &Settings, probes: &[Probe]) -> Step {
 
 /// Returns the answer of a search that ends after `probes` for `reason`.
 pub fn broken_off(probes: &[Probe], reason: &str) -> Answer {
-    answer::open(&boundary(&tally(&counted(probes))), reason)
+    let tallies = tally(&counted(probes));
+    answer::open(&boundary(&tallies), &tallies, reason)
 }
 
 /// Counts of the outcomes of all probes at one load.

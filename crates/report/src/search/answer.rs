@@ -49,7 +49,7 @@ pub enum Answer {
     Open {
         /// The largest load that held so far.
         held: Option<u64>,
-        /// The smallest load that did not hold so far.
+        /// The smallest load that broke the relay so far.
         not_held: Option<u64>,
         /// Why the search ended.
         reason: String,
@@ -124,7 +124,7 @@ impl Answer {
                     load.map_or_else(|| "none".to_owned(), |load| format!("{load} {unit}"))
                 };
                 format!(
-                    "no limit found: {reason}; largest load that held: {}; smallest load that did not: {}",
+                    "no limit found: {reason}; largest load that held: {}; smallest load that broke: {}",
                     load(held),
                     load(not_held)
                 )
@@ -203,7 +203,7 @@ pub(super) fn settled(
     let Some(upper) = bound.not_held else {
         return match bound.held {
             Some(held) => Answer::AtLeast { held },
-            None => open(bound, "no probe was made"),
+            None => open(bound, tallies, "no probe was made"),
         };
     };
     if tallies[&upper].class() == Class::Generator {
@@ -228,12 +228,22 @@ pub(super) fn settled(
     }
 }
 
-/// Returns the answer of a search that ends before it is settled.
-pub(super) fn open(bound: &Boundary, reason: &str) -> Answer {
+/// Returns the answer of a search that ends before it is settled. A load at which the generator was the limit is no load that the
+/// relay did not carry.
+pub(super) fn open(bound: &Boundary, tallies: &BTreeMap<u64, Tally>, reason: &str) -> Answer {
+    let is_generator = |load: &u64| tallies[load].class() == Class::Generator;
+    let (reason, not_held) = match bound.not_held.filter(is_generator) {
+        Some(load) => {
+            let more = "the generator was the limit at a load of";
+            let reason = format!("{reason}, and {more} {load}, which says nothing about the relay");
+            (reason, None)
+        }
+        None => (reason.to_owned(), bound.not_held),
+    };
     Answer::Open {
         held: bound.held,
-        not_held: bound.not_held,
-        reason: reason.to_owned(),
+        not_held,
+        reason,
     }
 }
 

@@ -202,7 +202,10 @@ fn resumed(file: &Path, search: &RecordedSearch) -> anyhow::Result<Vec<Probe>> {
     let name = || file.display().to_string();
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
+            "--resume: {} does not exist; leave --resume out to start a new search",
+            file.display()
+        ),
         Err(error) => return Err(error).with_context(name),
     };
     if text.is_empty() {

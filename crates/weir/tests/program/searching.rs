@@ -122,6 +122,10 @@ fn a_search_goes_on_where_it_was_broken_off_and_no_other_does() {
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.contains(problem), "{more:?}: {text}");
     };
+    refused(
+        &["--resume"],
+        "search.json does not exist; leave --resume out",
+    );
     find_max(&["--probes-max", "1"]);
     let first = folder.json("search.json");
     assert_eq!(first["answer"]["kind"], "open", "{first}");
