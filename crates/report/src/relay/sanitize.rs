@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::Value;
 
 use super::Report;
+use crate::service_level::ServiceLevel;
 
 /// The error of a report that is not valid after its names were removed.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +33,7 @@ pub fn sanitize(report: &Report) -> Result<Report, SanitizeError> {
     }
     collect(&mut names, &report.run.relay_url);
     for word in report.run.command_line.split_whitespace() {
-        if word.contains([':', '/', '.', '=', '@']) {
+        if word.contains([':', '/', '.', '=', '@']) && !is_level(word) {
             collect(&mut names, word);
         }
     }
@@ -91,6 +92,13 @@ fn unlabelled<'a>(
             (name.clone(), clean)
         })
         .collect()
+}
+
+/// Whether a word of a command line is a service level, or a part of one: names of metrics identify nobody.
+fn is_level(word: &str) -> bool {
+    let clauses = word.strip_prefix("--slo=").unwrap_or(word);
+    let clauses = clauses.trim_end_matches(',');
+    clauses.parse::<ServiceLevel>().is_ok()
 }
 
 /// Adds a name and its parts to `names`, except short and common ones.
@@ -291,6 +299,23 @@ mod tests {
             clean.relay.implementation.as_deref(),
             Some("relay/1.0 on …")
         );
+    }
+
+    #[test]
+    fn names_of_metrics_stay() {
+        let plain = example_report(5).judged_again();
+        let told = terminal::render(&sanitize(&plain).unwrap(), 200, false);
+        assert!(told.contains("p99") && told.contains(" lost"), "{told}");
+        for level in [
+            "--slo loss=0,failed=0,p99<50ms",
+            "--slo=loss=0,p99.9<50.5ms",
+            "--slo loss=0, p99.9<50ms",
+        ] {
+            let mut report = plain.clone();
+            report.run.command_line = format!("weir bench {level}");
+            let clean = sanitize(&report).unwrap();
+            assert_eq!(terminal::render(&clean, 200, false), told, "{level}");
+        }
     }
 
     /// Returns all texts in a value.
