@@ -5,7 +5,7 @@
 
 import { Refused, RequestCode } from "../moqt/error.js";
 import { withTimeout } from "../moqt/timeout.js";
-import { Reception } from "./reception.js";
+import { Reception, shownRelay } from "./reception.js";
 
 /** The time without an object after which a second connection is tried, in milliseconds. */
 export const WATCHDOG_MS = 2000;
@@ -127,7 +127,7 @@ export class Receiver {
     if (this.isStopped) return;
     if (!reception) return this.#onLost("The page's server does not answer, so the address of the relay is unknown. Check that the server is running.");
     this.#setMain(reception);
-    this.handlers.onState("connecting", reception.target.relay);
+    this.handlers.onState("connecting", shownRelay(reception.target.relay));
     await this.#follow(reception);
   }
 
@@ -344,7 +344,7 @@ function plainWords(error, target) {
     const isNamed = target.certificateHashes.length > 0;
     const trusted = isNamed ? "its certificate does not match the hash that this page has" : "the browser does not trust its certificate";
     const advice = isNamed ? "the hash is current" : "UDP is not blocked";
-    return `The relay at ${target.relay} cannot be reached, or ${trusted}. Check that the relay is running and that ${advice}.`;
+    return `The relay at ${shownRelay(target.relay)} cannot be reached, or ${trusted}. Check that the relay is running and that ${advice}.`;
   }
   return error instanceof Error ? error.message : String(error);
 }

@@ -41,6 +41,16 @@ const HELD_PRIORITY = 32n;
 /** The stream has no publisher. */
 export class NotPublished extends Error {}
 
+/**
+ * Returns a relay's URL as it may be shown and stored: its query may hold a token.
+ *
+ * @param {string} relay
+ * @returns {string}
+ */
+export function shownRelay(relay) {
+  return relay.replace(/[?#].*$/s, "?redacted");
+}
+
 /** A reception, from connecting to the end of its session. */
 export class Reception {
   /**

@@ -12,6 +12,7 @@ import { planText } from "./catalog.js";
 import { nowUs } from "./now.js";
 import { Unpacker, tagOf } from "./packaging.js";
 import { Receiver } from "./receiver.js";
+import { shownRelay } from "./reception.js";
 import { Records } from "./records.js";
 import { VideoOutput } from "./video.js";
 
@@ -502,7 +503,7 @@ export class Viewer {
     return this.records.export(nowUs(), {
       schema: REPORT_SCHEMA,
       player: "browser",
-      relay: this.receiver.main?.target.relay ?? null,
+      relay: this.receiver.main ? shownRelay(this.receiver.main.target.relay) : null,
       strategy: plan ? (plan.strategy ?? null) : this.strategy,
       tracks: plan ? plan.video.map(({ name, packaging, codec }) => ({ name, packaging, codec })) : null,
       buffer: String(this.settings.buffer),

@@ -3,6 +3,7 @@
  */
 
 import { Refused, RequestCode } from "../moqt/error.js";
+import { shownRelay } from "../player/reception.js";
 
 /** @returns {string} why the browser cannot connect to any relay; empty if it can */
 export function whyNoTransport() {
@@ -52,7 +53,7 @@ export function whyNotPublished(error, target) {
       const isNamed = (target?.certificateHashes.length ?? 0) > 0;
       const trusted = isNamed ? "its certificate does not match the hash that this page has" : "the browser does not trust its certificate";
       const advice = isNamed ? "the hash is current" : "UDP is not blocked";
-      return `The relay at ${target?.relay} cannot be reached, or ${trusted}. Check that the relay is running and that ${advice}.`;
+      return `The relay at ${shownRelay(target?.relay ?? "")} cannot be reached, or ${trusted}. Check that the relay is running and that ${advice}.`;
     }
     default:
       return error.message;

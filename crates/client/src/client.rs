@@ -68,7 +68,7 @@ impl Client {
             .connect(now, client, *remote, server_name, socket)
         {
             Ok(handle) => self.state = State::Connecting { handle, since: now },
-            Err(error) => self.fail(error.to_string()),
+            Err(error) => self.note_failure(error.to_string()),
         }
     }
 
@@ -78,7 +78,7 @@ impl Client {
     #[inline]
     pub fn handle_event(&mut self, turn: &mut Turn<'_>, event: Event) -> Option<DataEvent> {
         if let Event::Lost { reason, .. } = &event {
-            self.fail(reason.to_string());
+            self.note_failure(reason.to_string());
             return None;
         }
         if let Event::Connected { .. } = event {
@@ -138,21 +138,32 @@ impl Client {
 
     /// Closes the session and its connection without an error. Does nothing if the client has left or failed.
     pub fn close(&mut self, turn: &mut Turn<'_>, reason: &str) {
+        self.close_with(turn, SessionError::NO_ERROR, reason);
+    }
+
+    /// Fails the client for a reason, which [`failure`](Self::failure) returns, and closes its session and connection
+    /// with `code`. The first reason is kept. The server learns the code only: a reason may contain local names.
+    pub fn fail(&mut self, turn: &mut Turn<'_>, code: SessionError, reason: String) {
+        self.close_with(turn, code, "the client failed");
+        self.note_failure(reason);
+    }
+
+    fn close_with(&mut self, turn: &mut Turn<'_>, code: SessionError, reason: &str) {
         match &mut self.state {
             State::Closed(_) => return,
             State::Idle => {}
             State::Connecting { handle, .. } => {
                 if let Some(mut connection) = turn.connection(*handle) {
-                    connection.close(SessionError::NO_ERROR.0, reason.as_bytes());
+                    connection.close(code.0, reason.as_bytes());
                 }
             }
-            State::Connected { peer, .. } => peer.close(turn, reason),
+            State::Connected { peer, .. } => peer.close(turn, code, reason),
         }
         self.end();
     }
 
-    /// Fails the client for a reason, which [`failure`](Self::failure) returns. Sends nothing.
-    pub fn fail(&mut self, reason: String) {
+    /// Ends the client, whose connection has already ended, for a reason. The first reason is kept.
+    fn note_failure(&mut self, reason: String) {
         self.failure.get_or_insert(reason);
         self.end();
     }
@@ -236,7 +247,7 @@ impl Client {
         let protocol = connection.protocol().unwrap_or_default();
         match Peer::start(now, &mut connection, Side::Client, setup, limits) {
             Some(peer) => self.state = State::Connected { peer, since: now },
-            None => self.fail(format!("the relay chose the unknown protocol {protocol:?}")),
+            None => self.note_failure(format!("the relay chose the unknown protocol {protocol:?}")),
         }
     }
 

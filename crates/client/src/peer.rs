@@ -129,10 +129,10 @@ impl Peer {
         self.session.poll_event()
     }
 
-    /// Closes the session and its connection without an error.
-    pub fn close(&mut self, turn: &mut Turn<'_>, reason: &str) {
+    /// Closes the session and its connection with a code; `NO_ERROR` for none.
+    pub fn close(&mut self, turn: &mut Turn<'_>, code: SessionError, reason: &str) {
         if let Some((session, mut connection)) = self.open(turn) {
-            session.close(&mut connection, SessionError::NO_ERROR, reason);
+            session.close(&mut connection, code, reason);
         }
     }
 }

@@ -10,6 +10,7 @@ use weir_client::peer::Peer;
 use weir_client::target::Target;
 use weir_client::turn::Turn;
 use weir_moqt::draft::Draft;
+use weir_moqt::error::SessionError;
 use weir_moqt::limits::Limits;
 use weir_moqt::message::Setup;
 use weir_moqt::session::{Event as SessionEvent, Side};
@@ -49,7 +50,7 @@ impl App for Server {
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let turn = &mut Turn { now, endpoint };
         for peer in self.peers.values_mut() {
-            peer.close(turn, "the server restarts");
+            peer.close(turn, SessionError::NO_ERROR, "the server restarts");
         }
     }
 

@@ -16,7 +16,7 @@ use weir_client::client::Client;
 use weir_client::peer::DataEvent;
 use weir_client::target::Target;
 use weir_client::turn::Turn;
-use weir_moqt::error::ResetCode;
+use weir_moqt::error::{ResetCode, SessionError};
 use weir_moqt::location::Location;
 use weir_moqt::message::{RequestError, Subscribe};
 use weir_moqt::name::{FullTrackName, NameError, Namespace, TrackName};
@@ -164,8 +164,8 @@ impl Origin {
                 SessionEvent::Accepted { id, ok } => self.on_accepted(turn, id, &ok),
                 SessionEvent::Rejected { error, .. } => {
                     let RequestError { code, reason, .. } = error;
-                    self.client
-                        .fail(format!("the relay refused a track: {code} {reason:?}"));
+                    let reason = format!("the relay refused a track: {code} {reason:?}");
+                    self.client.fail(turn, SessionError::NO_ERROR, reason);
                 }
                 SessionEvent::Request { id, request } => self.answer(turn, id, &request),
                 SessionEvent::Update { id, parameters, .. } => {
@@ -173,11 +173,19 @@ impl Origin {
                     self.client.accept_update(turn, id);
                 }
                 SessionEvent::Closed { id, .. } => self.on_closed(turn, id),
-                SessionEvent::GoAway(_) => self.client.fail("the relay is going away".to_owned()),
+                SessionEvent::GoAway(_) if self.has_arrived() => {
+                    self.client.close(turn, "the stream is over");
+                }
+                // The rest of the stream arrives within the relay's time to drain, or never.
+                SessionEvent::GoAway(_) if self.drain.is_some() => {}
+                SessionEvent::GoAway(_) => {
+                    let reason = "the relay is going away".to_owned();
+                    self.client.fail(turn, SessionError::NO_ERROR, reason);
+                }
                 SessionEvent::Violated(violation) => {
                     let reason = violation.reason;
-                    self.client
-                        .fail(format!("the relay violated the protocol: {reason}"));
+                    let reason = format!("the relay violated the protocol: {reason}");
+                    self.client.fail(turn, violation.code, reason);
                 }
                 // Responses to requests that an origin never sends, and objects without a subscription.
                 SessionEvent::Updated { .. }
@@ -384,6 +392,9 @@ impl App for Origin {
         if let Event::Datagram { .. } = event {
             return;
         }
+        if matches!(event, Event::Lost { .. }) && self.has_arrived() {
+            return self.client.close(turn, "the stream is over");
+        }
         match self.client.handle_event(turn, event) {
             None | Some(DataEvent::Datagram(..)) => {}
             Some(DataEvent::Writable(_) | DataEvent::StreamsAvailable) => {
@@ -436,7 +447,7 @@ impl App for Origin {
             return;
         }
         self.client.handle_timeout(turn);
-        self.on_answer_timeout(now);
+        self.on_answer_timeout(turn);
         self.advance(turn);
         self.handle_session_events(turn);
     }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use weir_client::client::Client;
 use weir_client::turn::Turn;
-use weir_moqt::error::{RequestErrorCode, ResetCode};
+use weir_moqt::error::{RequestErrorCode, ResetCode, SessionError};
 use weir_moqt::location::Location;
 use weir_moqt::message::{FetchKind, RequestError};
 use weir_moqt::parameter::{Filter, Parameters};
@@ -38,7 +38,7 @@ use crate::freshness::Freshness;
 use crate::limits::RECORDS_MAX;
 use crate::origin::track;
 use crate::plan::Plan;
-use crate::playout::{Arrival, Player, PlayerSettings};
+use crate::playout::{Arrival, Fate, Player, PlayerSettings};
 use crate::sequence::Sequence;
 use crate::strategy;
 use weir_report::lab::FrameRecord;
@@ -114,6 +114,11 @@ impl Viewer {
     /// Returns the fate of each frame that arrived, in the order of arrival.
     pub fn records(&self) -> &[FrameRecord] {
         self.records.kept()
+    }
+
+    /// Removes the records of frames whose time to be shown had not come when the player stopped. Returns how many.
+    pub fn remove_waiting_frames(&mut self) -> usize {
+        self.records.remove_waiting(self.player.shown_us())
     }
 
     /// Counts the frames after the first 4 million. They are played but not recorded.
@@ -225,11 +230,11 @@ impl Viewer {
                 self.on_metadata_closed(turn, id);
             }
             SessionEvent::Closed { id, .. } => self.on_track_end(now, id, None),
-            SessionEvent::GoAway(_) => self.client.fail("the relay is going away".to_owned()),
+            SessionEvent::GoAway(_) => self.on_goaway(turn),
             SessionEvent::Violated(violation) => {
                 let reason = violation.reason;
-                self.client
-                    .fail(format!("the relay violated the protocol: {reason}"));
+                let reason = format!("the relay violated the protocol: {reason}");
+                self.client.fail(turn, violation.code, reason);
             }
             SessionEvent::Accepted { .. }
             | SessionEvent::Updated { .. }
@@ -283,7 +288,7 @@ impl Viewer {
             Ok(full_name) => full_name,
             Err(error) => {
                 let reason = format!("the track {name:?} has an invalid name: {error}");
-                self.client.fail(reason);
+                self.client.fail(turn, SessionError::NO_ERROR, reason);
                 return None;
             }
         };
@@ -297,7 +302,7 @@ impl Viewer {
             Ok(request) => Some(request),
             Err(refused) => {
                 let reason = format!("the track {name:?} cannot be subscribed to: {refused}");
-                self.client.fail(reason);
+                self.client.fail(turn, SessionError::NO_ERROR, reason);
                 None
             }
         }
@@ -334,7 +339,7 @@ impl Viewer {
             self.on_track_end(turn.now, id, Some(0));
         } else {
             let reason = format!("the relay refused a track: {code} {reason:?}");
-            self.client.fail(reason);
+            self.client.fail(turn, SessionError::NO_ERROR, reason);
         }
     }
 
@@ -444,13 +449,16 @@ impl Viewer {
             presentation_us: tag.presentation_us,
             duration_us: tag.duration_us,
         };
-        self.player.push(now_us, arrival);
+        if self.player.push(now_us, arrival) != Fate::Waiting {
+            self.records.settle(record);
+        }
     }
 
     /// Shows the frames that are due.
     fn play(&mut self, now: Instant) {
         let now_us = self.config.timebase.microseconds(now);
         while let Some(shown) = self.player.poll(now_us) {
+            self.records.settle(shown.frame.number);
             let record = self.records.find(shown.frame.number);
             if let Some(record) = record.filter(|_| shown.is_decodable) {
                 record.shown_us = Some(now_us);
@@ -467,6 +475,9 @@ impl App for Viewer {
         // Live media does not use datagrams.
         if let Event::Datagram { .. } = event {
             return;
+        }
+        if matches!(event, Event::Lost { .. }) && self.phase.waits_until().is_some() {
+            return self.client.close(turn, "the stream is over");
         }
         // A player opens no data streams, so it handles every event.
         let _nothing = self.client.handle_event(turn, event);
@@ -505,8 +516,8 @@ impl App for Viewer {
             self.client.connect(turn, SOCKET);
         }
         self.client.handle_timeout(turn);
-        self.on_discovery_timeout(now);
-        self.on_answer_timeout(now);
+        self.on_discovery_timeout(turn);
+        self.on_answer_timeout(turn);
         self.handle_session_events(turn);
         self.play(now);
         self.leave(turn);

@@ -32,6 +32,19 @@ impl RequestKind {
         Self::SubscribeNamespace,
         Self::SubscribeTracks,
     ];
+
+    /// Returns the draft's name of the message.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Subscribe => MessageKind::Subscribe.name(),
+            Self::Publish => MessageKind::Publish.name(),
+            Self::Fetch => MessageKind::Fetch.name(),
+            Self::TrackStatus => MessageKind::TrackStatus.name(),
+            Self::PublishNamespace => MessageKind::PublishNamespace.name(),
+            Self::SubscribeNamespace => MessageKind::SubscribeNamespace.name(),
+            Self::SubscribeTracks => MessageKind::SubscribeTracks.name(),
+        }
+    }
 }
 
 macro_rules! message_kinds {

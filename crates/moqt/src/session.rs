@@ -66,7 +66,7 @@ use crate::data::ObjectDatagram;
 use crate::draft::Draft;
 use crate::error::{MessageTooLong, ResetCode, SessionError, Violation};
 use crate::limits::Limits;
-use crate::message::{Message, Setup};
+use crate::message::{Message, RequestKind, Setup};
 use crate::reader::MessageReader;
 
 /// The send priority of the control stream, above all other streams.
@@ -369,6 +369,11 @@ impl Session {
     /// Returns the peer's SETUP, once it has come.
     pub fn peer_setup(&self) -> Option<&Setup> {
         self.state.peer()
+    }
+
+    /// Returns the kind of a request that has not ended.
+    pub fn request_kind(&self, id: RequestId) -> Option<RequestKind> {
+        self.requests.get(id).map(|request| request.kind)
     }
 
     /// Returns whether this endpoint is the client or the server.

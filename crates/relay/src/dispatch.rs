@@ -343,6 +343,7 @@ impl Owners {
     }
 
     fn on_request(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey, request: Request) {
+        turn.log_request((handle, id), &request);
         if turn.sessions.is_shedding() && !turn.is_link(handle) {
             turn.counters.refused_shedding += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);

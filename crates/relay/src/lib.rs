@@ -32,5 +32,5 @@ pub use authority::{AccessToken, Authority, Credentials, Denial, Grant, Open};
 pub use config::{Config, Limits};
 pub use counters::{Counters, Gauges};
 pub use dispatch::TrackState;
-pub use load::{Load, LoadLimits, STANDING, Shedder};
+pub use load::{Load, LoadLimits, Overload, STANDING, Shedder};
 pub use relay::Relay;

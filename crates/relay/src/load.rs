@@ -29,6 +29,15 @@ impl Default for LoadLimits {
     }
 }
 
+/// Why a relay refuses new sessions and requests: the limit of [`LoadLimits`] that its host exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overload {
+    /// [`LoadLimits::memory_bytes_max`].
+    Memory,
+    /// [`LoadLimits::queue_delay_max`].
+    Delay,
+}
+
 /// How long the delay has to exceed its limit before anything is refused. A single pause of the host, or a burst of new
 /// sessions, causes a shorter delay; neither is overload.
 pub const STANDING: Duration = Duration::from_secs(1);
@@ -39,7 +48,7 @@ pub struct Shedder {
     limits: LoadLimits,
     /// Since when every observed delay has exceeded the limit.
     late_since: Option<Instant>,
-    is_shedding: bool,
+    overload: Option<Overload>,
 }
 
 impl Shedder {
@@ -48,7 +57,7 @@ impl Shedder {
         Self {
             limits,
             late_since: None,
-            is_shedding: false,
+            overload: None,
         }
     }
 
@@ -60,21 +69,37 @@ impl Shedder {
         } = self.limits;
         let is_late = load.queue_delay > queue_delay_max;
         self.late_since = is_late.then(|| self.late_since.unwrap_or(now));
-        self.is_shedding = if self.is_shedding {
-            load.queue_delay > queue_delay_max / 2 || load.memory_bytes > memory_bytes_max / 10 * 9
+        let (is_slow, is_large) = if self.is_shedding() {
+            let is_slow = load.queue_delay > queue_delay_max / 2;
+            (is_slow, load.memory_bytes > memory_bytes_max / 10 * 9)
         } else {
             let late_for = self
                 .late_since
                 .map(|since| now.saturating_duration_since(since));
-            late_for.is_some_and(|late_for| late_for >= STANDING)
-                || load.memory_bytes > memory_bytes_max
+            let is_slow = late_for.is_some_and(|late_for| late_for >= STANDING);
+            (is_slow, load.memory_bytes > memory_bytes_max)
         };
-        self.is_shedding
+        self.overload = if is_large {
+            Some(Overload::Memory)
+        } else {
+            is_slow.then_some(Overload::Delay)
+        };
+        self.is_shedding()
     }
 
     /// Returns whether new sessions and requests are refused.
     pub fn is_shedding(&self) -> bool {
-        self.is_shedding
+        self.overload.is_some()
+    }
+
+    /// Returns why new sessions and requests are refused, if they are.
+    pub fn overload(&self) -> Option<Overload> {
+        self.overload
+    }
+
+    /// Returns the limits.
+    pub fn limits(&self) -> &LoadLimits {
+        &self.limits
     }
 }
 
@@ -136,6 +161,7 @@ mod tests {
         // The host is late all the time.
         assert!(!shedder.observe(at(60_000), late));
         assert!(shedder.observe(at(61_000), late));
+        assert_eq!(shedder.overload(), Some(Overload::Delay));
     }
 
     #[test]
@@ -152,6 +178,7 @@ mod tests {
         assert!(observe(1001));
         assert!(observe(901));
         assert!(!observe(900));
-        assert!(!shedder.is_shedding());
+        assert!(observe(1001));
+        assert_eq!(shedder.overload(), Some(Overload::Memory));
     }
 }

@@ -6,7 +6,7 @@ use weir_moqt::session;
 use weir_quic::{App, Endpoint, Event};
 
 use crate::{
-    Authority, Config, Counters, Gauges, Load, Open, TrackState,
+    Authority, Config, Counters, Gauges, Load, Open, Overload, TrackState,
     dispatch::{Owners, track_states},
     effect::Effects,
     sessions::Sessions,
@@ -67,6 +67,11 @@ impl Relay {
     /// Returns whether new sessions and requests are refused because of load.
     pub fn is_shedding(&self) -> bool {
         self.sessions.is_shedding()
+    }
+
+    /// Returns why new sessions and requests are refused, if they are because of load.
+    pub fn overload(&self) -> Option<Overload> {
+        self.sessions.shedder.overload()
     }
 
     /// Observes how the host keeps up. Under too much load, new connections are refused before their handshake, and new

@@ -5,6 +5,7 @@ pub(crate) mod admission;
 pub(crate) mod authorization;
 pub(crate) mod drain;
 pub(crate) mod expiries;
+pub(crate) mod log;
 pub(crate) mod peer;
 pub(crate) mod rate;
 pub(crate) mod refusal;
@@ -16,7 +17,7 @@ use weir_quic::Handle;
 
 use crate::{
     load::{Load, LoadLimits, Shedder},
-    sessions::{admission::Origin, drain::Stage, peer::Peer},
+    sessions::{admission::Origin, drain::Stage, log::Log, peer::Peer},
     timers::Timer,
     turn::Turn,
 };
@@ -32,6 +33,7 @@ pub(crate) struct Sessions {
     ended: session::Counters,
     pub(crate) shedder: Shedder,
     pub(crate) stage: Stage,
+    pub(crate) log: Log,
 }
 
 impl Sessions {
@@ -45,6 +47,7 @@ impl Sessions {
             ended: session::Counters::default(),
             shedder: Shedder::new(load),
             stage: Stage::default(),
+            log: Log::default(),
         }
     }
 
@@ -181,16 +184,12 @@ impl Turn<'_> {
         let before = shedder.is_shedding();
         let is_shedding = shedder.observe(self.now, load);
         if is_shedding != before {
-            let delay_ms = u64::try_from(load.queue_delay.as_millis()).unwrap_or(u64::MAX);
-            let memory_bytes = load.memory_bytes;
-            if is_shedding {
-                tracing::info!(
-                    delay_ms,
-                    memory_bytes,
-                    "overload: new sessions and requests are refused"
-                );
-            } else {
-                tracing::info!(delay_ms, memory_bytes, "the overload has ended");
+            let log = &mut self.sessions.log;
+            match shedder.overload() {
+                Some(overload) => {
+                    log.overload_begins(self.now, overload, load, shedder.limits());
+                }
+                None => log.overload_ends(self.now),
             }
             self.counters.load_sheddings += u64::from(is_shedding);
             let is_refusing = is_shedding || self.sessions.is_draining();

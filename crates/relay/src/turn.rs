@@ -96,6 +96,7 @@ impl Turn<'_> {
 
     /// Answers a request with REQUEST_ERROR.
     pub(crate) fn refuse(&mut self, handle: Handle, id: RequestId, code: RequestErrorCode) {
+        self.log_refusal((handle, id), code);
         self.with_session(handle, |session, connection| {
             session.request_error(connection, id, refusal(code));
         });

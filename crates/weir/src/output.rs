@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::hints::hint;
+use crate::{hints::hint, urls::Redacted};
 
 /// Prints an error as one line on standard error, and a hint below it if there is one.
 pub(crate) fn print_error(error: &anyhow::Error) {
@@ -80,14 +80,19 @@ pub(crate) fn exit_code(holds: bool) -> ExitCode {
     }
 }
 
-/// Returns the command line for reports, with `***` in place of the token.
+/// Returns the command line for reports, with `***` in place of the token, and URLs without what may hold one.
 pub(crate) fn command_line() -> String {
+    without_secrets(std::env::args())
+}
+
+fn without_secrets(arguments: impl Iterator<Item = String>) -> String {
     let mut words = Vec::new();
     let mut is_token = false;
-    for word in std::env::args() {
+    for word in arguments {
         words.push(match word.split_once('=') {
             _ if std::mem::take(&mut is_token) => "***".to_owned(),
             Some(("--token", _)) => "--token=***".to_owned(),
+            Some(_) | None if word.contains("://") => Redacted(&word).to_string(),
             Some(_) | None => word.clone(),
         });
         is_token = word == "--token";
@@ -97,3 +102,18 @@ pub(crate) fn command_line() -> String {
 
 /// Columns of a report that does not go to a terminal.
 const PLAIN_WIDTH: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_kept_without_its_secrets() {
+        let line = "weir bench a.ini --token s --token=s --relay moqt://h:1/a?jwt=s --json=b";
+        let kept = without_secrets(line.split(' ').map(str::to_owned));
+        assert_eq!(
+            kept,
+            "weir bench a.ini --token *** --token=*** --relay moqt://h:1/a?redacted --json=b"
+        );
+    }
+}

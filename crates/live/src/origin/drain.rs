@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use weir_client::turn::Turn;
-use weir_moqt::error::PublishDoneCode;
+use weir_moqt::error::{PublishDoneCode, SessionError};
 use weir_moqt::message::PublishDone;
 use weir_quic::ConnectionStats;
 
 use super::Origin;
-use super::publication::RequestState;
+use super::publication::{Publication, RequestState};
 
 /// The progress of the end, as of the last check.
 #[derive(Debug)]
@@ -72,9 +72,18 @@ impl Origin {
                  of which {waiting} bytes were never sent",
                 STANDSTILL_MAX.as_secs()
             );
-            self.client.close(turn, "nothing arrives");
-            self.client.fail(reason);
+            self.client
+                .fail(turn, SessionError::DATA_STREAM_TIMEOUT, reason);
         }
+    }
+
+    /// Whether the source has ended, and the relay has acknowledged the whole stream.
+    pub(super) fn has_arrived(&self) -> bool {
+        let is_open =
+            |publication: &Publication| matches!(publication.request, RequestState::Established(_));
+        self.drain.is_some()
+            && self.streams.len() + self.fetch_responses.len() == 0
+            && !self.publications.iter().any(is_open)
     }
 
     /// Ends tracks if the source has ended. Called when a stream was acknowledged or is writable again.

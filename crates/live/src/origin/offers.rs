@@ -1,9 +1,9 @@
 //! How an origin offers its tracks to the relay, and answers the relay's requests.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_client::turn::Turn;
-use weir_moqt::error::RequestErrorCode;
+use weir_moqt::error::{RequestErrorCode, SessionError};
 use weir_moqt::message::{RequestError, Subscribe};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Request, RequestId};
@@ -17,8 +17,8 @@ impl Origin {
     pub(super) fn on_closed(&mut self, turn: &mut Turn<'_>, id: RequestId) {
         self.waiting_subscribes.retain(|(early, _)| *early != id);
         if self.namespace_offer.id() == Some(id) {
-            self.client
-                .fail("the relay withdrew the namespace".to_owned());
+            let reason = "the relay withdrew the namespace".to_owned();
+            self.client.fail(turn, SessionError::NO_ERROR, reason);
         }
         let mut publications = self.publications.iter_mut().enumerate();
         let Some((track, publication)) = publications.find(|(_, one)| one.request.id() == Some(id))
@@ -26,7 +26,10 @@ impl Origin {
             return;
         };
         match self.flow {
-            PublishFlow::Publish => self.client.fail("the relay withdrew a track".to_owned()),
+            PublishFlow::Publish => {
+                let reason = "the relay withdrew a track".to_owned();
+                self.client.fail(turn, SessionError::NO_ERROR, reason);
+            }
             PublishFlow::Namespace => {
                 publication.request = RequestState::None;
                 for key in self.streams.of_track(track) {
@@ -50,7 +53,7 @@ impl Origin {
                     Ok(request) => self.namespace_offer = RequestState::Offered(request),
                     Err(refused) => {
                         let reason = format!("the namespace cannot be announced: {refused}");
-                        self.client.fail(reason);
+                        self.client.fail(turn, SessionError::NO_ERROR, reason);
                     }
                 }
             }
@@ -68,8 +71,8 @@ impl Origin {
     }
 
     /// Fails the origin if the relay did not accept the offer in time.
-    pub(super) fn on_answer_timeout(&mut self, now: Instant) {
-        if self.is_published() || self.answer_by.is_none_or(|by| by > now) {
+    pub(super) fn on_answer_timeout(&mut self, turn: &mut Turn<'_>) {
+        if self.is_published() || self.answer_by.is_none_or(|by| by > turn.now) {
             return;
         }
         let offered = match self.flow {
@@ -77,9 +80,9 @@ impl Origin {
             PublishFlow::Namespace => "PUBLISH_NAMESPACE",
         };
         let seconds = ANSWER_TIME_MAX.as_secs();
-        self.client.fail(format!(
-            "the relay did not answer {offered} within {seconds} s"
-        ));
+        let reason = format!("the relay did not answer {offered} within {seconds} s");
+        self.client
+            .fail(turn, SessionError::CONTROL_MESSAGE_TIMEOUT, reason);
     }
 
     /// Offers a track under the next alias. Returns the alias.
@@ -107,7 +110,7 @@ impl Origin {
                 }
             }
         };
-        self.client.fail(failure);
+        self.client.fail(turn, SessionError::NO_ERROR, failure);
         None
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use weir_client::turn::Turn;
+use weir_moqt::error::SessionError;
 use weir_moqt::session::RequestId;
 
 use super::Viewer;
@@ -22,7 +24,8 @@ impl Viewer {
     }
 
     /// Gives up the tracks if none was accepted in time.
-    pub(super) fn on_answer_timeout(&mut self, now: Instant) {
+    pub(super) fn on_answer_timeout(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
         if self.phase.answer_by().is_none_or(|by| by > now) {
             return;
         }
@@ -35,7 +38,8 @@ impl Viewer {
             }
         } else if let Some(track) = self.tracks.first() {
             let reason = unanswered_reason(&track.name);
-            self.client.fail(reason);
+            self.client
+                .fail(turn, SessionError::CONTROL_MESSAGE_TIMEOUT, reason);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weir_client::turn::Turn;
-use weir_moqt::error::RequestErrorCode;
+use weir_moqt::error::{RequestErrorCode, SessionError};
 use weir_moqt::location::Location;
 use weir_moqt::message::RequestError;
 use weir_moqt::parameter::Filter;
@@ -216,7 +216,7 @@ impl Viewer {
             None => {
                 let RequestError { code, reason, .. } = error;
                 let reason = format!("the relay refused the catalog: {code} {reason:?}");
-                self.client.fail(reason);
+                self.client.fail(turn, SessionError::NO_ERROR, reason);
             }
         }
     }
@@ -288,7 +288,7 @@ impl Viewer {
             Err(error) if self.discovery.catalog.is_some() => {
                 return self.on_unknown(&error.to_string());
             }
-            Err(error) => return self.on_useless(error.to_string()),
+            Err(error) => return self.on_useless(turn, error.to_string()),
         };
         let over = self.discovery.begin(turn.now, found);
         self.fetches
@@ -301,7 +301,8 @@ impl Viewer {
     }
 
     /// Handles a missed deadline of a response or an object.
-    pub(super) fn on_discovery_timeout(&mut self, now: Instant) {
+    pub(super) fn on_discovery_timeout(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
         let is_due = |at: Instant| at <= now;
         if !self.discovery.poll_timeout().is_some_and(is_due) {
             return;
@@ -322,7 +323,7 @@ impl Viewer {
         } else {
             unanswered_reason(name)
         };
-        self.on_useless(reason);
+        self.on_useless(turn, reason);
         self.discovery.ask_at = self.phase.waits_until().map(|_| now + ASK_PAUSE);
     }
 
@@ -340,17 +341,17 @@ impl Viewer {
                     self.apply(turn, plan);
                 }
             }
-            Err(error) => self.on_useless(error.to_string()),
+            Err(error) => self.on_useless(turn, error.to_string()),
         }
     }
 
     /// Handles an unusable catalog: the first one fails the player, later ones are ignored.
-    fn on_useless(&mut self, reason: String) {
+    fn on_useless(&mut self, turn: &mut Turn<'_>, reason: String) {
         self.discovery.is_over = true;
         if self.plan.is_some() {
             self.on_unknown(&reason);
         } else {
-            self.client.fail(reason);
+            self.client.fail(turn, SessionError::NO_ERROR, reason);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use weir_client::turn::Turn;
+use weir_moqt::error::SessionError;
 
 use super::incoming::Track;
 use super::{Choice, Viewer};
@@ -84,6 +85,19 @@ impl Viewer {
         let is_done = is_complete && self.wake_at.is_none();
         if is_done || now >= ended_at + LINGER {
             self.on_over(turn, ended_at);
+        }
+    }
+
+    /// Handles GOAWAY. A player that has seen the end of the stream shows what is under way and leaves without waiting
+    /// for another publisher; another player fails.
+    pub(super) fn on_goaway(&mut self, turn: &mut Turn<'_>) {
+        match self.phase {
+            Phase::Playing { .. } => {
+                let reason = "the relay is going away".to_owned();
+                self.client.fail(turn, SessionError::NO_ERROR, reason);
+            }
+            Phase::Ended { .. } => self.config.reconnect_timeout = Duration::ZERO,
+            Phase::Waiting { .. } => self.client.close(turn, "the stream is over"),
         }
     }
 

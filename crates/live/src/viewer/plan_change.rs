@@ -44,6 +44,7 @@ impl Viewer {
     /// Restarts playout with the current settings.
     fn restart_playout(&mut self) {
         let settings = self.settings;
+        self.records.settle_all();
         self.player = Player::new(settings);
         self.sequence = settings.in_sequence.then(Sequence::new);
         self.freshness = settings.stops_stale.then(Freshness::default);

@@ -6,6 +6,8 @@ use weir_report::lab::FrameRecord;
 #[derive(Debug)]
 pub(super) struct Records {
     kept: Vec<FrameRecord>,
+    /// For each of these, whether the player has shown, skipped or dropped it.
+    is_settled: Vec<bool>,
     kept_max: usize,
     dropped: u64,
 }
@@ -15,6 +17,7 @@ impl Records {
     pub(super) fn new(kept_max: usize) -> Self {
         Self {
             kept: Vec::new(),
+            is_settled: Vec::new(),
             kept_max,
             dropped: 0,
         }
@@ -25,10 +28,36 @@ impl Records {
         let number = self.kept.len() as u64;
         if self.kept.len() < self.kept_max {
             self.kept.push(record);
+            self.is_settled.push(false);
         } else {
             self.dropped += 1;
         }
         number
+    }
+
+    /// Notes that the player has shown, skipped or dropped a frame.
+    pub(super) fn settle(&mut self, number: u64) {
+        let number = usize::try_from(number).ok();
+        if let Some(is_settled) = number.and_then(|number| self.is_settled.get_mut(number)) {
+            *is_settled = true;
+        }
+    }
+
+    /// Notes that the player has dropped all frames that it had not shown.
+    pub(super) fn settle_all(&mut self) {
+        self.is_settled.fill(true);
+    }
+
+    /// Removes the records of frames that still wait to be shown, after `shown_us` of media time. Returns how many.
+    pub(super) fn remove_waiting(&mut self, shown_us: Option<i64>) -> usize {
+        let before = self.kept.len();
+        let mut is_settled = self.is_settled.iter();
+        self.kept.retain(|record| {
+            let is_later = shown_us.is_none_or(|shown| record.presentation_us > shown);
+            is_settled.next() == Some(&true) || !is_later
+        });
+        self.is_settled = vec![true; self.kept.len()];
+        before - self.kept.len()
     }
 
     pub(super) fn find(&mut self, number: u64) -> Option<&mut FrameRecord> {
@@ -48,6 +77,35 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_frames_that_wait_for_their_time_are_removed() {
+        let record = |number: u64, presentation_us| FrameRecord {
+            number,
+            group: 0,
+            kind: 'P',
+            bytes: 1,
+            presentation_us,
+            available_us: None,
+            arrived_us: 0,
+            shown_us: None,
+        };
+        let mut records = Records::new(9);
+        // Frame 1 is late for a player that has shown frame 2. Frames 3 and 5 wait, and frame 4 could not be decoded.
+        for number in 1..=5 {
+            records.push(record(number, 10 * i64::try_from(number).expect("small")));
+        }
+        records.settle(1);
+        records.settle(3);
+        records.settle(99);
+        assert_eq!(records.remove_waiting(Some(20)), 2);
+        let left: Vec<u64> = records.kept().iter().map(|one| one.number).collect();
+        assert_eq!(left, [1, 2, 4]);
+        // A new publisher's frames replace those that wait.
+        records.push(record(6, 60));
+        records.settle_all();
+        assert_eq!(records.remove_waiting(None), 0);
+    }
 
     #[test]
     fn so_many_records_are_kept_and_no_more() {

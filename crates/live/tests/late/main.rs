@@ -1,9 +1,10 @@
 //! Late subscribers receive what is sent once, the init segment and the catalog, from the relay or from the origin.
-//! Also: how a player buffers, and follows another publisher.
+//! Also: how a player buffers, and follows another publisher; and how all leave.
 
 mod asker;
 mod buffering;
 mod following;
+mod leaving;
 mod silent;
 mod stage;
 

@@ -13,26 +13,36 @@ use rustls::{CertificateError, Error, pki_types::UnixTime};
 /// The engine reports a failed handshake only as the text of the error. The text identifies the error in this list.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    latest: Mutex<VecDeque<CertificateError>>,
+    latest: Mutex<VecDeque<(CertificateError, Proof)>>,
+}
+
+/// What a server could not prove. The library has equal errors for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// That its certificate leads to a trusted one.
+    Chain,
+    /// That it has the key of its certificate.
+    Possession,
 }
 
 impl Refusals {
     /// Records an error that the verifier is about to return.
-    pub(super) fn note(&self, error: CertificateError) {
+    pub(super) fn note(&self, error: CertificateError, proof: Proof) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.len() == REFUSALS_MAX {
             latest.pop_front();
         }
-        latest.push_back(error);
+        latest.push_back((error, proof));
     }
 
     /// Returns the reason for a refusal that the engine reports with `text`, as a sentence; `None` if the handshake
     /// failed for another reason.
     pub(crate) fn sentence(&self, text: &str) -> Option<String> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut latest = latest.iter();
-        let error = latest.find(|error| Error::from((*error).clone()).to_string() == text)?;
-        Some(sentence(error))
+        let mut latest = latest.iter().rev();
+        let (error, proof) =
+            latest.find(|(error, _)| Error::from(error.clone()).to_string() == text)?;
+        Some(sentence(error, *proof))
     }
 }
 
@@ -42,7 +52,7 @@ impl Refusals {
     clippy::wildcard_enum_match_arm,
     reason = "the enum is open, and one of its variants is deprecated"
 )]
-fn sentence(error: &CertificateError) -> String {
+fn sentence(error: &CertificateError, proof: Proof) -> String {
     match error {
         CertificateError::BadEncoding => {
             "the certificate is not well formed; the server needs another one".to_owned()
@@ -66,14 +76,15 @@ fn sentence(error: &CertificateError) -> String {
             "the certificate's issuer is not trusted; trust the issuer's certificate, or this one by its hash"
                 .to_owned()
         }
-        CertificateError::BadSignature => {
-            "a signature is wrong: of the certificate's issuer, or of the server's key".to_owned()
+        CertificateError::BadSignature if proof == Proof::Possession => {
+            "the server does not have the key of its certificate".to_owned()
         }
+        CertificateError::BadSignature => OTHER_KEY.to_owned(),
         CertificateError::UnsupportedSignatureAlgorithmContext { .. } => {
             "the certificate's signature algorithm is not supported".to_owned()
         }
         CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "the certificate's signature does not fit the key of a trusted issuer with the same name".to_owned()
+            OTHER_KEY.to_owned()
         }
         CertificateError::NotValidForName => {
             "the certificate is not valid for the server's name; use a name that the certificate has".to_owned()
@@ -173,6 +184,8 @@ fn rounded(start: UnixTime, end: UnixTime) -> String {
     format!("{count} {unit}")
 }
 
+const OTHER_KEY: &str = "a trusted certificate has the name of this certificate's issuer, but another key; trust the issuer's \
+                         certificate, or this one by its hash";
 const EXPIRED: &str = "the certificate has expired";
 const NOT_VALID_YET: &str = "the certificate is not valid yet";
 const REVOCATION_UNKNOWN: &str = "the certificate's revocation status is not known";
@@ -229,7 +242,7 @@ mod tests {
                     signature_algorithm_id: vec![1],
                     public_key_algorithm_id: vec![2],
                 },
-                "the certificate's signature does not fit the key of a trusted issuer with the same name",
+                OTHER_KEY,
             ),
             (
                 CertificateError::Other(rustls::OtherError(std::sync::Arc::new(
@@ -256,8 +269,16 @@ mod tests {
                 "the certificate is not valid for the name elsewhere, only for a, b or ::1; use one of these names",
             ),
         ] {
-            assert_eq!(sentence(&error), expected);
+            assert_eq!(sentence(&error, Proof::Chain), expected);
         }
+    }
+
+    #[test]
+    fn a_wrong_signature_is_of_the_issuer_or_of_the_server() {
+        let error = CertificateError::BadSignature;
+        assert_eq!(sentence(&error, Proof::Chain), OTHER_KEY);
+        let expected = "the server does not have the key of its certificate";
+        assert_eq!(sentence(&error, Proof::Possession), expected);
     }
 
     #[test]
@@ -265,13 +286,13 @@ mod tests {
         let refusals = Refusals::default();
         let text = |error: CertificateError| Error::from(error).to_string();
         assert_eq!(refusals.sentence("peer is incompatible"), None);
-        refusals.note(CertificateError::Revoked);
+        refusals.note(CertificateError::Revoked, Proof::Chain);
         for _ in 1..REFUSALS_MAX {
-            refusals.note(CertificateError::UnknownIssuer);
+            refusals.note(CertificateError::UnknownIssuer, Proof::Chain);
         }
         let revoked = refusals.sentence(&text(CertificateError::Revoked));
         assert!(revoked.is_some_and(|one| one.starts_with("the certificate was revoked")));
-        refusals.note(CertificateError::Expired);
+        refusals.note(CertificateError::Expired, Proof::Chain);
         assert_eq!(refusals.sentence(&text(CertificateError::Revoked)), None);
         assert!(
             refusals

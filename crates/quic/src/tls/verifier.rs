@@ -15,7 +15,11 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-use super::{TlsError, Trust, certificate_hash, provider, refusal::Refusals, root_store};
+use super::{
+    TlsError, Trust, certificate_hash, provider,
+    refusal::{Proof, Refusals},
+    root_store,
+};
 
 /// Verifies certificates according to the client's trust. The peer always has to prove possession of the key.
 #[derive(Debug)]
@@ -51,9 +55,9 @@ impl Verifier {
         })
     }
 
-    fn note(&self, error: &rustls::Error) {
+    fn note(&self, error: &rustls::Error, proof: Proof) {
         if let rustls::Error::InvalidCertificate(error) = error {
-            self.seen.refusals.note(error.clone());
+            self.seen.refusals.note(error.clone(), proof);
         }
     }
 }
@@ -81,7 +85,7 @@ impl ServerCertVerifier for Verifier {
             }
             Trusted::Hashes(_) | Trusted::Anyone => Ok(ServerCertVerified::assertion()),
         };
-        verified.inspect_err(|error| self.note(error))
+        verified.inspect_err(|error| self.note(error, Proof::Chain))
     }
 
     fn verify_tls12_signature(
@@ -105,7 +109,7 @@ impl ServerCertVerifier for Verifier {
             signature,
             &self.algorithms,
         )
-        .inspect_err(|error| self.note(error))?;
+        .inspect_err(|error| self.note(error, Proof::Possession))?;
         let bytes = signature.signature().len();
         self.seen
             .key

@@ -293,6 +293,7 @@ impl Owners {
         (handle, id): (Handle, RequestId),
         code: RequestErrorCode,
     ) {
+        turn.log_refusal((handle, id), code);
         turn.with_session(handle, |session, connection| {
             session.update_error(connection, id, refusal(code));
         });

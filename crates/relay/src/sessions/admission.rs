@@ -26,6 +26,9 @@ impl Turn<'_> {
         };
         let origin = origin(connection.remote_address().ip());
         let admitted = self.check_admission(origin);
+        if let Err((code, reason)) = admitted {
+            self.log_refused_session(handle, code, reason);
+        }
         let Some(mut connection) = self.endpoint.connection(now, handle) else {
             return;
         };

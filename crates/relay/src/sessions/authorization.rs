@@ -54,6 +54,7 @@ impl Turn<'_> {
         if let Some(denial) = denial.filter(|_| has_tokens) {
             self.counters.sessions_denied += 1;
             let code = denial.session_error();
+            self.log_refused_session(handle, code, &denial.to_string());
             self.push(Effect::CloseSession(handle, code, denial.to_string()));
         }
     }

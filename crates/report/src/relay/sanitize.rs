@@ -418,6 +418,23 @@ mod tests {
         );
     }
 
+    #[test]
+    fn names_of_metrics_stay() {
+        let plain = example_report(5).judged_again();
+        let told = terminal::render(&sanitize(&plain).unwrap(), 200, false);
+        assert!(told.contains("p99") && told.contains(" lost"), "{told}");
+        for level in [
+            "--slo loss=0,failed=0,p99<50ms",
+            "--slo=loss=0,p99.9<50.5ms",
+            "--slo loss=0, p99.9<50ms",
+        ] {
+            let mut report = plain.clone();
+            report.run.command_line = format!("weir bench {level}");
+            let clean = sanitize(&report).unwrap();
+            assert_eq!(terminal::render(&clean, 200, false), told, "{level}");
+        }
+    }
+
     /// Returns all texts in a value.
     fn texts(value: &Value) -> Vec<&str> {
         match value {

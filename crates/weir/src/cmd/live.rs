@@ -7,12 +7,13 @@ mod watch;
 
 use std::process::ExitCode;
 
-use clap::Subcommand;
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
 use weir_client::target::Target;
 use weir_moqt::name::Namespace;
 use weir_quic::Congestion;
 
-use crate::run::{RelayUrl, TrustArguments, client_target};
+use crate::run::{RelayUrl, TrustArguments, client_target, token};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LiveCommand {
@@ -31,11 +32,26 @@ pub(crate) fn run(command: &LiveCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-impl TrustArguments {
-    /// Returns how clients reach the relay at `url`.
-    fn target(&self, url: &RelayUrl) -> anyhow::Result<Target> {
-        client_target(url, &self.choice()?)
-    }
+// No doc comment: clap would show it as the help of the command.
+#[derive(Debug, Args)]
+struct TokenArgument {
+    /// Token to show to the relay in SETUP, at most 16384 bytes: @FILE, or the token itself, which other users of this
+    /// machine can then see
+    #[arg(long, value_name = "TOKEN", env = "WEIR_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+}
+
+/// Returns how clients reach the relay at `url`, with the token of --token.
+fn target(url: &RelayUrl, trust: &TrustArguments, shown: &TokenArgument) -> anyhow::Result<Target> {
+    let mut target = client_target(url, &trust.choice()?)?;
+    let shown = shown.token.as_deref().map(token).transpose()?;
+    target.setup.authorization_tokens.extend(shown);
+    Ok(target)
+}
+
+/// Parses the URL that `flag` gives, and looks up the relay's address. An error contains no query: it may hold a token.
+fn relay_url(flag: &'static str, text: &str) -> anyhow::Result<RelayUrl> {
+    text.parse().context(flag)
 }
 
 /// Parses a namespace with `/` between its fields.

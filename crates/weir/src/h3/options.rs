@@ -14,6 +14,7 @@ use super::{
 use crate::{
     harness::{machine::Machine, process, processes::Processes, udp::mtu_to},
     numbers::{core, positive, whole},
+    output::command_line,
     run::TrustArguments,
     time::{time, time_limit},
 };
@@ -140,7 +141,7 @@ impl LoadOptions {
             gro: !self.no_gro,
             server: self.server()?,
             mtu_bytes: mtu_to(address),
-            command_line: std::env::args().collect::<Vec<_>>().join(" "),
+            command_line: command_line(),
             notes: Vec::new(),
             url,
             address,

@@ -198,6 +198,16 @@ impl ServerFile {
         })
     }
 
+    /// Sends every server `rate` requests per second, in place of a rate in `arguments`.
+    pub(crate) fn set_rate(&mut self, rate: f64) {
+        let mut is_value = false;
+        self.arguments.retain(|word| {
+            let is_rate = std::mem::replace(&mut is_value, word == "--rate");
+            !is_rate && word != "--rate" && !word.starts_with("--rate=")
+        });
+        self.arguments.push(format!("--rate={rate}"));
+    }
+
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         contender::check(&self.server)?;
         if self.rounds == 0 || self.rounds > ROUNDS_MAX {
@@ -432,6 +442,18 @@ mod tests {
         let server = &described.server[0];
         let url = server.url(&Load::named("1k-0rtt").unwrap(), 7).unwrap();
         assert_eq!(url.to_string(), "https://localhost:7/1k");
+    }
+
+    #[test]
+    fn a_rate_replaces_that_of_the_file() {
+        for rate in ["\"--rate\", \"7\",", "\"--rate=7\",", ""] {
+            let text = format!("arguments = [{rate} \"--no-gro\"]\n{SERVER}");
+            let mut described: ServerFile = toml::from_str(&text).unwrap();
+            described.set_rate(2000.0);
+            assert_eq!(described.arguments, ["--no-gro", "--rate=2000"]);
+            let options = described.options(&Load::named("15k").unwrap()).unwrap();
+            assert_eq!(options.rate, Some(2000.0));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{fmt, net::SocketAddr, str::FromStr};
 
 use url::Position;
 
-use crate::urls;
+use crate::urls::{self, Redacted};
 
 /// A URL: `https://host[:port][/path][?query]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,18 +68,19 @@ impl FromStr for Url {
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
         if text.contains("://") && !text.starts_with("https://") {
-            return Err(UrlError::Scheme(text.to_owned()));
+            return Err(UrlError::Scheme(Redacted(text).to_string()));
         }
         let url = urls::with_host(text).filter(|url| url.scheme() == "https");
-        let mut url = url.ok_or_else(|| UrlError::Form(text.to_owned()))?;
+        let mut url = url.ok_or_else(|| UrlError::Form(Redacted(text).to_string()))?;
         url.set_fragment(None);
         Ok(Self { url })
     }
 }
 
+/// Shows the URL without its query.
 impl fmt::Display for Url {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.url.fmt(formatter)
+        Redacted(self.url.as_str()).fmt(formatter)
     }
 }
 
@@ -127,7 +128,8 @@ mod tests {
             "https://a/b c",
             "https://u@a/",
         ] {
-            assert_eq!(text.parse::<Url>(), Err(UrlError::Form(text.to_owned())));
+            let shown = Redacted(text).to_string();
+            assert_eq!(text.parse::<Url>(), Err(UrlError::Form(shown)));
         }
     }
 

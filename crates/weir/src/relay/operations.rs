@@ -13,6 +13,7 @@ use std::{
 
 use anyhow::Context as _;
 use weir_net::{Stop, Telemetry, clock};
+use weir_relay::Overload;
 
 use crate::{
     harness::process,
@@ -77,7 +78,7 @@ impl Operations {
             "/healthz" if self.is_alive() => Page::text(200, "alive"),
             "/healthz" => Page::text(503, "an event loop has not reported for 10 s"),
             "/readyz" => match self.lifecycle.phase() {
-                Phase::Serving => Page::text(200, "ready"),
+                Phase::Serving => self.readiness(),
                 Phase::Starting => Page::text(503, "starting"),
                 Phase::Draining => Page::text(503, "draining"),
             },
@@ -88,6 +89,22 @@ impl Operations {
             },
             "/tracks" if self.tracks_max > 0 => self.tracks(),
             _ => Page::text(404, "not found: try /metrics, /healthz or /readyz"),
+        }
+    }
+
+    /// Returns the answer of a serving relay: 503 with the reason while an event loop refuses new sessions and requests.
+    fn readiness(&self) -> Page {
+        let mut threads = self.threads.iter();
+        match threads.find_map(|(slot, _)| slot.latest().overload) {
+            None => Page::text(200, "ready"),
+            Some(Overload::Memory) => Page::text(
+                503,
+                "overload: memory is above limits.load.memory_bytes_max",
+            ),
+            Some(Overload::Delay) => Page::text(
+                503,
+                "overload: an event loop lags more than limits.load.queue_delay_max",
+            ),
         }
     }
 

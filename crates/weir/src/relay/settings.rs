@@ -7,6 +7,8 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Dura
 use toml::de::{DeTable, DeValue};
 use weir_quic::Congestion;
 
+use crate::urls::Redacted;
+
 /// A value as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Raw {
@@ -450,16 +452,7 @@ impl Form for SecretUrl {
 
 impl fmt::Display for SecretUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let start = self.0.find("://").map_or(0, |at| at + "://".len());
-        let (scheme, rest) = self.0.split_at(start);
-        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        let host = authority.rsplit_once('@');
-        let (secret, host) = host.map_or(("", authority), |(_, host)| ("redacted@", host));
-        let (path, query) = match path.split_once(['?', '#']) {
-            Some((path, _)) => (path, "?redacted"),
-            None => (path, ""),
-        };
-        write!(formatter, "{scheme}{secret}{host}{path}{query}")
+        Redacted(&self.0).fmt(formatter)
     }
 }
 

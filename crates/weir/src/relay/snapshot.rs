@@ -12,7 +12,7 @@ use serde_json::json;
 use weir_moqt::session;
 use weir_net::{Delays, Telemetry};
 use weir_quic::{App, Endpoint, Event};
-use weir_relay::{Counters, Gauges, Load, Relay, TrackState};
+use weir_relay::{Counters, Gauges, Load, Overload, Relay, TrackState};
 
 /// Final counters of a relay, or sums over several.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,6 +84,8 @@ pub(crate) struct Snapshot {
     pub(crate) gauges: Gauges,
     pub(crate) quic: weir_quic::Counters,
     pub(crate) connections: usize,
+    /// Why new sessions and requests are refused, if they are because of load.
+    pub(crate) overload: Option<Overload>,
     /// When the snapshot was taken; `None` before the first one.
     pub(crate) at: Option<Instant>,
 }
@@ -196,7 +198,11 @@ impl Observed {
             memory_bytes: self.view.memory.load(Ordering::Relaxed),
         };
         self.lag = lag;
+        let before = self.relay.overload();
         self.relay.observe_load(now, endpoint, load);
+        if self.relay.overload() != before {
+            self.publish(now, endpoint);
+        }
         if self.view.slot.is_asked.swap(false, Ordering::AcqRel) {
             self.list();
         }
@@ -223,6 +229,7 @@ impl Observed {
             gauges: self.relay.gauges(),
             quic: endpoint.counters(),
             connections: endpoint.connections(),
+            overload: self.relay.overload(),
             at: Some(now),
         });
     }

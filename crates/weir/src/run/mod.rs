@@ -10,6 +10,7 @@ mod scrape;
 pub(crate) mod search;
 mod target;
 mod threads;
+mod token;
 mod trust;
 mod watch;
 
@@ -35,6 +36,7 @@ use crate::harness::{
 
 pub(crate) use self::plan::{CoreChoice, Meetings, Plan, RelayChoice};
 pub(crate) use self::target::{RelayUrl, target as client_target};
+pub(crate) use self::token::token;
 pub(crate) use self::trust::{TrustArguments, TrustChoice};
 use self::{
     generator::{BrokenOff, Generator},

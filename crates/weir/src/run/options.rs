@@ -19,7 +19,7 @@ use weir_bench::{
 };
 use weir_moqt::token::Token;
 
-use super::{Meetings, Plan, RelayChoice, RelayUrl, TrustArguments, TrustChoice};
+use super::{Meetings, Plan, RelayChoice, RelayUrl, TrustArguments, TrustChoice, token};
 use crate::{
     event_loop,
     harness::{machine::Machine, process},
@@ -340,26 +340,9 @@ impl RunOptions {
         })
     }
 
-    /// Returns the token of --token, with type 0: client and relay have agreed on its form elsewhere. [moqt-18 §10.2.2]
     fn tokens(&self) -> anyhow::Result<Vec<Token>> {
-        let Some(text) = &self.token else {
-            return Ok(Vec::new());
-        };
-        let value = match text.strip_prefix('@') {
-            Some(file) => std::fs::read(file).with_context(|| format!("--token: {file}"))?,
-            None => text.clone().into_bytes(),
-        };
-        let value = value.trim_ascii().to_vec();
-        if value.is_empty() || value.len() > TOKEN_BYTES_MAX {
-            bail!(
-                "--token: expected 1 to {TOKEN_BYTES_MAX} bytes, not {}",
-                value.len()
-            );
-        }
-        Ok(vec![Token::UseValue {
-            token_type: 0,
-            value: value.into(),
-        }])
+        let given = self.token.as_deref().map(token).transpose()?;
+        Ok(given.into_iter().collect())
     }
 }
 
@@ -413,8 +396,10 @@ fn read_profile(path: &Path, name: &str) -> anyhow::Result<Profile> {
     Ok(Profile::parse(name, &bytes)?)
 }
 
+/// Returns a random seed that programs which read JSON numbers as 64-bit floats do not round.
 fn random_seed() -> anyhow::Result<u64> {
-    event_loop::seed().map(u64::from_le_bytes)
+    let seed = event_loop::seed().map(u64::from_le_bytes)?;
+    Ok(seed >> (u64::BITS - EXACT_BITS))
 }
 
 fn metrics_url(text: &str) -> Result<String, String> {
@@ -428,11 +413,25 @@ fn metrics_url(text: &str) -> Result<String, String> {
 
 /// Clients that connect per second, if neither flag nor profile sets it.
 const JOINS_PER_SECOND: u32 = 200;
+/// Bits of a random seed: one less than a 64-bit float holds exactly, since a search counts up from its seed.
+const EXACT_BITS: u32 = 52;
 /// Clients of a meeting in the draft's scenario 3.
 const CLIENTS_PER_MEETING: usize = 5;
-/// Tokens are sent in control messages, which have at most 64 KiB.
-const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// Largest number of publishers: more connections than one thread serves.
 const PUBLISHERS_MAX: usize = 5000;
 /// One process has about so many UDP ports per address.
 const SUBSCRIBERS_MAX: usize = 50_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_random_seed_survives_as_a_64_bit_float() {
+        for _ in 0..64 {
+            let seed = random_seed().unwrap();
+            // A search counts up from it.
+            assert!(seed + (1 << 52) <= 1 << 53, "{seed}");
+        }
+    }
+}

@@ -10,6 +10,8 @@ use anyhow::Context as _;
 use weir_net::{Stop, clock};
 use weir_report::relay::{MetricSecond, RelayMetric};
 
+use crate::urls::Redacted;
+
 /// Counters by their name, labels included.
 pub(crate) type Counters = BTreeMap<String, u64>;
 
@@ -138,9 +140,14 @@ impl Series {
 fn samples(url: &str) -> anyhow::Result<Samples> {
     let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT));
     let agent: ureq::Agent = config.build().into();
-    let mut answer = agent.get(url).call().with_context(|| url.to_owned())?;
+    let mut answer = agent
+        .get(url)
+        .call()
+        .with_context(|| Redacted(url).to_string())?;
     let body = answer.body_mut().with_config().limit(BODY_BYTES_MAX);
-    let text = body.read_to_string().with_context(|| url.to_owned())?;
+    let text = body
+        .read_to_string()
+        .with_context(|| Redacted(url).to_string())?;
     Ok(parse(&text))
 }
 

@@ -13,7 +13,7 @@ use weir_moqt::message::Setup;
 use weir_quic::{ClientConfig, tls::ClientTls, web_transport::Request};
 
 use super::TrustChoice;
-use crate::urls;
+use crate::urls::{self, Redacted};
 
 /// A relay's URL: `moqt://host:port/path?query` for raw QUIC, `https://` for WebTransport [moqt-18 §3.1.2].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +90,15 @@ impl RelayUrl {
         urls::path(&self.url)
     }
 
+    /// Returns the whole URL for a browser, which has no raw QUIC. It may hold a token: do not show it.
+    pub(crate) fn for_browsers(&self) -> String {
+        self.with_scheme(Scheme::WebTransport)
+    }
+
+    fn with_scheme(&self, scheme: Scheme) -> String {
+        format!("{}://{}{}", scheme.name(), self.authority(), self.path())
+    }
+
     /// Whether the relay is on this machine or in a private network (draft-evens-moq-bench-00 §5.7).
     pub(crate) fn is_isolated(&self) -> bool {
         urls::is_isolated(self.address.ip())
@@ -107,7 +116,7 @@ impl FromStr for RelayUrl {
         });
         let (url, scheme) = url
             .zip(scheme)
-            .ok_or_else(|| UrlError::Form(text.to_owned()))?;
+            .ok_or_else(|| UrlError::Form(Redacted(text).to_string()))?;
         let host = urls::host(&url);
         let address = urls::look_up(&host, url.port().unwrap_or(DEFAULT_PORT))
             .map_err(|error| UrlError::Unknown(host, error.to_string()))?;
@@ -119,10 +128,10 @@ impl FromStr for RelayUrl {
     }
 }
 
+/// Shows the URL without its query, which may hold a token.
 impl fmt::Display for RelayUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, authority) = (self.scheme.name(), self.authority());
-        write!(formatter, "{scheme}://{authority}{}", self.path())
+        Redacted(&self.with_scheme(self.scheme)).fmt(formatter)
     }
 }
 
@@ -190,7 +199,8 @@ mod tests {
     fn urls() {
         let url: RelayUrl = "moqt://127.0.0.1:4443/live?x=1".parse().unwrap();
         assert_eq!(url.address, "127.0.0.1:4443".parse().unwrap());
-        assert_eq!(url.to_string(), "moqt://127.0.0.1:4443/live?x=1");
+        assert_eq!(url.to_string(), "moqt://127.0.0.1:4443/live?redacted");
+        assert_eq!(url.for_browsers(), "https://127.0.0.1:4443/live?x=1");
         assert!(url.is_isolated());
         let url: RelayUrl = "moqt://[::1]:99".parse().unwrap();
         assert_eq!(url.address, "[::1]:99".parse().unwrap());
@@ -203,7 +213,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_over_web_transport() {
         let url: RelayUrl = "https://[::1]:99?x".parse().unwrap();
-        assert_eq!(url.to_string(), "https://[::1]:99/?x");
+        assert_eq!(url.to_string(), "https://[::1]:99/?redacted");
         let target = target(&url, &TrustChoice::Anyone).unwrap();
         let request = target.client.web_transport.unwrap();
         assert_eq!(request.authority, "[::1]:99");
@@ -245,5 +255,7 @@ mod tests {
             let error = bad.parse::<RelayUrl>().unwrap_err();
             assert!(error.to_string().contains(&format!("{bad:?}")), "{error}");
         }
+        let error = "mqot://h?jwt=secret".parse::<RelayUrl>().unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
     }
 }

@@ -34,6 +34,10 @@ pub(crate) struct CompareArguments {
     /// Seconds of each run, 0.1 to 600 [default: the file's `seconds`]
     #[arg(long, value_name = "SECONDS", value_parser = positive)]
     seconds: Option<f64>,
+    /// Requests per second that every server is sent, instead of as many as it answers [default: `--rate` in the file's
+    /// `arguments`]. The CPU time of a request compares only at equal rates
+    #[arg(long, value_name = "PER_SECOND", value_parser = positive)]
+    rate: Option<f64>,
     /// Name of a server in the file, to measure only that one; can be repeated
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
@@ -89,6 +93,9 @@ fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<
     }
     described.rounds = arguments.rounds.unwrap_or(described.rounds);
     described.seconds = arguments.seconds.unwrap_or(described.seconds);
+    if let Some(rate) = arguments.rate {
+        described.set_rate(rate);
+    }
     described.check()?;
     let default = |place: usize| {
         machine

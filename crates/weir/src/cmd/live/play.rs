@@ -14,7 +14,7 @@ use weir_moqt::name::Namespace;
 use weir_net::Stop;
 use weir_report::lab::{Figures, line, summary};
 
-use super::{TrustArguments, namespace};
+use super::{TokenArgument, TrustArguments, namespace, relay_url, target};
 use crate::live::hosting::{host, timebase};
 use crate::live::lab::{named_strategy, strategy_help, wanted_congestion};
 use crate::output::print_out;
@@ -32,7 +32,7 @@ use crate::time::{long_time, time};
 #[derive(Debug, Args)]
 pub(crate) struct PlayArguments {
     /// Relay with the stream: moqt://HOST:PORT[/PATH] for raw QUIC, https://HOST:PORT[/PATH] for WebTransport
-    relay: RelayUrl,
+    relay: String,
     /// Namespace of the tracks, with / between its fields
     #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace)]
     namespace: Namespace,
@@ -58,6 +58,8 @@ pub(crate) struct PlayArguments {
     json: Option<PathBuf>,
     #[command(flatten)]
     trust: TrustArguments,
+    #[command(flatten)]
+    token: TokenArgument,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -72,7 +74,8 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     let named = arguments.strategy.as_deref().map(named_strategy);
     let named = named.transpose()?;
     let timebase = timebase();
-    let config = config(arguments, named.as_deref(), timebase)?;
+    let relay = relay_url("RELAY", &arguments.relay)?;
+    let config = config(arguments, &relay, named.as_deref(), timebase)?;
     let remote = config.target.remote;
     let mut viewer = Viewer::new(config);
     let stop = signals::stop_on_signals()?;
@@ -82,27 +85,28 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     let strategy = named.unwrap_or_else(strategy::usual);
     let congestion = wanted_congestion(&*strategy);
     host(&mut viewer, remote, congestion, None, &stop)?;
+    let has_frames = !viewer.records().is_empty();
+    let cut = viewer.remove_waiting_frames();
     let end_us = viewer.ended_us();
     let end_us = end_us.unwrap_or_else(|| timebase.microseconds(weir_net::clock::now()));
     let start_us = viewer.started_us().unwrap_or(timebase.us);
     let figures = Figures::of_received(viewer.records(), start_us, end_us);
-    let has_frames = !viewer.records().is_empty();
     if has_frames {
-        print_out(&text(&viewer, &figures))?;
+        print_out(&text(&viewer, &figures, cut))?;
     }
     if let Some(path) = &arguments.json {
-        let report = report(arguments, &viewer, &*strategy, (start_us, end_us), &figures);
+        let mut report = report(arguments, &viewer, &*strategy, (start_us, end_us), &figures);
+        report["relay"] = relay.to_string().into();
         let text = serde_json::to_string(&report)?;
         std::fs::write(path, text)
             .with_context(|| format!("--json: {}: cannot be written", path.display()))?;
     }
     match viewer.failure() {
-        Some(failure) => bail!("{}: {failure}", arguments.relay),
+        Some(failure) => bail!("{relay}: {failure}"),
         None if !has_frames => match viewer.complaint() {
-            Some(complaint) => bail!("{}: no frame could be read: {complaint}", arguments.relay),
+            Some(complaint) => bail!("{relay}: no frame could be read: {complaint}"),
             None => bail!(
-                "{}: no frame arrived; does a publisher send to the namespace of --namespace?",
-                arguments.relay
+                "{relay}: no frame arrived; does a publisher send to the namespace of --namespace?"
             ),
         },
         None => Ok(ExitCode::SUCCESS),
@@ -111,11 +115,12 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
 
 fn config(
     arguments: &PlayArguments,
+    relay: &RelayUrl,
     strategy: Option<&dyn Strategy>,
     timebase: Timebase,
 ) -> anyhow::Result<ViewerConfig> {
     Ok(ViewerConfig {
-        target: arguments.trust.target(&arguments.relay)?,
+        target: target(relay, &arguments.trust, &arguments.token)?,
         namespace: arguments.namespace.clone(),
         choice: strategy.map_or(Choice::Catalog, Choice::of),
         join: match arguments.join {
@@ -144,8 +149,11 @@ fn stop_after(time: Duration, stop: Stop) -> anyhow::Result<()> {
 }
 
 /// Returns the text that the command prints at its end.
-fn text(viewer: &Viewer, figures: &Figures) -> String {
+fn text(viewer: &Viewer, figures: &Figures, cut: usize) -> String {
     let mut text = summary(figures);
+    if cut > 0 {
+        text.push_str(&line("frames cut by the end", &cut));
+    }
     if viewer.publishers_followed() > 0 {
         let publishers = viewer.publishers_followed();
         text.push_str(&line("new publishers followed", &publishers));
@@ -174,7 +182,6 @@ fn report(
     json!({
         "schema": SCHEMA,
         "player": "weir live play",
-        "relay": arguments.relay.to_string(),
         "strategy": name,
         "tracks": plan.map(tracks),
         "buffer": arguments.buffer.to_string(),

@@ -17,7 +17,7 @@ use weir_moqt::name::Namespace;
 use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
-use super::{TrustArguments, namespace};
+use super::{TokenArgument, TrustArguments, namespace, relay_url, target};
 use crate::live::{
     hosting::{host, timebase},
     ingest_queue::IngestQueue,
@@ -64,6 +64,8 @@ pub(crate) struct PublishArguments {
     congestion: Option<Congestion>,
     #[command(flatten)]
     trust: TrustArguments,
+    #[command(flatten)]
+    token: TokenArgument,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -90,7 +92,10 @@ pub(super) fn run(arguments: &PublishArguments) -> anyhow::Result<ExitCode> {
         (Some(own), _) => {
             client_target(&RelayUrl::of_child(own.reachable()), &TrustChoice::Anyone)?
         }
-        (None, Some(url)) => arguments.trust.target(&url.parse().context("RELAY")?)?,
+        (None, Some(url)) => {
+            let url = relay_url("RELAY", url)?;
+            target(&url, &arguments.trust, &arguments.token)?
+        }
         (None, None) => bail!(
             "RELAY is missing: expected moqt://HOST:PORT, https://HOST:PORT, or --listen ADDRESS"
         ),

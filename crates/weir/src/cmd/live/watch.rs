@@ -14,10 +14,11 @@ use serde_json::{Value, json};
 use weir_live::packaging::Packaging;
 use weir_live::{Origin, OriginConfig, PublishFlow};
 use weir_moqt::name::Namespace;
+use weir_moqt::token::Token;
 use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
-use super::namespace;
+use super::{TokenArgument, namespace, relay_url};
 use crate::live::{
     hosting::{host, timebase},
     ingest_queue::IngestQueue,
@@ -28,7 +29,8 @@ use crate::output::{print_line, print_out};
 use crate::signals;
 use crate::{
     harness::own_relay::ChildRelay,
-    run::{RelayUrl, TrustChoice, client_target},
+    run::{RelayUrl, TrustChoice, client_target, token},
+    urls::Redacted,
 };
 
 /// Watch a live stream in a browser
@@ -39,10 +41,12 @@ use crate::{
 pub(crate) struct WatchArguments {
     /// Relay with a stream to watch, https://HOST:PORT[/PATH], instead of a relay of weir's own
     #[arg(long, value_name = "URL")]
-    relay: Option<RelayUrl>,
+    relay: Option<String>,
     /// SHA-256 hash of the relay's certificate, 64 hexadecimal digits, for a certificate that browsers do not trust
     #[arg(long, value_name = "HASH", requires = "relay")]
     certificate_hash: Option<String>,
+    #[command(flatten)]
+    token: TokenArgument,
     /// Namespace of the tracks, with / between its fields
     #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace_text)]
     namespace: String,
@@ -74,13 +78,19 @@ pub(super) fn run(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
     let stop = signals::stop_on_signals()?;
     match &arguments.relay {
         Some(url) => {
-            let config = json!({
-                "relay": https(&url.to_string()),
+            let url = relay_url("--relay", url)?;
+            let shown = json!({
+                "relay": Redacted(&url.for_browsers()).to_string(),
                 "certificate_sha256": arguments.certificate_hash,
                 "namespace": arguments.namespace,
                 "strategy": arguments.strategy,
             });
-            announce(arguments, &config)?;
+            let mut config = shown.clone();
+            config["relay"] = url.for_browsers().into();
+            if let Some(given) = &arguments.token.token {
+                config["token"] = text_of(&token(given)?)?.into();
+            }
+            announce(arguments, &config, &shown)?;
             while !stop.wait(LOOK) {}
             Ok(ExitCode::SUCCESS)
         }
@@ -106,7 +116,7 @@ fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode
         "namespace": arguments.namespace,
         "strategy": arguments.strategy,
     });
-    announce(arguments, &config)?;
+    announce(arguments, &config, &config)?;
     let publishing = source.map(|source| publish(arguments, source, address, congestion, stop));
     let mut publishing = publishing.transpose()?;
     let failure = loop {
@@ -136,7 +146,8 @@ fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode
     }
 }
 
-fn announce(arguments: &WatchArguments, config: &Value) -> anyhow::Result<()> {
+/// Serves the page with `config`, and prints its address with `shown`, the part of `config` that is not secret.
+fn announce(arguments: &WatchArguments, config: &Value, shown: &Value) -> anyhow::Result<()> {
     let address = serve_page(arguments.page, config)
         .with_context(|| format!("--page: cannot serve the page at {}", arguments.page))?;
     // Browsers allow WebTransport on localhost without https.
@@ -147,8 +158,8 @@ fn announce(arguments: &WatchArguments, config: &Value) -> anyhow::Result<()> {
     };
     print_line(&format!("open {page} in a browser"));
     let mut line = json!({ "page": page });
-    if let (Some(line), Some(config)) = (line.as_object_mut(), config.as_object()) {
-        line.extend(config.clone());
+    if let (Some(line), Some(shown)) = (line.as_object_mut(), shown.as_object()) {
+        line.extend(shown.clone());
     }
     print_out(&format!("{line}\n"))
 }
@@ -279,12 +290,13 @@ fn publish(
     Ok(Publishing { thread, encoder })
 }
 
-/// Returns the WebTransport URL of a relay: browsers have no raw QUIC.
-fn https(url: &str) -> String {
-    match url.strip_prefix("moqt://") {
-        Some(rest) => format!("https://{rest}"),
-        None => url.to_owned(),
-    }
+/// Returns a token for the page, whose configuration is text.
+fn text_of(token: &Token) -> anyhow::Result<String> {
+    let Token::UseValue { value, .. } = token else {
+        bail!("--token: expected a token with a value");
+    };
+    let text = std::str::from_utf8(value).context("--token: expected text (UTF-8)")?;
+    Ok(text.to_owned())
 }
 
 fn namespace_text(text: &str) -> Result<String, String> {

@@ -46,9 +46,10 @@ type Story<'a> = (
 fn stories<'a>(
     ours: &'a Issuer<'static, KeyPair>,
     other: &'a Issuer<'static, KeyPair>,
+    namesake: &'a Issuer<'static, KeyPair>,
     trusts: &'a [&'a str],
     by_hash: &'a [&'a str],
-) -> [Story<'a>; 7] {
+) -> [Story<'a>; 8] {
     [
         (
             "expired",
@@ -79,6 +80,13 @@ fn stories<'a>(
             "the certificate's issuer is not trusted; trust the issuer's certificate",
         ),
         (
+            "namesake",
+            |_| (),
+            namesake,
+            trusts,
+            "a trusted certificate has the name of this certificate's issuer, but another key",
+        ),
+        (
             "hash",
             |_| (),
             ours,
@@ -107,12 +115,15 @@ fn every_reason_is_said_in_words() {
     let folder = Folder::new("reasons");
     let (trusted, ours) = issuer("ours");
     let (_, other) = issuer("other");
+    let (_, namesake) = issuer("ours");
     let trusted_file = folder.file("trusted.pem");
     fs::write(&trusted_file, trusted).unwrap();
     let trusts = ["--ca", trusted_file.to_str().unwrap()];
     let hash = "00".repeat(32);
     let by_hash = ["--certificate-hash", &hash];
-    for (name, change, issuer, trust, expected) in stories(&ours, &other, &trusts, &by_hash) {
+    for (name, change, issuer, trust, expected) in
+        stories(&ours, &other, &namesake, &trusts, &by_hash)
+    {
         let mut parameters = parameters();
         change(&mut parameters);
         let key = KeyPair::generate().unwrap();

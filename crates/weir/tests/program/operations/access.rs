@@ -1,12 +1,14 @@
 //! Who gets in, and for how long.
 
+use std::io::{BufRead as _, BufReader};
+
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use weir_quic::tls::{ClientTls, Trust};
 
 use super::client::{Arrival, Client, PROTOCOLS};
 use crate::{
-    metrics::metric,
-    process::{Folder, Relay, wait_for, weir},
+    metrics::{get, metric},
+    process::{Folder, Relay, refusal, start, wait_for, weir, weir_with},
 };
 
 /// A key in `folder`, made by the program itself; the paths of its two halves.
@@ -36,6 +38,132 @@ fn with_token(token: &str) -> Arrival {
 
 /// Codes of draft-18: `UNAUTHORIZED` of requests and of sessions.
 const REFUSED: &str = "rejected 0x1";
+
+#[test]
+fn live_commands_show_their_token_to_the_relay_and_to_nobody_else() {
+    let folder = Folder::new("live-tokens");
+    let (secret, public) = key(&folder, "issuer");
+    let keys = format!("auth.jwt.keys={public}");
+    let relay = Relay::start(&["--set", &keys]);
+    let token = sign(&secret, &["--put", "live", "--get", "live"]);
+    let file = folder.write("token", &token);
+    let (url, video) = (format!("moqt://{}", relay.address()), VIDEO);
+    let publish = ["live", "publish", &url, "--insecure", "--input", video];
+    let at_file = format!("@{file}");
+    let json = folder.file("play.json");
+    let with_query = format!("{url}?jwt={token}");
+    let play = ["live", "play", &url, "--insecure", "--patience=0s"];
+    let by_url = ["live", "play", &with_query, "--insecure", "--patience=0s"];
+    let by_url = [&by_url[..], &["--json", &json]].concat();
+    let by_flag = [&publish[..], &["--token", &at_file]].concat();
+    for (arguments, variable, code, said) in [
+        (&publish[..], None, 2, "UNAUTHORIZED"),
+        (&by_flag, None, 0, ""),
+        (&publish, Some(&*token), 0, ""),
+        (&play, None, 2, "UNAUTHORIZED"),
+        // A token is accepted, and nobody publishes.
+        (&play, Some(&token), 2, "nobody publishes this track"),
+        (&by_url, None, 2, "nobody publishes this track"),
+    ] {
+        let variables = variable.map(|token| ("WEIR_TOKEN", token));
+        let output = weir_with(arguments, variables.as_slice());
+        let shown = [output.stdout, output.stderr].concat();
+        let shown = String::from_utf8_lossy(&shown);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {shown}");
+        assert!(shown.contains(said) && !shown.contains(&token), "{shown}");
+    }
+    let kept = folder.text("play.json");
+    assert!(
+        !kept.contains(&token) && kept.contains("?redacted"),
+        "{kept}"
+    );
+}
+
+#[test]
+fn the_page_gets_the_token_that_the_terminal_does_not_show() {
+    let arguments = [
+        "live",
+        "watch",
+        "--page",
+        "127.0.0.1:0",
+        "--token",
+        "secret-1",
+    ];
+    let relay = ["--relay", "moqt://127.0.0.1:9/a?jwt=secret-2"];
+    let mut watch = Relay::launch(&[&arguments[..], &relay].concat(), &[]);
+    assert_eq!(watch.ready["relay"], "https://127.0.0.1:9/a?redacted");
+    assert!(
+        !watch.ready.to_string().contains("secret"),
+        "{}",
+        watch.ready
+    );
+    let page = watch.ready["page"].as_str().unwrap();
+    let port = page.trim_end_matches('/').rsplit_once(':').unwrap().1;
+    let (status, config) = get(format!("127.0.0.1:{port}").parse().unwrap(), "/config.json");
+    let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    assert_eq!((status, &config["token"]), (200, &"secret-1".into()));
+    assert_eq!(config["relay"], "https://127.0.0.1:9/a?jwt=secret-2");
+    watch.signal("TERM");
+    assert_eq!(watch.wait().0, Some(0));
+    let unknown = refusal(&[
+        "live",
+        "watch",
+        "--relay",
+        "https://nowhere.invalid/?jwt=secret",
+    ]);
+    assert!(
+        unknown.contains("--relay: the host \"nowhere.invalid\" has no address")
+            && !unknown.contains("secret"),
+        "{unknown}"
+    );
+}
+
+#[test]
+fn a_refused_request_is_in_the_log_with_its_peer_and_code_but_without_names() {
+    let folder = Folder::new("refusals");
+    let (_, public) = key(&folder, "issuer");
+    let keys = format!("auth.jwt.keys={public}");
+    for (level, names) in [("info", false), ("debug", true)] {
+        let arguments = [
+            "relay",
+            "--listen=127.0.0.1:0",
+            "--log",
+            level,
+            "--set",
+            &keys,
+        ];
+        let mut relay = start(&arguments);
+        let mut out = BufReader::new(relay.stdout.take().unwrap());
+        let mut ready = String::new();
+        out.read_line(&mut ready).unwrap();
+        let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
+        let address = ready["listening"].as_str().unwrap().parse().unwrap();
+        let client = Client::connect(address, Arrival::default());
+        client.announce("secret/room");
+        client.expect(REFUSED);
+        drop(client);
+        relay.kill().unwrap();
+        let log = relay.wait_with_output().unwrap().stderr;
+        let log = String::from_utf8(log).unwrap();
+        let line = log
+            .lines()
+            .find(|line| line.contains("PUBLISH_NAMESPACE refused"));
+        let line = line.unwrap_or_else(|| panic!("{log}"));
+        assert!(
+            line.contains("INFO")
+                && line.contains("peer=127.0.0.1:")
+                && line.contains("code=UNAUTHORIZED"),
+            "{line}"
+        );
+        assert_eq!(log.contains("secret"), names, "{log}");
+    }
+}
+
+/// 36 frames without sound.
+const VIDEO: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../live/tests/media/pyramid.mp4"
+);
 
 #[test]
 fn tokens_let_in_where_they_say() {

@@ -67,6 +67,19 @@ fn a_relay_that_is_not_let_run_for_once_refuses_nobody() {
 }
 
 #[test]
+fn a_relay_that_sheds_load_is_not_ready_and_says_why() {
+    let memory = "limits.load.memory_bytes_max=1MiB";
+    let relay = Relay::start(&["--admin", "127.0.0.1:0", "--set", memory]);
+    let admin = relay.admin();
+    let expected = "overload: memory is above limits.load.memory_bytes_max\n";
+    let overloaded = (503, expected.to_owned());
+    let found = wait_for(|| (get(admin, "/readyz") == overloaded).then_some(()));
+    assert!(found.is_some(), "{:?}", get(admin, "/readyz"));
+    expect_metric(admin, "weir_relay_load_sheddings_total", 1.0);
+    assert_eq!(get(admin, "/healthz").0, 200, "a restart would not help");
+}
+
+#[test]
 fn tracks_are_listed_on_request_and_never_in_part() {
     let relay = Relay::start(&["--admin", "127.0.0.1:0"]);
     assert_eq!(get(relay.admin(), "/tracks").0, 404, "off by default");
