@@ -6,13 +6,17 @@ mod publish;
 mod watch;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use weir_client::target::Target;
+use weir_live::strategy::Strategy;
 use weir_moqt::name::Namespace;
 use weir_quic::Congestion;
 
+use crate::live::lab::{strategy_help, targeted_strategy};
 use crate::run::{RelayUrl, TrustArguments, client_target};
+use crate::time::time;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LiveCommand {
@@ -37,6 +41,39 @@ impl TrustArguments {
         client_target(url, &self.choice()?)
     }
 }
+
+/// How a stream is delivered.
+#[derive(Clone, Debug, Args)]
+struct StrategyArguments {
+    #[arg(long, value_name = "NAME", default_value = "weir", help = strategy_help(""))]
+    strategy: String,
+    /// Latency that viewers accept, from 100ms to 10s, for the strategy `weir`: below 500ms, slow links cost frames that
+    /// no other frame needs; below 1s, the ends of groups; from 1s on, whole groups [default: 500ms]
+    #[arg(long, value_name = "TIME", value_parser = latency)]
+    target: Option<Duration>,
+}
+
+impl StrategyArguments {
+    /// The strategy, or an error that names what is wrong.
+    fn strategy(&self) -> anyhow::Result<Box<dyn Strategy>> {
+        targeted_strategy(&self.strategy, self.target)
+    }
+}
+
+/// A target of the latency.
+fn latency(text: &str) -> Result<Duration, String> {
+    let target = time(text)?;
+    if (TARGET_MIN..=TARGET_MAX).contains(&target) {
+        Ok(target)
+    } else {
+        Err("expected a time from 100ms to 10s".to_owned())
+    }
+}
+
+/// The shortest target: about the player's buffer.
+const TARGET_MIN: Duration = Duration::from_millis(100);
+/// The longest target.
+const TARGET_MAX: Duration = Duration::from_secs(10);
 
 /// A namespace with `/` between its parts.
 fn namespace(text: &str) -> Result<Namespace, String> {

@@ -9,7 +9,9 @@ use weir_live::packaging::Packaging;
 use weir_live::playout::BufferChoice;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
 use weir_live::strategy::{self, Strategy};
-use weir_live::{Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig};
+use weir_live::{
+    Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig, WINDOW_FIRST,
+};
 use weir_moqt::{draft::Draft, name::Namespace};
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Relay};
@@ -126,7 +128,13 @@ fn nodes(
         ..NodeConfig::default()
     });
     let origin = sim.add_node(NodeConfig::default());
-    let viewer = sim.add_node(NodeConfig::default());
+    let viewer = sim.add_node(NodeConfig {
+        limits: Limits {
+            receive_bytes_max: WINDOW_FIRST,
+            ..Limits::default()
+        },
+        ..NodeConfig::default()
+    });
     sim.set_path(relay, viewer, conditions.link()?);
     for (at, rate) in profile.steps.clone() {
         sim.at(at, move |sim| {
@@ -160,6 +168,22 @@ pub(crate) fn named_strategy(name: &str) -> anyhow::Result<Box<dyn Strategy>> {
     let names = || strategy::NAMES.join(", ");
     strategy::by_name(name)
         .with_context(|| format!("unknown strategy {name:?}; expected one of: {}", names()))
+}
+
+/// Returns the strategy with this name and, if it has one, this target of the latency.
+pub(crate) fn targeted_strategy(
+    name: &str,
+    target: Option<Duration>,
+) -> anyhow::Result<Box<dyn Strategy>> {
+    let strategy = named_strategy(name)?;
+    let Some(target) = target else {
+        return Ok(strategy);
+    };
+    ensure!(
+        strategy.target().is_some(),
+        "--target: the strategy {name} has no target; expected --strategy weir"
+    );
+    Ok(strategy::by_name_and_target(name, target).unwrap_or(strategy))
 }
 
 /// Returns the help of a flag that names a strategy, with the names of all strategies.

@@ -17,11 +17,11 @@ use weir_moqt::name::Namespace;
 use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
-use super::{TrustArguments, namespace};
+use super::{StrategyArguments, TrustArguments, namespace};
 use crate::live::{
-    hosting::{host, timebase},
+    hosting::{host_origin, timebase},
     ingest_queue::IngestQueue,
-    lab::{named_strategy, strategy_help, wanted_congestion},
+    lab::wanted_congestion,
 };
 use crate::output::{print_line, print_out};
 use crate::signals;
@@ -50,8 +50,8 @@ pub(crate) struct PublishArguments {
     /// Send frames at the pace of the stream, not as fast as they can be read: for files
     #[arg(long)]
     realtime: bool,
-    #[arg(long, value_name = "NAME", default_value = "weir", help = strategy_help(""))]
-    strategy: String,
+    #[command(flatten)]
+    delivery: StrategyArguments,
     /// What an object is: cmaf (a fragment as it came) or loc (the coded frame alone)
     #[arg(long, value_name = "NAME", default_value = "cmaf", value_parser = packaging)]
     packaging: Packaging,
@@ -77,7 +77,7 @@ enum Flow {
 }
 
 pub(super) fn run(arguments: &PublishArguments) -> anyhow::Result<ExitCode> {
-    let strategy = named_strategy(&arguments.strategy)?;
+    let strategy = arguments.delivery.strategy()?;
     let congestion = arguments.congestion;
     let congestion = congestion.unwrap_or_else(|| wanted_congestion(&*strategy));
     let input = open(&arguments.input)?;
@@ -126,7 +126,7 @@ fn publish(
         source: Box::new(queue.clone()),
     });
     let reader = queue.fill(input, arguments.realtime, stop.clone())?;
-    let hosted = host(&mut origin, remote, congestion, Some(waker), stop);
+    let hosted = host_origin(&mut origin, remote, congestion, waker, stop);
     queue.close();
     hosted?;
     let counters = origin.counters();
