@@ -9,7 +9,7 @@ use crate::clock::nanoseconds;
 use crate::metrics::TrackPlan;
 use crate::profile::Pattern;
 use crate::subscriber::SubscriberRole;
-use weir_report::service_level::{JudgedClause, Midway, ServiceLevel};
+use weir_report::service_level::{JudgedClause, MeasuredSoFar, ServiceLevel};
 
 /// Watches the subscribers of a run for clauses that are certain to fail.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ impl EarlyStop {
             return Vec::new();
         };
         let (failed, subscriptions) = subscribers.failed_subscriptions();
-        let mut midway = Midway {
+        let mut so_far = MeasuredSoFar {
             expected_objects: begun.tracks.iter().map(Due::expected).sum(),
             overdue_objects: 0,
             failed,
@@ -89,10 +89,10 @@ impl EarlyStop {
                 .tracks
                 .iter()
                 .map(|track| track.overdue(now, subscribers));
-            midway.overdue_objects = overdue.sum();
-            midway.latency = subscribers.latency_from(begun.judged_from);
+            so_far.overdue_objects = overdue.sum();
+            so_far.latency = subscribers.latency_from(begun.judged_from);
         }
-        self.level.hopeless(&midway)
+        self.level.clearly_broken(&so_far)
     }
 }
 

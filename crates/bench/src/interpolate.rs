@@ -56,35 +56,35 @@ pub struct Template {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum TemplateError {
     /// An opening brace without its closing one.
-    #[error("`{{` without `}}`; a brace in the text is written twice")]
+    #[error("`{{` without `}}`; for a brace in the text write `{{{{`")]
     Unclosed,
     /// A closing brace without its opening one.
-    #[error("`}}` without `{{`; a brace in the text is written twice")]
+    #[error("`}}` without `{{`; for a brace in the text write `}}}}`")]
     Unopened,
     /// An unknown name in braces.
     #[error("expected {{}}, {{client}}, {{meeting}}, {{track}} or {{run}}")]
     UnknownField,
     /// `{}` more than once: the second one would be ambiguous.
-    #[error("{{}} stands twice; write {{0}}, or a named field")]
+    #[error("expected {{}} only once; use {{0}}, or a named field")]
     SecondPositional,
     /// A width that is not a number, or is too large.
     #[error("expected a width of 1 to {TEMPLATE_WIDTH_MAX} digits after `:`")]
     Width,
     /// Two slashes in a row, or a slash at either end.
-    #[error("an empty field: a `/` at either end, or two together")]
+    #[error("expected no empty field: remove the `/` at an end, or one of two together")]
     EmptyField,
     /// More fields than a namespace may have.
-    #[error("more than {NAMESPACE_FIELDS_MAX} fields")]
+    #[error("expected at most {NAMESPACE_FIELDS_MAX} fields")]
     TooManyFields,
     /// Namespace and name are too long together.
-    #[error("namespace and name can exceed {FULL_TRACK_NAME_BYTES_MAX} bytes")]
+    #[error("expected namespace and name of at most {FULL_TRACK_NAME_BYTES_MAX} bytes together")]
     TooLong,
 }
 
 /// Two publishers would publish the same track.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "{first} and {second} would both publish {label}; tell them apart by {{client}} or {{meeting}}"
+    "{first} and {second} would both publish {label}; add {{client}} or {{meeting}} to the namespace"
 )]
 pub struct Clash {
     /// The track that both would publish.
@@ -498,7 +498,7 @@ mod tests {
         let apart = [(publisher(0), label(0)), (publisher(1), label(1))];
         assert_eq!(check_clashes(apart.clone()), Ok(()));
         let clash = check_clashes(apart.into_iter().chain([(publisher(2), label(0))]));
-        insta::assert_snapshot!(clash.unwrap_err(), @"publisher 0 and publisher 2 would both publish perf--0; tell them apart by {client} or {meeting}");
+        insta::assert_snapshot!(clash.unwrap_err(), @"publisher 0 and publisher 2 would both publish perf--0; add {client} or {meeting} to the namespace");
     }
 
     proptest! {

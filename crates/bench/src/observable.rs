@@ -38,8 +38,8 @@ pub enum LevelError {
         problem: String,
     },
     /// The run measures nothing that the default level judges.
-    #[error("nothing of the usual service level can be judged")]
-    Usual,
+    #[error("this run measures nothing that the default service level judges; set --slo")]
+    Default,
 }
 
 impl<'a> Observable<'a> {
@@ -50,9 +50,9 @@ impl<'a> Observable<'a> {
     /// The text is not a service level, or the run cannot judge it.
     pub fn level(self, asked: Option<&str>) -> Result<ServiceLevel, LevelError> {
         let Some(asked) = asked else {
-            let usual = ServiceLevel::default();
-            let level = usual.about(|subject| self.problem(subject).is_none());
-            return level.ok_or(LevelError::Usual);
+            let default = ServiceLevel::default();
+            let level = default.about(|subject| self.problem(subject).is_none());
+            return level.ok_or(LevelError::Default);
         };
         let level: ServiceLevel = asked.parse()?;
         for clause in level.clauses() {
@@ -75,13 +75,13 @@ impl<'a> Observable<'a> {
         let is_blind = || self.subscribed().next().is_none();
         match subject {
             Subject::Loss | Subject::Late | Subject::Latency if is_blind() => {
-                Some("nobody subscribes here, so nothing is seen of what arrived".to_owned())
+                Some("this process has no subscribers, so it does not see what arrives".to_owned())
             }
             Subject::Failures | Subject::Loss => None,
             Subject::Late => self.lateness_problem(),
             Subject::Latency => self.latency_problem(),
             Subject::Cpu => (!self.has_relay_cpu).then(|| {
-                "it takes --relay-pid or --relay-process to see the relay's CPU".to_owned()
+                "the relay's CPU is measured only with --relay-pid or --relay-process".to_owned()
             }),
         }
     }
@@ -95,7 +95,7 @@ impl<'a> Observable<'a> {
         let is_all = fetched.count() + 1 == self.subscribed().count();
         is_all.then(|| {
             format!(
-                "[{}]: pattern = fetch: what is fetched is not sent by a schedule, so nothing of it is late",
+                "[{}]: pattern = fetch: fetched objects have no schedule, so none is late",
                 first.section
             )
         })
@@ -161,11 +161,11 @@ mod tests {
         );
         assert_eq!(
             said(Some("loss=0"), "interval", true, Some(1)),
-            "loss=0 cannot be judged: nobody subscribes here, so nothing is seen of what arrived"
+            "loss=0 cannot be judged: this process has no subscribers, so it does not see what arrives"
         );
         assert_eq!(
             said(Some("failed=0,cpu<95%"), "interval", false, None),
-            "cpu<95% cannot be judged: it takes --relay-pid or --relay-process to see the relay's CPU"
+            "cpu<95% cannot be judged: the relay's CPU is measured only with --relay-pid or --relay-process"
         );
         assert_eq!(
             said(Some("failed=0,cpu<95%"), "fetch", true, Some(1)),
@@ -188,7 +188,7 @@ mod tests {
         );
         assert_eq!(
             said(Some("late=0"), "interval", true, None),
-            "late=0 cannot be judged: nobody subscribes here, so nothing is seen of what arrived"
+            "late=0 cannot be judged: this process has no subscribers, so it does not see what arrives"
         );
     }
 

@@ -178,7 +178,7 @@ impl TrackProfile {
         let section = &self.section;
         if self.pattern == Pattern::Fetch {
             return Some(format!(
-                "[{section}]: pattern = fetch: what comes out of a cache was not sent for whoever fetches it"
+                "[{section}]: pattern = fetch: fetched objects come from a cache, so their age is not a latency"
             ));
         }
         let is_single = self.objects_per_group.count() == 1;
@@ -189,8 +189,8 @@ impl TrackProfile {
         let is_timed = wire == Wire::Qperf || Tag::fits(largest.data_length());
         (!is_timed).then(|| {
             format!(
-                "[{section}]: objects of at most {} bytes have no room for the time at which they were due: that takes \
-                 {HEAD_BYTES}",
+                "[{section}]: objects of at most {} bytes have no room for the planned send time, whose tag takes \
+                 {HEAD_BYTES} bytes",
                 largest.bytes()
             )
         })

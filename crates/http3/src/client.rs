@@ -394,8 +394,17 @@ impl Client {
                 entry.successes += 1;
                 self.on_answered(now, endpoint, handle);
             }
-            Outcome::Failed { kind, bytes, code } => {
-                let words = code.map_or_else(String::new, |code| code.to_string());
+            Outcome::Failed {
+                kind,
+                bytes,
+                code,
+                status,
+            } => {
+                let words = match (code, status) {
+                    (Some(code), _) => code.to_string(),
+                    (None, Some(status)) => format!("status {status}"),
+                    (None, None) => String::new(),
+                };
                 self.figures.failure(now, kind, bytes, &words);
                 self.on_answered(now, endpoint, handle);
             }

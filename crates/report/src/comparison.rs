@@ -1,8 +1,7 @@
-//! Contenders side by side: relays under one load ([`relays`]), what relays carry at most ([`limits`]), and HTTP/3 servers
-//! ([`servers`]). Each says what every run gave, medians, and who comes first.
+//! Comparisons: relays under one load ([`relays`]), limits of relays ([`limits`]), and HTTP/3 servers ([`servers`]). Each
+//! holds the figures of every run and their medians, ordered best first.
 //!
-//! It does not start anything and does not choose the order of runs; the program interleaves them, so that what
-//! changes on the machine meanwhile meets all contenders alike.
+//! The caller runs the contenders in turns, so that changes on the machine affect all alike.
 
 mod column;
 pub mod limits;
@@ -17,40 +16,40 @@ use serde::{Deserialize, Serialize};
 
 pub use self::rank_sum::{Test, rank_sum};
 
-/// Contenders under the same loads. `T` holds who they are and their rows, in the order of their ranks.
+/// A comparison of contenders under the same loads. `T` holds the contenders and their rows, best first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison<T> {
-    /// Version of the form, which depends on what is compared.
+    /// Version of the form; each kind of comparison has its own.
     pub comparison: u32,
-    /// What was compared, in words: load, service level, machine, rounds.
+    /// The setting in words: load, service level, machine, rounds.
     pub setting: Vec<String>,
-    /// What was measured of the contenders.
+    /// The contenders and their figures.
     #[serde(flatten)]
     pub contenders: T,
-    /// Why not all runs were made, if so.
+    /// Why runs are missing; none if all were made.
     pub broken_off: Option<String>,
 }
 
-/// One contender's place under one load: its runs, and what they come to.
+/// A row of a table: the runs of one contender under one load, and their medians.
 trait Row: Sized {
     /// The contender's runs.
     type Entry;
 
-    /// Draws the medians of the runs.
+    /// Computes the medians of the runs.
     fn of(entry: Self::Entry) -> Self;
 
-    /// Who comes first.
+    /// Compares two rows; the better one is less.
     fn order(&self, other: &Self) -> Ordering;
 }
 
-/// The rows of `entries`, best first.
+/// Returns the rows of `entries`, best first.
 fn ranked<R: Row>(entries: Vec<R::Entry>) -> Vec<R> {
     let mut rows: Vec<R> = entries.into_iter().map(R::of).collect();
     rows.sort_by(R::order);
     rows
 }
 
-/// What occurs most often among `values`; of equals the largest.
+/// Returns the most frequent of `values`; the largest of equally frequent ones.
 fn most_frequent<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut times: BTreeMap<T, usize> = BTreeMap::new();
     for value in values {
@@ -60,20 +59,20 @@ fn most_frequent<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Option<T> {
     most.map(|(value, _)| value)
 }
 
-/// The middle of some runs' figures, and their ends.
+/// Median, minimum and maximum of a figure over several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Middle {
+pub struct Median {
     /// The median.
     pub median: f64,
-    /// The smallest.
+    /// The minimum.
     pub min: f64,
-    /// The largest.
+    /// The maximum.
     pub max: f64,
 }
 
-impl Middle {
-    /// The middle of the finite ones among `values`; none of none.
+impl Median {
+    /// Computes the median of the finite `values`; none without any.
     pub fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -93,13 +92,13 @@ impl Middle {
     }
 }
 
-/// The order of two costs by their medians: the smaller first, and last what was not measured.
-fn by_cost(one: Option<Middle>, other: Option<Middle>) -> Ordering {
-    let median = |cost: Option<Middle>| cost.map_or(f64::INFINITY, |cost| cost.median);
+/// Orders two costs by their medians: the smaller first, a missing one last.
+fn by_cost(one: Option<Median>, other: Option<Median>) -> Ordering {
+    let median = |cost: Option<Median>| cost.map_or(f64::INFINITY, |cost| cost.median);
     median(one).total_cmp(&median(other))
 }
 
-/// A comparison as JSON, with a line feed at its end.
+/// Writes a comparison as JSON, with a line feed at its end.
 fn json(comparison: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(comparison);
     text.expect("a comparison has string keys only, and memory takes all") + "\n"
@@ -114,7 +113,7 @@ fn with_version(name: &str, version: &str) -> String {
     }
 }
 
-/// What is said where not all `what` were made.
+/// Returns a note if not all `what` were made.
 fn incomplete(what: &str, broken_off: Option<&str>) -> Option<String> {
     broken_off.map(|reason| format!("Not all {what} were made: {reason}."))
 }

@@ -1,4 +1,4 @@
-//! What the forms of all reports are made of: numbers as text, tables, plots, pages, terminal screens, JSON.
+//! Parts of all output formats: numbers as text, tables, plots, pages, terminal screens, JSON.
 
 pub(crate) mod bars;
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! What a run of the HTTP/3 load client gave: plain data that stands alone, and its forms.
+//! The report of one run of the HTTP/3 load client, and its output formats.
 //!
-//! It measures nothing: the program fills it from what the client counted and from what was seen of the two processes. The
-//! main type is [`Report`], of one run. Its forms are [`json`], [`terminal`] and [`html`]. Times are milliseconds, and seconds of a series count from the start of the run.
+//! The main type is [`Report`]; [`json`], [`terminal`] and [`html`] are its formats. The program fills it from the client's
+//! counts and from samples of both processes. Times are in milliseconds. Seconds of a series count from the start of the
+//! run.
 
 #[cfg(test)]
 mod example;
@@ -22,222 +23,224 @@ use crate::latency::Latency;
 use crate::process::{Usage, microseconds_each, percent};
 use crate::statistics::{Distribution, float};
 
-/// Version of the report's form, written as `schema`; it grows whenever a field comes, changes or goes, for all are always written.
+/// Version of the report's form, written as `schema`. It grows whenever a field is added, changed or removed.
 pub const SCHEMA: u32 = 2;
 
-/// All that one run has to say.
+/// The report of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Report of weir h3 bench", extend("$id" = format!("urn:weir:h3-report:{SCHEMA}")))]
 pub struct Report {
-    /// Version of this form.
+    /// Version of the report's form.
     #[schemars(extend("const" = SCHEMA))]
     pub schema: u32,
-    /// Who was the limit, drawn from everything below.
+    /// The verdict: what limited the run. It follows from all other fields.
     pub verdict: Verdict,
-    /// What was run, with what, on what.
+    /// Load, server address and machine of the run.
     pub run: Run,
-    /// What became of the requests.
+    /// Number of requests by how they ended, and rates.
     pub requests: Requests,
-    /// What became of the connections.
+    /// Number of connections by how they ended, and what their handshakes agreed on.
     pub connections: Connections,
-    /// From the planned time of a successful request to the end of its answer. The objects that it counts are requests.
+    /// Latency of successful requests, from the planned time to the end of the answer. `objects` counts requests.
     pub latency: Latency,
-    /// The run second by second.
+    /// Requests and loads in each second, ascending.
     pub per_second: Vec<Second>,
-    /// What the server's processes spent; none if they were not watched.
+    /// Cost of the server's processes; null if they were not watched.
     pub server: Option<Server>,
-    /// What the load client spent.
+    /// Cost of the load client.
     pub client: Client,
 }
 
-/// What was run, with what, on what.
+/// The run: program, load, server address and machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// Version of the program that measured.
+    /// Version of weir that made the run.
     pub weir_version: String,
-    /// The program's arguments as given, joined by blanks.
+    /// The command line, its arguments joined by spaces.
     pub command_line: String,
-    /// What was asked for.
+    /// The requested URL.
     pub url: String,
-    /// Where the server was.
+    /// Address of the server.
     pub address: String,
-    /// When the run began, in UTC.
+    /// Start of the run, in UTC.
     pub start_time: String,
-    /// The kernel of this machine.
+    /// Kernel of this machine.
     pub kernel: String,
-    /// The processor of this machine.
+    /// CPU model of this machine.
     pub cpu_model: String,
     /// Threads of the client.
     pub threads: u64,
-    /// Connections at once, of each thread.
+    /// Connections in flight, of each thread.
     pub max_concurrent_conns: u64,
-    /// Requests of a connection before another takes its place; 0: no limit.
+    /// Requests on a connection before a new one replaces it; 0: no limit.
     pub max_requests_per_conn: u64,
-    /// Requests at once, of each connection.
+    /// Requests in flight, on each connection.
     pub max_concurrent_requests: u64,
     /// Requests of each thread; 0: no limit.
     pub max_requests_per_thread: u64,
-    /// Requests that were planned per second in an open loop; none in a closed one.
+    /// Planned requests per second (`--rate`, open loop); null without `--rate` (closed loop).
     pub rate_per_second: Option<f64>,
-    /// How connections were greeted: full, resumed or 0rtt.
+    /// Kind of handshakes: `full`, `resumed` or `0rtt`.
     pub handshake: String,
-    /// Bytes of UDP payload in each full packet of the client.
+    /// UDP payload of each full packet that the client sends.
     pub send_udp_payload_size: u64,
-    /// Bytes of UDP payload that the server may send in a packet.
+    /// Largest UDP payload that the server may send in a packet.
     pub recv_udp_payload_size: u64,
-    /// Bytes that every answer had to have; none if its own content-length was enough.
+    /// Length in bytes that every answer had to have (`--expect-length`); null: only that of its `content-length`.
     pub expected_length: Option<u64>,
-    /// How long requests were to be sent.
+    /// Requested duration of sending.
     pub duration_ms: f64,
-    /// How long they were.
+    /// Actual duration of sending.
     pub elapsed_ms: f64,
-    /// How long a handshake might take.
+    /// Time limit of a handshake.
     pub handshake_timeout_ms: f64,
-    /// How long a connection might be silent.
+    /// Time limit of a silent connection.
     pub idle_timeout_ms: f64,
-    /// Whether the client let the kernel join packets that it receives.
+    /// True if the kernel joined received packets (generic receive offload).
     pub gro: bool,
     /// UDP sockets of each thread.
     pub sockets: u64,
-    /// Largest packet of the interface that the server was reached over, in bytes; none if it is not known.
+    /// MTU of the network interface towards the server; null if not known.
     pub mtu_bytes: Option<u64>,
-    /// What else a reader should know.
+    /// Remarks for readers.
     pub notes: Vec<String>,
 }
 
-/// What became of the requests.
+/// Number of requests by how they ended, and rates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Requests {
     /// Requests sent.
     pub sent: u64,
-    /// Answers with status 200 and the exact length.
+    /// Successful requests: status 200 and the exact length.
     pub successes: u64,
-    /// Requests that were no successes.
+    /// Failed requests.
     pub failed: u64,
-    /// Requests without an answer when the time was over.
+    /// Requests without a complete answer at the end of the run. They count neither as successes nor as failures.
     pub unfinished: u64,
-    /// Requests of an open loop that were due and could not be sent.
+    /// Requests of an open loop that were due and were not sent.
     pub unsent: u64,
-    /// Successes per second.
+    /// Successful requests per second.
     pub per_second: f64,
-    /// Bytes of content.
+    /// Content received.
     pub content_bytes: u64,
-    /// Content per second, in bits.
+    /// Content received per second.
     pub bits_per_second: f64,
-    /// Failures by kind, without kinds that did not occur.
+    /// Failed requests by kind, without kinds that did not occur.
     pub failures: Vec<Kind>,
 }
 
-/// What became of the connections.
+/// Number of connections by how they ended, and what their handshakes agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Connections {
     /// Connections begun.
     pub begun: u64,
-    /// Handshakes that were completed.
+    /// Complete handshakes.
     pub handshakes: u64,
-    /// Handshakes that were neither complete nor given up when the time was over.
+    /// Handshakes that were neither complete nor failed at the end of the run.
     pub unfinished: u64,
-    /// The version of TLS, if a handshake was completed.
+    /// TLS version; null without a complete handshake.
     pub tls_version: Option<String>,
-    /// The cipher suites that complete handshakes agreed on.
+    /// Cipher suites of the complete handshakes.
     pub cipher_suites: Vec<String>,
-    /// The kind of key in the server's certificate, if it had to show one.
+    /// Type of the key in the server's certificate; null if no handshake showed one.
     pub certificate_key: Option<String>,
-    /// Times that the server wanted a proof of the client's address first (Retry).
+    /// Retry packets: the server asked for a proof of the client's address.
     pub retries: u64,
-    /// Handshakes in which the server did not have to prove itself, because a session was resumed.
+    /// Handshakes that resumed a session, without the server's certificate.
     pub resumed: u64,
-    /// Connections whose requests left with the first packet.
+    /// Connections with early data: their requests left with the first packet (0-RTT).
     pub early_used: u64,
-    /// Those of them whose early requests the server did not take.
+    /// Connections with early data that the server rejected.
     pub early_rejected: u64,
-    /// Times that the server took no more requests on a connection.
+    /// GOAWAY frames: the server accepted no more requests on a connection.
     pub goaways: u64,
-    /// Connections that could not be made.
+    /// Failed connections.
     pub refused: u64,
-    /// Those by kind, without kinds that did not occur.
+    /// Failed connections by kind, without kinds that did not occur.
     pub refusals: Vec<Kind>,
-    /// From the first packet to the end of the handshake.
+    /// Time from the first packet to the end of the handshake; null without a complete handshake.
     pub handshake: Option<Distribution>,
 }
 
-/// How often something went wrong in one way.
+/// A kind of failure, and how often it occurred.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Kind {
-    /// Its name.
+    /// Name of the kind.
     pub kind: String,
-    /// How often.
+    /// Number of failures.
     pub count: u64,
-    /// What was said about the first of them.
+    /// Reason of the first failure, in words; null if none was given.
     pub words: Option<String>,
 }
 
-/// One second of a run.
+/// Requests and loads in one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Second {
-    /// Its number, from 0.
+    /// Second of the run, from 0.
     pub second: u64,
     /// Successful requests.
     pub successes: u64,
-    /// Failed requests, and connections that could not be made.
+    /// Failed requests and failed connections.
     pub failed: u64,
-    /// Bytes of content.
+    /// Content received.
     pub content_bytes: u64,
-    /// The server's load; 100 is one core.
+    /// CPU load of the server, 100 is one core; null if it was not watched.
     pub server_cpu_percent: Option<f64>,
-    /// The client's load; 100 is one core.
+    /// CPU load of the client, 100 is one core; null if it was not measured.
     pub client_cpu_percent: Option<f64>,
 }
 
-/// What the server's processes spent during the run.
+/// The cost of the server's processes during the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// The processes that were watched.
+    /// Process IDs.
     pub pids: Vec<u32>,
-    /// CPU time, user and system.
+    /// CPU time of all processes, user and system.
     pub cpu_seconds: f64,
-    /// CPU time per successful request; none if there was none.
+    /// CPU time per successful request. It falls as the rate rises: compare servers at equal rates. Null without a
+    /// successful request, or if a process ended during the run.
     pub cpu_us_per_request: Option<f64>,
-    /// Successful requests per second of CPU time.
+    /// Successful requests per second of CPU time; null if `cpu_us_per_request` is null.
     pub requests_per_cpu_second: Option<f64>,
-    /// Load; 100 is one core.
+    /// CPU load of all processes; 100 is one core.
     pub cpu_percent: f64,
-    /// Load of its busiest thread; 100 is one core.
+    /// CPU load of the busiest thread; 100 is one core.
     pub busiest_thread_percent: f64,
-    /// Cores that it may run on.
+    /// Cores that the processes may run on.
     pub cores: Vec<u32>,
-    /// Most memory that was resident.
+    /// Largest resident memory.
     pub rss_peak_bytes: u64,
     /// Context switches because a thread had to wait.
     pub context_switches_voluntary: u64,
-    /// Context switches because another thread wanted the core.
+    /// Context switches because another thread took the core.
     pub context_switches_involuntary: u64,
-    /// How it ended, if it ended in mid-run.
+    /// How a process ended during the run; null if none did.
     pub died: Option<String>,
 }
 
-/// What the load client spent during the run.
+/// The cost of the load client during the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
-    /// Cores that its threads were put on; none if anywhere.
+    /// Cores that the threads are bound to; empty if they are not bound.
     pub cores: Vec<u32>,
-    /// Its threads.
+    /// The threads.
     pub threads: Vec<ClientThread>,
-    /// CPU time of its threads.
+    /// CPU time of all threads.
     pub cpu_seconds: f64,
-    /// CPU time per successful request; none if there was none.
+    /// CPU time per successful request; null without one.
     pub cpu_us_per_request: Option<f64>,
-    /// Packets that its sockets dropped because their buffers were full.
+    /// Received packets that the client's sockets dropped because their buffers were full.
     pub socket_drops: u64,
-    /// UDP receive-buffer errors of the whole machine, or network namespace, meanwhile; none if the kernel does not tell.
+    /// Received packets that any UDP socket of this machine or network namespace dropped because its buffer was full; null
+    /// if the kernel does not count them.
     pub receive_buffer_errors: Option<u64>,
     /// Packets received.
     pub packets_received: u64,
@@ -245,18 +248,18 @@ pub struct Client {
     pub packets_sent: u64,
 }
 
-/// One thread of the load client.
+/// A thread of the load client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientThread {
-    /// Load; 100 is one core.
+    /// CPU load; 100 is one core.
     pub cpu_percent: f64,
-    /// How late its event loop was, 99th percentile.
+    /// Lateness of the event loop, 99th percentile.
     pub event_loop_lag_p99_ms: f64,
 }
 
 impl Report {
-    /// Makes a report of its measured parts; the verdict follows from them.
+    /// Makes a report from its measured parts, and computes the verdict.
     pub fn new(
         run: Run,
         requests: Requests,
@@ -283,7 +286,7 @@ impl Report {
 }
 
 impl Requests {
-    /// The counts with their rates over a run that took `elapsed`.
+    /// Returns the counts with their rates over a run that took `elapsed`.
     #[must_use]
     pub fn over(mut self, elapsed: Duration) -> Self {
         let seconds = elapsed.as_secs_f64().max(1e-9);
@@ -293,34 +296,34 @@ impl Requests {
     }
 }
 
-/// What was seen of the server's processes.
+/// Samples of the server's processes.
 #[derive(Clone, Debug, Default)]
 pub struct ServerUsage {
-    /// The processes.
+    /// Process IDs.
     pub pids: Vec<u32>,
-    /// Cores that they may run on.
+    /// Cores that the processes may run on.
     pub cores: Vec<u32>,
-    /// What all of them used while they were watched.
+    /// Usage of all processes while they were watched.
     pub used: Usage,
-    /// CPU time of their busiest thread.
+    /// CPU time of the busiest thread.
     pub busiest_thread: Duration,
-    /// How long they were watched.
+    /// How long the processes were watched.
     pub watched: Duration,
-    /// How they ended, if they ended in mid-run.
+    /// How a process ended during the run; none if none did.
     pub died: Option<String>,
 }
 
-/// What was seen of one thread of the load client.
+/// Samples of a thread of the load client.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientThreadUsage {
     /// CPU time.
     pub cpu: Duration,
-    /// How late its event loop was, 99th percentile.
+    /// Lateness of the event loop, 99th percentile.
     pub event_loop_lag_p99: Duration,
 }
 
 impl Client {
-    /// Computes the cost of `threads` in a run that took `elapsed`. Cores, packets and drops are empty.
+    /// Computes the cost of `threads` in a run that took `elapsed`. All other fields are empty.
     pub fn of(threads: &[ClientThreadUsage], elapsed: Duration, successes: u64) -> Self {
         let cpu: Duration = threads.iter().map(|thread| thread.cpu).sum();
         let thread = |thread: &ClientThreadUsage| ClientThread {
@@ -335,7 +338,7 @@ impl Client {
         }
     }
 
-    /// Load of its busiest thread; 100 is one core.
+    /// Returns the CPU load of the busiest thread; 100 is one core.
     pub fn busiest_thread_percent(&self) -> f64 {
         let percent = self.threads.iter().map(|thread| thread.cpu_percent);
         percent.fold(0.0, f64::max)
@@ -343,10 +346,10 @@ impl Client {
 }
 
 impl Server {
-    /// Computes what the server spent, in all and on each successful request.
+    /// Computes the cost of the server, in total and per successful request.
     pub fn of(usage: ServerUsage, successes: u64) -> Self {
         let cpu = usage.used.cpu;
-        // Of a process that is gone no more is known than what it had used when it was seen last.
+        // The CPU time of a process that ended is known only up to its last sample.
         let is_known = successes > 0 && usage.died.is_none() && !cpu.is_zero();
         Self {
             pids: usage.pids,
@@ -363,7 +366,8 @@ impl Server {
         }
     }
 
-    /// Its load in per cent of what it could use at most: of all its cores, or of one if a single thread does the work.
+    /// Returns the CPU load in per cent of what the server can use: the larger of the share of all its cores, and the
+    /// load of its busiest thread.
     pub fn utilisation_percent(&self) -> f64 {
         let cores = self.cores.len().max(1) as u64;
         let of_cores = self.cpu_percent / float(cores);

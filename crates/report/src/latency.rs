@@ -1,4 +1,4 @@
-//! Latency as a report shows it, and how it comes from histograms.
+//! Latency in reports, computed from histograms.
 
 use std::time::Duration;
 
@@ -8,35 +8,35 @@ use serde::{Deserialize, Serialize};
 use crate::statistics::{Bucket, Distribution};
 use weir_histogram::{Histogram, Series};
 
-/// One-way latency of a definition's objects, over all its subscribers.
+/// Latency of objects or requests: over the whole run, as a histogram, and in each second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
-    /// Over the whole run; none if nothing arrived.
+    /// Latency over the whole run; null if none was measured.
     pub overall: Option<Distribution>,
-    /// The same in full: buckets that hold a value, ascending.
+    /// Histogram over the whole run: buckets with at least one value, ascending.
     pub histogram: Vec<Bucket>,
-    /// Second by second of arrival, ascending; seconds without an arrival are left out.
+    /// Latency by second of arrival, ascending; seconds without an arrival are left out.
     pub per_second: Vec<LatencySecond>,
 }
 
-/// Arrivals within one second.
+/// Latency of arrivals within one second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LatencySecond {
     /// Second of the run, from 0.
     pub second: u64,
-    /// Objects that arrived.
+    /// Number of objects that arrived; in an HTTP/3 report, of answers that were complete.
     pub objects: u64,
-    /// Half of them took at most this.
+    /// Median.
     pub p50_ms: f64,
-    /// Ninety-nine in a hundred took at most this.
+    /// 99th percentile.
     pub p99_ms: f64,
-    /// The slowest.
+    /// Maximum.
     pub max_ms: f64,
 }
 
-/// The figures of a histogram; `None` if it is empty.
+/// Returns the figures of a histogram; `None` if it is empty.
 pub fn distribution(histogram: &Histogram) -> Option<Distribution> {
     Some(Distribution {
         count: histogram.count(),
@@ -48,14 +48,14 @@ pub fn distribution(histogram: &Histogram) -> Option<Distribution> {
     })
 }
 
-/// Latency over a whole run and second by second; windows without an arrival are left out.
+/// Returns latency over the whole series and for each of its windows; windows without an arrival are left out.
 pub fn over_time(series: &Series) -> Latency {
     let windows = (0_u32..).zip(series.windows());
     let windows = windows.map(|(number, window)| ((series.window() * number).as_secs(), window));
     of_seconds(&series.total(), windows)
 }
 
-/// Latency of all in `total`, and of each second with its number; seconds without an arrival are left out.
+/// Returns latency over `total`, and for each numbered second; seconds without an arrival are left out.
 pub fn of_seconds<'a>(
     total: &Histogram,
     seconds: impl IntoIterator<Item = (u64, &'a Histogram)>,
@@ -75,7 +75,7 @@ pub fn of_seconds<'a>(
     }
 }
 
-/// The buckets of a histogram; the open one ends at the largest duration counted.
+/// Returns the buckets of a histogram. The last, open one ends at the largest recorded duration.
 pub fn buckets(histogram: &Histogram) -> Vec<Bucket> {
     let largest = histogram.max().unwrap_or_default();
     let bucket = |bucket: weir_histogram::Bucket| Bucket {
@@ -86,13 +86,13 @@ pub fn buckets(histogram: &Histogram) -> Vec<Bucket> {
     histogram.buckets().map(bucket).collect()
 }
 
-/// A quantile in milliseconds; 0 if nothing was counted.
+/// Returns a quantile in milliseconds; 0 if the histogram is empty.
 pub fn quantile_ms(histogram: &Histogram, quantile: f64) -> f64 {
     let found = histogram.quantile(quantile);
     found.map_or(0.0, milliseconds)
 }
 
-/// A duration in milliseconds with its fraction.
+/// Returns a duration in milliseconds, with its fraction.
 #[expect(
     clippy::cast_precision_loss,
     reason = "2^53 ns are 104 days; a printed figure"
@@ -107,13 +107,13 @@ mod tests {
     use crate::relay::archive::tests::any_instant;
 
     #[test]
-    fn nothing_measured_has_no_figures() {
+    fn an_empty_series_has_no_figures() {
         let series = Series::new(any_instant(), Duration::from_secs(1));
         assert_eq!(over_time(&series), Latency::default());
     }
 
     #[test]
-    fn figures_are_those_of_the_histogram() {
+    fn figures_follow_from_the_histogram() {
         let origin = any_instant();
         let mut series = Series::new(origin, Duration::from_secs(1));
         for (second, ms) in [(0, 2), (0, 4), (3, 90_000)] {

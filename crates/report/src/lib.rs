@@ -1,10 +1,14 @@
-//! What was measured, as plain data, and its forms: for the terminal, as JSON, CSV and Prometheus text, and as HTML pages.
+//! Results as plain data, and their output formats: terminal, JSON, CSV, Prometheus text and HTML.
 //!
-//! A report is plain data that stands alone, so that a run writes it, somebody keeps it, and a later version reads it. The crate
-//! measures nothing and knows no protocol: `bench`, `http3` and `live` hand it figures. The kinds of reports:
-//! [`relay::Report`] (one run of the relay benchmark), [`http3::Report`] (one run of the HTTP/3 load client), the
-//! comparisons of several relays and of several HTTP/3 servers ([`comparison`]), and the
-//! [`search::Record`] of a search for the largest load. A [`service_level::ServiceLevel`] judges a run.
+//! The crate measures nothing and knows no protocol: its callers fill in the figures. It holds these kinds of results:
+//!
+//! - [`relay::Report`]: one run of the relay benchmark,
+//! - [`http3::Report`]: one run of the HTTP/3 load client,
+//! - [`comparison`]: comparisons of several relays, or of several HTTP/3 servers,
+//! - [`search::Record`]: a search for the largest load of a relay,
+//! - [`lab`]: runs of live streaming.
+//!
+//! A [`service_level::ServiceLevel`] judges a run of the relay benchmark.
 
 pub mod charts;
 pub mod comparison;

@@ -1,7 +1,7 @@
-//! Every limit of reports, in one place, each with its reason.
+//! All limits of reports, with their reasons.
 
-/// Clauses of a service level.
+/// Most clauses of a service level.
 pub const CLAUSES_MAX: usize = 32;
 
-/// Lines of an archive: 64 tracks with a histogram for each window, twice over.
+/// Most lines of an archive: twice as many as 64 tracks with a histogram for each window need.
 pub const ARCHIVE_LINES_MAX: usize = 100_000;

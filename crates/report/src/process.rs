@@ -1,29 +1,29 @@
-//! What processes cost, as plain data.
+//! CPU time, memory and context switches of processes, as plain data.
 
 use std::time::Duration;
 
 use crate::statistics::float;
 
-/// What a process has used so far and holds now.
+/// The resources that a process has used so far, and holds at present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time of all its threads, user and system. To the nanosecond for threads that live, to the hundredth of
-    /// a second for those that ended.
+    /// CPU time of all threads, user and system. Exact to a nanosecond for running threads, to a hundredth of a second
+    /// for threads that have ended.
     pub cpu: Duration,
-    /// Memory that is resident now.
+    /// Resident memory.
     pub resident_bytes: u64,
-    /// Most memory that was ever resident.
+    /// Largest resident memory since the start of the process.
     pub resident_peak_bytes: u64,
     /// Context switches because a thread had to wait.
     pub switches_voluntary: u64,
-    /// Context switches because another thread wanted the core.
+    /// Context switches because another thread took the core.
     pub switches_involuntary: u64,
-    /// Threads now.
+    /// Number of threads.
     pub threads: u64,
 }
 
 impl Usage {
-    /// Returns what was used since `earlier`; memory and threads stay as they are in `self`.
+    /// Returns the usage since `earlier`. Memory and threads are those of `self`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let more = |pick: fn(&Self) -> u64| pick(self).saturating_sub(pick(earlier));
@@ -36,12 +36,12 @@ impl Usage {
     }
 }
 
-/// CPU time for each of `count`, in microseconds; none if `count` is 0.
+/// Returns `cpu` divided by `count`, in microseconds; none if `count` is 0.
 pub(crate) fn microseconds_each(cpu: Duration, count: u64) -> Option<f64> {
     (count > 0).then(|| cpu.as_secs_f64() * 1e6 / float(count))
 }
 
-/// Load of a process that used `cpu` in `elapsed`; 100 is one core.
+/// Returns the CPU load of a process that used `cpu` in `elapsed`, in per cent; 100 is one core.
 pub fn percent(cpu: Duration, elapsed: Duration) -> f64 {
     if elapsed.is_zero() {
         0.0

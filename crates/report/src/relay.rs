@@ -1,10 +1,9 @@
-//! The report of one benchmark run: what was measured, and its three forms.
+//! The report of one run of the relay benchmark, and its output formats.
 //!
-//! This module holds the model: plain data that stands alone, so that it can be written by a run, kept,
-//! and read again by a later version. It does not measure; the runner fills it. The main types are
-//! [`Report`], [`TrackReport`] and [`Verdict`]; [`json`] keeps a report, [`terminal`] and [`html`] show it.
+//! This module holds the data of a report, which the program fills. The main types are [`Report`], [`TrackReport`] and
+//! [`Verdict`]. [`json`] stores a report, [`terminal`] and [`html`] show it, and [`archive`] keeps the whole run.
 //!
-//! Times are milliseconds, and seconds of a series count from the start of the run on the generator's clock.
+//! Times are in milliseconds. Seconds of a series count from the start of the run, by the generator's clock.
 
 pub mod archive;
 pub mod csv;
@@ -53,37 +52,37 @@ use crate::form::number;
 use crate::service_level::{JudgedClause, JudgedLevel};
 use crate::statistics::Distribution;
 
-/// Version of the report's form, written as `schema`; it grows whenever a field comes, changes or goes, for all are always written.
+/// Version of the report's form, written as `schema`. It grows whenever a field is added, changed or removed.
 pub const SCHEMA: u32 = 4;
 
-/// All that one run has to say.
+/// The report of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Report of weir bench", extend("$id" = format!("urn:weir:report:{SCHEMA}")))]
 pub struct Report {
-    /// Version of this form.
+    /// Version of the report's form.
     #[schemars(extend("const" = SCHEMA))]
     pub schema: u32,
-    /// The conclusion, drawn from everything below.
+    /// The verdict, which follows from all other fields.
     pub verdict: Verdict,
-    /// What was run, with what, on what.
+    /// Load, relay address and machine of the run.
     pub run: Run,
-    /// The service level asked for, and whether it held.
+    /// The requested service level, and whether it held.
     pub slo: JudgedLevel,
-    /// One entry per track definition of the profile, in the profile's order.
+    /// An entry for each track definition, in the order of the profile.
     pub tracks: Vec<TrackReport>,
-    /// How long the subscribers took to get going.
+    /// How long connecting and subscribing took.
     pub set_up: SetUp,
-    /// What the relay spent.
+    /// Cost, counters and metrics of the relay.
     pub relay: Relay,
-    /// Whether the load generator could be trusted.
+    /// Whether the load generator kept up, and its own load.
     pub generator: Generator,
-    /// How far the generator was from its own limit; none if the run was too short to tell.
+    /// How much more load the generator could have made; null if the run was too short, or CPU times are missing.
     pub headroom: Option<Headroom>,
 }
 
 impl Report {
-    /// Makes a report of its measured parts; set-up times and the verdict follow from them.
+    /// Makes a report from its measured parts, and computes set-up times, headroom and verdict.
     pub fn new(
         run: Run,
         slo: JudgedLevel,
@@ -105,15 +104,15 @@ impl Report {
         report.judged_again()
     }
 
-    /// The report with its verdict drawn again, after something in it was changed.
+    /// Returns the report with a new verdict, after a change of other fields.
     #[must_use]
     pub fn judged_again(mut self) -> Self {
         self.verdict = Verdict::of(&self);
         self
     }
 
-    /// The report with what the same load did against a null relay. Where that did not hold either, nothing that broke
-    /// can be the relay's fault alone.
+    /// Returns the report with the calibration of its load. If the calibration did not hold, the generator counts as
+    /// unhealthy, unless the run held.
     #[must_use]
     pub fn calibrated(mut self, calibration: Calibration) -> Self {
         if !calibration.held && self.verdict.outcome != Outcome::Held {
@@ -125,7 +124,7 @@ impl Report {
         self.judged_again()
     }
 
-    /// Objects that reached their subscribers, over all tracks.
+    /// Returns the number of objects received, over all tracks and subscribers.
     pub fn objects_delivered(&self) -> u64 {
         self.tracks
             .iter()
@@ -133,12 +132,12 @@ impl Report {
             .sum()
     }
 
-    /// Objects that did not reach their subscribers and were planned before the part of the run that is judged.
+    /// Returns the number of lost objects before the judged part of the run.
     pub fn objects_lost_before(&self) -> u64 {
         self.objects_lost().saturating_sub(self.slo.lost_objects)
     }
 
-    /// Objects that did not reach their subscribers, over all tracks.
+    /// Returns the number of lost objects, over all tracks and subscribers.
     pub fn objects_lost(&self) -> u64 {
         self.tracks
             .iter()
@@ -147,56 +146,55 @@ impl Report {
     }
 }
 
-/// What was run, with what, on what.
+/// The run: program, load, relay address and machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// Version of the program that measured.
+    /// Version of weir that made the run.
     pub weir_version: String,
-    /// The program's arguments as given, joined by blanks.
+    /// The command line, its arguments joined by spaces.
     pub command_line: String,
     /// The benchmark profile.
     pub profile: Profile,
-    /// Seed of everything random in the run.
+    /// Seed of all random choices of the run. A 64-bit number: programs that read numbers as doubles may round it.
     pub seed: u64,
-    /// Name of this run; it stands in every track's namespace where the profile says `{run}`.
+    /// Name of the run. It replaces `{run}` in namespaces of the profile.
     pub run_id: String,
-    /// When the run began, RFC 3339 with a zone.
+    /// Start of the run, in the form of RFC 3339.
     pub start_time: String,
-    /// From the start of the run to its end, set-up and drain included.
+    /// Duration of the run, set-up and drain included.
     pub duration_ms: f64,
-    /// Where the relay was reached.
+    /// URL of the relay.
     pub relay_url: String,
-    /// The draft both sides agreed on, by its ALPN, such as `moqt-18`; none if no session came up.
+    /// The negotiated draft, by its ALPN, such as `moqt-18`; null if no session was established.
     pub draft: Option<String>,
-    /// What carried the sessions: `raw QUIC` or `WebTransport`.
+    /// Transport of the sessions: `raw QUIC` or `WebTransport`.
     pub transport: String,
-    /// How tracks were offered, and found if not by SUBSCRIBE: `PUBLISH`, `PUBLISH_NAMESPACE`, or one of these with
-    /// `, SUBSCRIBE_NAMESPACE` or `, SUBSCRIBE_TRACKS` behind it.
+    /// How tracks were offered: `PUBLISH` or `PUBLISH_NAMESPACE`. If subscribers found them by `SUBSCRIBE_NAMESPACE` or
+    /// `SUBSCRIBE_TRACKS`, this follows after a comma.
     pub publish_flow: String,
-    /// Where one-way latency takes its time from, in words: one clock, or the wall clocks of two processes.
+    /// Clock of one-way latency, in words: one clock, or the wall clocks of two processes.
     pub latency_clock: String,
-    /// Subscribers the run was asked for.
+    /// Number of subscribers requested.
     pub subscribers_requested: u64,
-    /// Publishers the run was asked for.
+    /// Number of publishers requested.
     pub publishers_requested: u64,
-    /// Which CPU cores did what.
+    /// CPU cores of relay and load generator.
     pub cores: Cores,
-    /// The operating system's kernel, such as `Linux 6.1.0`.
+    /// Kernel of the operating system, such as `Linux 6.1.0`.
     pub kernel: String,
-    /// The CPU's name.
+    /// Model name of the CPU.
     pub cpu_model: String,
-    /// Why the run ended before its time; none if it did not.
+    /// Why the run ended early; null if it did not.
     pub interrupted: Option<String>,
-    /// The clauses of the service level that could not hold any more, for which the run was ended early, with what had been
-    /// measured by then; empty if it was not.
+    /// The clearly broken clauses for which the run was ended early, with the values measured so far; empty if it was not.
     pub ended_early_by: Vec<JudgedClause>,
-    /// Whether figures below cover only a part of the profile.
+    /// True if the run ended early, so that the figures cover only a part of the profile.
     pub partial: bool,
 }
 
 impl Run {
-    /// The run as one that was ended early for clauses that could not hold any more, if there are any.
+    /// Returns the run, marked as ended early if there are clearly broken `clauses`.
     #[must_use]
     pub fn ended_early(mut self, clauses: Vec<JudgedClause>) -> Self {
         if !clauses.is_empty() {
@@ -212,13 +210,13 @@ impl Run {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Name of the profile, usually its file name.
+    /// Name of the profile, usually the file name.
     pub name: String,
-    /// The profile in canonical form: Appendix A's keys, defaults written out.
+    /// The profile in canonical form: the keys of Appendix A of the draft, with default values written out.
     pub text: String,
 }
 
-/// The CPU cores that each part was bound to; empty where it was not bound.
+/// The CPU cores of relay and load generator. A list is empty if the part was not bound to cores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cores {
@@ -231,7 +229,7 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// What is wrong with the choice: relay and generator share a core. None if nothing is.
+    /// Returns a warning if relay and generator share a core.
     pub fn problem(&self) -> Option<String> {
         let generator = || self.publishers.iter().chain(&self.subscribers);
         let is_shared = |core: &&u32| generator().any(|one| one == *core);
@@ -241,27 +239,27 @@ impl Cores {
         let cores = if shared.len() > 1 { "cores" } else { "core" };
         (!shared.is_empty()).then(|| {
             format!(
-                "relay and load generator share {cores} {}: each takes time from the other",
+                "relay and load generator share {cores} {} and slow each other down",
                 number::cores(&shared)
             )
         })
     }
 }
 
-/// How long the subscribers took to get going.
+/// Times of connecting and subscribing. Null: nothing was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetUp {
-    /// From the first packet to a connected transport, over connections.
+    /// Time from the first packet to the end of the QUIC handshake, over all connections.
     pub handshake: Option<Distribution>,
-    /// From the connected transport to the peer's SETUP, over connections.
+    /// Time from the end of the handshake to the relay's SETUP, over all connections.
     pub setup: Option<Distribution>,
-    /// From SUBSCRIBE to the first object of any kind, over subscriptions.
+    /// Time from SUBSCRIBE to the first object, START included, over all subscriptions.
     pub first_object: Option<Distribution>,
 }
 
 impl SetUp {
-    /// Gathers the set-up times of all subscribers; a connection that serves several tracks counts once.
+    /// Collects the set-up times of all subscribers. A connection with several tracks counts once.
     pub fn over(tracks: &[TrackReport]) -> Self {
         let subscribers = || tracks.iter().flat_map(|track| &track.subscribers);
         let per_connection = |pick: fn(&SubscriberReport) -> Option<f64>| {

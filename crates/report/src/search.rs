@@ -1,8 +1,8 @@
-//! The search for the largest load that a relay carries: which load to probe next, and what the probes say.
+//! The search for the largest load that a relay carries: which load to probe next, and the answer.
 //!
-//! The search is a fold over the probes made so far, without a state of its own: a search that was broken off
-//! goes on where it stopped when it is given its probes again. It brackets by doubling, bisects, and repeats both
-//! sides of the boundary until each is settled. What it is *not*: it makes no probe itself.
+//! [`next`] is a function of the probes made so far, without state of its own. So an interrupted search is continued
+//! from its recorded probes. The search doubles the load until a probe fails, bisects, and repeats both sides of the
+//! boundary until each is settled. The caller runs the probes.
 
 mod answer;
 mod estimate;
@@ -21,7 +21,7 @@ pub use self::probe::{Probe, ProbeFigures, ProbeOutcome, STOLEN_PERCENT_MAX};
 pub use self::record::{Dimension, FIND_MAX_SCHEMA, FixedLoad, ReadError, Record, RecordedSearch};
 pub use self::table::{heading, row};
 
-/// What a search looks for, and how thoroughly.
+/// The settings of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -31,49 +31,51 @@ pub struct Settings {
     pub least: u64,
     /// The largest load that is probed.
     pub most: u64,
-    /// The boundary is found when its sides are this share of the lower one apart, in per cent.
+    /// Largest distance between both sides of the boundary at the end, in per cent of the lower side.
     pub precision_percent: u64,
     /// Probes of each side of the boundary.
     pub repeats: u32,
-    /// How many of these have to hold for the load to hold, at most `repeats`.
+    /// Probes of `repeats` that have to hold for the load to hold; at most `repeats`.
     pub needed: u32,
-    /// Probes in all, after which the search ends where it stands.
+    /// Number of probes after which the search ends, settled or not.
     pub probes_max: usize,
 }
 
-/// What a search wants next.
+/// The next step of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// A probe at this load.
+    /// Run a probe at this load.
     Probe(u64),
-    /// Nothing: this is the answer.
+    /// The search is over; this is the answer.
     Done(Answer),
 }
 
 impl Settings {
-    /// What is wrong with these settings, if anything.
+    /// Returns what is wrong with the settings, if anything.
     pub fn problem(&self) -> Option<&'static str> {
         if self.least == 0 {
-            Some("the smallest load is at least 1")
+            Some("the smallest load must be at least 1")
         } else if self.most < self.least {
-            Some("the largest load is not below the smallest")
+            Some("the largest load must not be below the smallest")
         } else if !(self.least..=self.most).contains(&self.from) {
-            Some("the first load lies between the smallest and the largest")
+            Some("the first load must lie between the smallest and the largest")
         } else if self.needed == 0 || self.needed > self.repeats {
-            Some("at least one repeat has to hold, and at most all")
+            Some(
+                "the number of repeats that have to hold must be at least 1 and at most all repeats",
+            )
         } else {
             None
         }
     }
 
-    /// How far apart the sides of a boundary above `held` may be.
+    /// Returns the largest distance between both sides of a boundary above `held`.
     fn gap(&self, held: u64) -> u64 {
         (held.saturating_mul(self.precision_percent) / 100).max(1)
     }
 }
 
-/// The next step after `probes`. Of those that were disturbed ([`Probe::is_disturbed`]) the first few at a load do not count, so
-/// that they are made again.
+/// Returns the next step after `probes`. At each load, the first [`DISTURBED_PROBES_MAX`] disturbed probes
+/// ([`Probe::is_disturbed`]) do not count, so they are repeated.
 pub fn next(settings: &Settings, probes: &[Probe]) -> Step {
     let is_used_up = probes.len() >= settings.probes_max;
     let probes = &counted(probes);
@@ -106,12 +108,12 @@ pub fn next(settings: &Settings, probes: &[Probe]) -> Step {
     )
 }
 
-/// The answer that `probes` give if the search ends now, for `reason`.
+/// Returns the answer of a search that ends after `probes` for `reason`.
 pub fn broken_off(probes: &[Probe], reason: &str) -> Answer {
     answer::open(&boundary(&tally(&counted(probes))), reason)
 }
 
-/// The probes of one load, counted.
+/// Counts of the outcomes of all probes at one load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     held: u32,
@@ -127,7 +129,7 @@ enum Class {
 }
 
 impl Tally {
-    /// By the majority; a draw is no success.
+    /// Classifies by the majority of the probes. As many held as broken count as broken.
     fn class(self) -> Class {
         if self.generator >= GENERATOR_PROBES {
             Class::Generator
@@ -140,20 +142,21 @@ impl Tally {
         }
     }
 
-    /// Whether more probes would not change the class.
+    /// Returns true if more probes would not change the class.
     fn is_settled(self, settings: &Settings) -> bool {
         self.generator >= GENERATOR_PROBES
             || self.held >= settings.needed
             || self.broke > settings.repeats - settings.needed
     }
 
-    /// Whether the generator's weakness was seen once and nothing else: it may have been the machine's hiccup.
+    /// Returns true if the only probes are a few in which the generator was the limit, possibly by a disturbance.
     fn is_doubtful(self) -> bool {
         self.generator > 0 && self.generator < GENERATOR_PROBES && self.held + self.broke == 0
     }
 }
 
-/// The probes that count: all but the first few at each load that were disturbed. Past these the machine is as it is.
+/// Returns the probes that count: all except the first [`DISTURBED_PROBES_MAX`] disturbed probes at each load. Later
+/// ones count, so that a search ends on a machine that is always busy.
 fn counted(probes: &[Probe]) -> Vec<Probe> {
     let mut disturbed: BTreeMap<u64, usize> = BTreeMap::new();
     let counts = |probe: &&Probe| {
@@ -180,7 +183,7 @@ fn tally(probes: &[Probe]) -> BTreeMap<u64, Tally> {
     tallies
 }
 
-/// The two sides of the boundary.
+/// Both sides of the boundary between loads that hold and loads that do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Boundary {
     /// The largest load below `not_held` that held.
@@ -201,7 +204,7 @@ fn boundary(tallies: &BTreeMap<u64, Tally>) -> Boundary {
     Boundary { held, not_held }
 }
 
-/// Probes at one load that are made again because of others.
+/// Most probes at one load that are repeated because the hypervisor gave CPU time to others.
 pub const DISTURBED_PROBES_MAX: usize = 4;
-/// Probes after which the generator is believed to be too weak for a load.
+/// Number of probes after which the generator counts as the limit at a load.
 const GENERATOR_PROBES: u32 = 2;

@@ -1,10 +1,10 @@
-//! What a relay has to achieve for a run to count as passed (decision 35).
+//! Service levels: what a relay has to achieve for a run to pass (decision 35).
 //!
-//! A service level is a list of clauses such as `loss=0,p99<100ms,failed=0,cpu<95%`. Its answer names
-//! the first clause that broke. What was not measured does not hold: a run that could not see the
-//! relay's CPU must not claim that it stayed low.
+//! A service level is a list of clauses such as `loss=0,p99<100ms,failed=0,cpu<95%`. The result names the first
+//! clause that broke. A clause whose figure was not measured breaks: a run that could not see the relay's CPU must not
+//! claim that it stayed low.
 
-mod hopeless;
+mod early_stop;
 #[cfg(test)]
 mod tests;
 
@@ -15,12 +15,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use self::hopeless::Midway;
+pub use self::early_stop::MeasuredSoFar;
+use crate::form::number;
 use crate::latency::quantile_ms;
 use crate::limits::CLAUSES_MAX;
 use weir_histogram::Histogram;
 
-/// Clauses that all have to hold, at least one.
+/// A service level: one or more clauses, all of which have to hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceLevel {
     clauses: Vec<Clause>,
@@ -36,62 +37,63 @@ pub struct Clause {
     unit: Unit,
 }
 
-/// What a clause is about, as far as it makes a difference to who can see it.
+/// The subject of a clause. It decides which process can measure the clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Objects that arrived, or not: their receivers see it.
+    /// Lost objects. Measured by subscribers.
     Loss,
-    /// Objects that arrived after their time to live: it takes receivers, and objects that are sent at a time.
+    /// Objects that arrived after their time to live. Measured by subscribers of objects with a planned send time.
     Late,
-    /// Subscriptions; where nobody subscribes, tracks that are published.
+    /// Failed subscriptions; in a process that only publishes, tracks that were not published to their end.
     Failures,
-    /// How long objects were on their way: it takes receivers, and objects that say when they were due.
+    /// Latency of objects. Measured by subscribers of objects that carry their planned send time.
     Latency,
-    /// The relay's process.
+    /// CPU time of the relay's process.
     Cpu,
 }
 
-/// What a run measured, as far as a service level asks for it.
+/// The figures of a run that a service level judges.
 #[derive(Clone, Debug)]
 pub struct Measured<'a> {
-    /// Objects lost, over all subscriptions, of those that are judged.
+    /// Lost objects among those that are judged, summed over all subscriptions.
     pub lost_objects: u64,
-    /// Objects that are judged: those that should have been received in that time, over all subscriptions.
+    /// Objects that are judged: all that should have arrived in the judged part of the run, summed over all subscriptions.
     pub judged_objects: u64,
-    /// Objects that arrived after their time to live, in all the time.
+    /// Objects that arrived after their time to live, in the whole run.
     pub late_objects: u64,
-    /// Objects that should have been received in all the time, over all subscriptions.
+    /// Objects that should have arrived in the whole run, summed over all subscriptions.
     pub expected_objects: u64,
-    /// Objects that the relay changed or moved, over all subscriptions; `None` where nobody subscribes.
+    /// Objects that the relay altered, summed over all subscriptions; `None` without subscriptions.
     pub altered_objects: Option<u64>,
-    /// Subscriptions that failed or stayed incomplete; where nobody subscribes, tracks that were not published to their end.
+    /// Failed and incomplete subscriptions; in a process that only publishes, tracks that were not published to their end.
     pub failed: u64,
-    /// Subscriptions, or tracks, in all.
+    /// All subscriptions; in a process that only publishes, all tracks.
     pub subscriptions: u64,
-    /// Latency of all objects; empty if none carried a tag.
+    /// Latency of the judged objects; empty if none carried its planned send time.
     pub latency: &'a Histogram,
-    /// The relay's CPU in per cent of one core; `None` if it could not be seen.
+    /// Mean CPU load of the relay in per cent of one core; `None` if its process was not observed.
     pub cpu_percent: Option<f64>,
 }
 
-/// The service level asked for, and whether it held.
+/// The requested service level, and whether it held.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ServiceLevel")]
 pub struct JudgedLevel {
-    /// The service level as it was asked for, such as `loss=0,p99<100ms,cpu<95%`.
+    /// The service level as requested, such as `loss=0,p99<100ms,cpu<95%`.
     pub text: String,
-    /// Its clauses in that order, and behind them `altered=0`, which is always asked for where anybody subscribes.
+    /// The clauses in the requested order. In runs with subscribers, the clause `altered=0` follows them.
     pub clauses: Vec<JudgedClause>,
-    /// The text of the first clause in that order that broke; none if all held.
+    /// The text of the first broken clause; null if all held.
     pub first_broken: Option<String>,
-    /// Whether all clauses held.
+    /// True if all clauses held.
     pub held: bool,
-    /// Loss and latency are judged of objects planned from this time of the data phase on.
+    /// Start of the judged part, since the start of the data phase. Clauses about loss and latency count only objects
+    /// planned at this time or later. 0: all objects count.
     pub judged_from_ms: f64,
-    /// Objects lost of those that are judged, over all tracks; the tracks themselves count the whole run.
+    /// Lost objects of the judged part, summed over all tracks. (The figures of `tracks` count the whole run.)
     pub lost_objects: u64,
-    /// 99th percentile of the latency that is judged, over all tracks; none if there is none.
+    /// 99th percentile of latency in the judged part, over all tracks; null if no latency was measured.
     pub latency_p99_ms: Option<f64>,
 }
 
@@ -100,65 +102,66 @@ pub struct JudgedLevel {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Clause")]
 pub struct JudgedClause {
-    /// As it was asked for, such as `p99<100ms`.
+    /// The clause as requested, such as `p99<100ms`.
     pub text: String,
-    /// What it is about, such as `p99`.
+    /// The metric of the clause: `loss`, `late`, `failed`, `p50`, `p90`, `p99`, `p99.9`, `max`, `cpu` or `altered`.
     pub metric: String,
     /// The bound, in `unit`.
     pub limit: f64,
-    /// What was measured, in `unit`; none if it could not be, which breaks the clause.
+    /// The measured value, in `unit`; null if it was not measured, which breaks the clause.
     pub measured: Option<f64>,
-    /// Unit of both, such as `ms`; empty for a plain number.
+    /// Unit of `limit` and `measured`: `ms`, `%`, or empty for a count.
     pub unit: String,
-    /// Whether it held.
+    /// True if the clause held.
     pub held: bool,
 }
 
-/// Why a text is no service level.
+/// An error in the text of a service level.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ServiceLevelError {
-    /// No clause at all.
+    /// The text has no clause.
     #[error("expected clauses such as `{DEFAULT}`")]
     Empty,
-    /// More clauses than anyone means.
-    #[error("more than {CLAUSES_MAX} clauses")]
+    /// The text has more than [`CLAUSES_MAX`] clauses.
+    #[error("expected at most {CLAUSES_MAX} clauses")]
     TooMany,
     /// A clause without an operator.
     #[error("`{0}`: expected METRIC, one of = < <= > >=, and a VALUE")]
     NoComparison(String),
-    /// A metric that nobody knows.
+    /// An unknown metric.
     #[error("`{clause}`: unknown metric; expected one of {}", Metric::names())]
     UnknownMetric {
         /// The clause.
         clause: String,
     },
-    /// A value of another kind than the metric's.
+    /// A value whose unit does not fit the metric.
     #[error("`{clause}`: expected {expected}")]
     Value {
         /// The clause.
         clause: String,
-        /// What would have been right.
+        /// The form of value that the metric takes.
         expected: &'static str,
     },
 }
 
-/// Every object delivered, no failed subscription, and interactive use possible.
+/// The default: every object delivered, no failed subscription, and latency that permits conversation.
 const DEFAULT: &str = "loss=0,failed=0,p99<100ms";
 
 impl ServiceLevel {
-    /// The clauses in the order in which they were asked for.
+    /// Returns the clauses in the requested order.
     pub fn clauses(&self) -> &[Clause] {
         &self.clauses
     }
 
-    /// The clauses about a subject of which `is_seen` holds; none if that leaves no clause.
-    pub fn about(mut self, is_seen: impl Fn(Subject) -> bool) -> Option<Self> {
-        self.clauses.retain(|clause| is_seen(clause.subject()));
+    /// Returns the service level reduced to the clauses whose subject is measurable; none if no clause is left.
+    pub fn about(mut self, is_measurable: impl Fn(Subject) -> bool) -> Option<Self> {
+        self.clauses
+            .retain(|clause| is_measurable(clause.subject()));
         (!self.clauses.is_empty()).then_some(self)
     }
 
-    /// Holds every clause against what was measured, and behind them the one that nobody has to ask for: a relay that
-    /// alters objects has not delivered them.
+    /// Judges every clause, and then `altered=0`: an object that the relay altered counts as not delivered, whatever
+    /// the service level says.
     pub fn evaluate(&self, measured: &Measured<'_>) -> JudgedLevel {
         let clauses: Vec<_> = self
             .clauses
@@ -218,8 +221,36 @@ impl Display for ServiceLevel {
     }
 }
 
+impl JudgedClause {
+    /// Returns the measured value with its unit, or why it was not measured.
+    pub(crate) fn measured_in_words(&self) -> String {
+        if let Some(measured) = self.measured {
+            let unit = match (&*self.unit, &*self.metric) {
+                ("", "loss" | "late" | ALTERED) if (measured - 1.0).abs() < f64::EPSILON => {
+                    "object"
+                }
+                ("", "loss" | "late" | ALTERED) => "objects",
+                (unit, _) => unit,
+            };
+            return number::quantity(measured, unit);
+        }
+        let reason = match &*self.metric {
+            "cpu" => "the relay's process was not observed",
+            "loss" | "late" => "no object was due",
+            "failed" => "there was no subscription",
+            _ => "no object with a send time arrived",
+        };
+        format!("not measured: {reason}")
+    }
+
+    /// Returns the bound with its unit.
+    pub(crate) fn limit_in_words(&self) -> String {
+        number::quantity(self.limit, &self.unit)
+    }
+}
+
 impl Clause {
-    /// What it is about.
+    /// Returns the subject of the clause.
     pub fn subject(&self) -> Subject {
         match self.metric {
             Metric::Loss => Subject::Loss,
@@ -314,7 +345,7 @@ impl Metric {
         }
     }
 
-    /// Reads a value in a unit that suits the metric; times come out in milliseconds.
+    /// Reads a value whose unit fits the metric. Times are returned in milliseconds.
     fn parse_value(self, value: &str) -> Option<(f64, Unit)> {
         let split = value
             .find(|c: char| c != '.' && !c.is_ascii_digit())
@@ -348,7 +379,7 @@ impl Metric {
     }
 }
 
-/// The clause that no object was altered.
+/// Returns the clause `altered=0`.
 fn unaltered(altered: u64) -> JudgedClause {
     JudgedClause {
         text: format!("{ALTERED}=0"),
@@ -360,7 +391,7 @@ fn unaltered(altered: u64) -> JudgedClause {
     }
 }
 
-/// A count as it is, or in per cent of a whole; nothing can be said of nothing.
+/// Returns a count, or its share of `whole` in per cent; none if `whole` is 0.
 #[expect(
     clippy::cast_precision_loss,
     reason = "a figure to compare with a limit"
@@ -385,7 +416,7 @@ enum Operator {
 }
 
 impl Operator {
-    /// The longer signs first, since the shorter ones begin them.
+    /// All operators. `<=` and `>=` come first, because `<` and `>` are prefixes of them.
     const ALL: [Self; 5] = [
         Self::AtMost,
         Self::AtLeast,
@@ -432,8 +463,8 @@ impl Unit {
     }
 }
 
-/// What the clause that is always asked for is about.
+/// The metric of the clause that every service level implies.
 const ALTERED: &str = "altered";
-/// Larger than any count or time of a run, and exact as a floating point number.
+/// Upper bound of limits: larger than any count or time of a run, and exact as a floating point number.
 const LIMIT_MAX: f64 = 1e15;
 const EXCERPT_CHARS_MAX: usize = 48;

@@ -1,24 +1,24 @@
-//! Small summaries of many values.
+//! Summaries of many values: counts, spreads and distributions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A counter summed up over subscribers.
+/// A count over several subscribers: sum, minimum, mean, maximum. All are 0 without subscribers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Count {
-    /// All together.
+    /// Sum.
     pub sum: u64,
-    /// The smallest.
+    /// Minimum.
     pub min: u64,
-    /// The arithmetic mean; 0 of none.
+    /// Arithmetic mean.
     pub mean: f64,
-    /// The largest.
+    /// Maximum.
     pub max: u64,
 }
 
 impl Count {
-    /// Summarises `values`; all zero if there are none.
+    /// Summarises `values`; all fields are 0 without values.
     pub fn over(values: impl IntoIterator<Item = u64>) -> Self {
         let mut number = 0_u64;
         let mut count = Self::default();
@@ -37,20 +37,20 @@ impl Count {
     }
 }
 
-/// A quantity over subscribers.
+/// A quantity over several subscribers: minimum, mean, maximum, in the unit that the name of the field ends with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
-    /// The smallest.
+    /// Minimum.
     pub min: f64,
-    /// The arithmetic mean.
+    /// Arithmetic mean.
     pub mean: f64,
-    /// The largest.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Spread {
-    /// Summarises the finite ones among `values`; none if there are none.
+    /// Summarises the finite `values`; none without any.
     pub fn over(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = values
             .into_iter()
@@ -64,26 +64,26 @@ impl Spread {
     }
 }
 
-/// How a time was distributed.
+/// The distribution of a time: number of values, mean, percentiles, maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Distribution {
     /// Number of values.
     pub count: u64,
-    /// The arithmetic mean.
+    /// Arithmetic mean.
     pub mean_ms: f64,
-    /// Half of the values are at most this.
+    /// Median.
     pub p50_ms: f64,
-    /// Nine in ten are at most this.
+    /// 90th percentile.
     pub p90_ms: f64,
-    /// Ninety-nine in a hundred are at most this.
+    /// 99th percentile.
     pub p99_ms: f64,
-    /// The largest.
+    /// Maximum.
     pub max_ms: f64,
 }
 
 impl Distribution {
-    /// Summarises the finite ones among `values` by nearest rank; none if there are none.
+    /// Summarises the finite `values`, with percentiles by nearest rank; none without any.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values
             .into_iter()
@@ -102,24 +102,24 @@ impl Distribution {
     }
 }
 
-/// One bar of a histogram: values above `from_ms` and up to `to_ms`.
+/// A bucket of a histogram: the number of values above `from_ms` and up to `to_ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bucket {
-    /// Lower edge.
+    /// Lower bound.
     pub from_ms: f64,
-    /// Upper edge; above the lower one.
+    /// Upper bound.
     pub to_ms: f64,
-    /// Values between the edges.
+    /// Number of values.
     pub count: u64,
 }
 
-/// `part` of `whole`; none of nothing.
+/// Returns `part` divided by `whole`; none if `whole` is 0.
 pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| float(part) / float(whole))
 }
 
-/// A counter as a quantity; above 2^53 it rounds, and nothing here counts that far.
+/// Returns a count as a floating point number. Counts above 2^53 would be rounded.
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
 pub(crate) fn float(count: u64) -> f64 {
     count as f64

@@ -1,4 +1,4 @@
-//! The pages of `docs/` that are written from the program's own definitions.
+//! Tests that generate pages of `docs/` from the program's definitions.
 
 mod commands;
 mod fences;

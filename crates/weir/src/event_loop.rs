@@ -1,4 +1,4 @@
-//! Event loops on real sockets: what one is made of, and several that serve one address.
+//! Event loops on real sockets: one loop, or several that share an address.
 
 use std::{
     iter,
@@ -14,15 +14,15 @@ use weir_net::{
 };
 use weir_quic::{App, Counters, Endpoint, EndpointConfig, Limits, Packets, Shard, ThreadMessage};
 
-/// An event loop before it runs: its sockets and its endpoint.
+/// An event loop that is not running yet.
 pub(crate) struct EventLoop {
-    /// The core that its thread runs on; any if none is named.
+    /// The core of the loop's thread; `None` for any.
     pub(crate) core: Option<usize>,
     pub(crate) config: HostConfig,
     pub(crate) telemetry: Arc<Telemetry>,
-    /// Wakes it besides packets and timers.
+    /// Wakes the loop, in addition to packets and timers.
     pub(crate) waker: Option<Waker>,
-    /// Pauses as long as this says, instead of as configured.
+    /// The pause between reads, instead of the configured one.
     pub(crate) receive_pause: Option<ReceivePause>,
     sockets: Vec<UdpSocket>,
     endpoint: Endpoint,
@@ -31,7 +31,7 @@ pub(crate) struct EventLoop {
 }
 
 impl EventLoop {
-    /// A loop that runs on any core until `stop`, and nobody watches.
+    /// Returns a loop that runs on any core until `stop`.
     pub(crate) fn new(
         sockets: Vec<UdpSocket>,
         endpoint: EndpointConfig,
@@ -70,7 +70,7 @@ impl EventLoop {
         &self.sockets
     }
 
-    /// Runs `app` on the calling thread until it is finished; returns what the endpoint counted.
+    /// Runs `app` on the calling thread until it is finished. Returns the endpoint's counters.
     pub(crate) fn run(self, app: &mut dyn App) -> anyhow::Result<Counters> {
         if let Some(core) = self.core {
             pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
@@ -96,7 +96,7 @@ impl EventLoop {
         Ok(host.endpoint().counters())
     }
 
-    /// Runs `app` on a thread of that name, which returns it in the end.
+    /// Runs `app` on a new thread called `name`, which returns it.
     pub(crate) fn start<A: App + Send + 'static>(
         self,
         name: &str,
@@ -113,11 +113,11 @@ impl EventLoop {
     }
 }
 
-/// A thread that runs a role and returns it, with what the endpoint counted.
+/// A thread that runs a role, and returns it with the endpoint's counters.
 pub(crate) type LoopThread<A> = JoinHandle<anyhow::Result<(A, Counters)>>;
 
-/// Several loops that serve one address, one for each of `sockets`. `endpoint` says what the endpoint of each is made with, by its
-/// number; all have the same seed.
+/// Returns a loop for each of `sockets`, which share an address. `endpoint` returns the configuration of a loop's endpoint, by
+/// its number; all endpoints have the same seed.
 pub(crate) fn sharing_an_address(
     sockets: Vec<UdpSocket>,
     stop: &Stop,
@@ -137,7 +137,7 @@ pub(crate) fn sharing_an_address(
         let shard = Shard::new(number, threads).context("too many threads")?;
         let endpoint = Endpoint::with_shard(config, shard);
         let endpoint = endpoint.context("the QUIC endpoint cannot be made")?;
-        // Who is alone has nobody to write to.
+        // A single thread needs no channels.
         let channels = (threads > 1).then_some(channels);
         Ok(EventLoop::of(
             vec![socket],
@@ -149,8 +149,8 @@ pub(crate) fn sharing_an_address(
     parts.map(event_loop).collect()
 }
 
-/// Runs several loops, each with its role, the first on the calling thread; returns all roles with what their endpoints counted.
-/// One loop that ends, however it does, takes the others along.
+/// Runs several loops, each with its role, the first on the calling thread. Returns all roles with their endpoints' counters.
+/// The end of one loop, by success or failure, stops the others.
 pub(crate) fn serve<A: App + Send>(
     name: &str,
     members: Vec<(EventLoop, A)>,
@@ -170,7 +170,6 @@ pub(crate) fn serve<A: App + Send>(
             thread.with_context(|| format!("cannot start the thread {name}"))
         };
         let others: anyhow::Result<Vec<_>> = members.zip(1..).map(start).collect();
-        // Those that were started already must not run without the others.
         let others = others.inspect_err(|_| stop.request())?;
         let first = run(first);
         let others = others.into_iter().map(|thread| {
@@ -182,7 +181,7 @@ pub(crate) fn serve<A: App + Send>(
     })
 }
 
-/// Asks all loops to stop when one of them ends.
+/// Requests the stop of all loops on drop.
 struct StopOnLeave<'a>(&'a Stop);
 
 impl Drop for StopOnLeave<'_> {
@@ -191,7 +190,7 @@ impl Drop for StopOnLeave<'_> {
     }
 }
 
-/// What an endpoint for clients is made with, with randomness from the system.
+/// Returns the configuration of an endpoint for clients, with a random seed.
 pub(crate) fn endpoint(limits: Limits) -> anyhow::Result<EndpointConfig> {
     Ok(EndpointConfig {
         limits,
@@ -204,19 +203,19 @@ pub(crate) fn endpoint(limits: Limits) -> anyhow::Result<EndpointConfig> {
     })
 }
 
-/// A seed from the system's generator.
+/// Returns a seed from the operating system's generator.
 pub(crate) fn seed<const BYTES: usize>() -> anyhow::Result<[u8; BYTES]> {
     let mut seed = [0; BYTES];
-    aws_lc_rs::rand::fill(&mut seed).map_err(|_| anyhow!("the system gives no random bytes"))?;
+    aws_lc_rs::rand::fill(&mut seed).map_err(|_| anyhow!("the system returns no random bytes"))?;
     Ok(seed)
 }
 
-/// A socket at `address`.
+/// Binds a socket to `address`.
 pub(crate) fn bind(address: SocketAddr, config: SocketConfig) -> anyhow::Result<UdpSocket> {
     UdpSocket::bind(address, config).with_context(|| format!("cannot bind to {address}"))
 }
 
-/// A socket for each of so many threads, all at `address`.
+/// Binds a socket for each of `threads` threads to the same `address`.
 pub(crate) fn bind_group(
     address: SocketAddr,
     config: SocketConfig,
@@ -233,7 +232,7 @@ pub(crate) fn bind_group(
     Ok(group.sockets)
 }
 
-/// An address of this machine from which `remote` can be reached, on a port that the system chooses.
+/// Returns a local address that can reach `remote`, with port 0 (a free port).
 pub(crate) fn local_address(remote: SocketAddr) -> SocketAddr {
     match remote {
         SocketAddr::V4(_) if remote.ip().is_loopback() => (Ipv4Addr::LOCALHOST, 0).into(),

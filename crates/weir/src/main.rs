@@ -1,12 +1,15 @@
-//! `weir`: measure Media-over-QUIC relays; be one.
+//! `weir`: measures Media over QUIC relays, is one, measures HTTP/3 servers, and streams live.
 
+mod certificate_check;
 mod cmd;
 #[cfg(test)]
 mod documents;
 mod event_loop;
 mod h3;
 mod harness;
+mod hints;
 mod live;
+mod numbers;
 mod output;
 mod progress;
 mod relay;
@@ -18,15 +21,12 @@ mod urls;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
-/// Small objects come and go by the million: this allocator costs the load generator about a third less CPU
-/// than the system's.
+/// Allocator for millions of small objects: the load generator needs about a third less CPU than with the system's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match cmd::Arguments::parse().run() {
+    match cmd::Arguments::of_this_process().run() {
         Ok(code) => code,
         Err(error) => {
             output::print_error(&error);

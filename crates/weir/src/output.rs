@@ -1,4 +1,4 @@
-//! What goes to standard output, standard error and the files that a flag names.
+//! Standard output, standard error, and the files that flags name.
 
 use std::{
     fs,
@@ -9,17 +9,28 @@ use std::{
 
 use anyhow::Context as _;
 
-/// Says in one line on standard error what went wrong and where.
+use crate::hints::hint;
+
+/// Prints an error as one line on standard error, and a hint below it if there is one.
 pub(crate) fn print_error(error: &anyhow::Error) {
-    print_line(&format!("weir: {error:#}"));
+    let line = format!("weir: {error:#}");
+    print_line(&line);
+    if let Some(hint) = hint(&line) {
+        print_line(hint);
+    }
 }
 
-/// Writes a line to standard error. Nothing can be done if that fails.
+/// Prints a line on standard error. A failure is ignored.
 pub(crate) fn print_line(line: &str) {
-    drop(writeln!(std::io::stderr().lock(), "{line}"));
+    print_text(&format!("{line}\n"));
 }
 
-/// Writes `text` to standard output as it stands.
+/// Prints `text` on standard error. A failure is ignored.
+pub(crate) fn print_text(text: &str) {
+    drop(std::io::stderr().lock().write_all(text.as_bytes()));
+}
+
+/// Prints `text` on standard output, unchanged.
 pub(crate) fn print_out(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
@@ -27,12 +38,12 @@ pub(crate) fn print_out(text: &str) -> anyhow::Result<()> {
         .context("cannot write to standard output")
 }
 
-/// Writes a line of JSON to standard output.
+/// Prints a line of JSON on standard output.
 pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
     print_out(&format!("{value}\n"))
 }
 
-/// Columns of standard output, and whether it takes colour.
+/// Returns the columns of standard output, and whether it shows colour.
 pub(crate) fn screen() -> (usize, bool) {
     let is_terminal = std::io::stdout().is_terminal();
     let size = terminal_size::terminal_size().filter(|_| is_terminal);
@@ -40,19 +51,19 @@ pub(crate) fn screen() -> (usize, bool) {
     (width, is_terminal && std::env::var_os("NO_COLOR").is_none())
 }
 
-/// Finds out before a run whether its report can be written.
+/// Checks that a report can be written to `file`, before the run.
 pub(crate) fn check_writable(file: &Path) -> anyhow::Result<()> {
     let open = fs::OpenOptions::new().create(true).append(true).open(file);
     open.map(drop)
         .with_context(|| format!("{}: cannot be written", file.display()))
 }
 
-/// Writes a report.
+/// Writes `text` to `file`.
 pub(crate) fn write_file(file: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
 }
 
-/// Writes a form of a report, if a flag names a file for it.
+/// Writes a report in the form that `render` returns, if a flag names a file for it.
 pub(crate) fn write_named(
     file: Option<&Path>,
     render: impl FnOnce() -> String,
@@ -60,7 +71,7 @@ pub(crate) fn write_named(
     file.map_or(Ok(()), |file| write_file(file, &render()))
 }
 
-/// The exit code of a run that was made: 0 if what was to hold does.
+/// Returns the exit code of a completed run: 0 if the service level held, otherwise 1.
 pub(crate) fn exit_code(holds: bool) -> ExitCode {
     if holds {
         ExitCode::SUCCESS
@@ -69,7 +80,7 @@ pub(crate) fn exit_code(holds: bool) -> ExitCode {
     }
 }
 
-/// The command line for reports, which are passed on: without the token.
+/// Returns the command line for reports, with `***` in place of the token.
 pub(crate) fn command_line() -> String {
     let mut words = Vec::new();
     let mut is_token = false;
@@ -84,5 +95,5 @@ pub(crate) fn command_line() -> String {
     words.join(" ")
 }
 
-/// Columns when the report does not go to a terminal.
+/// Columns of a report that does not go to a terminal.
 const PLAIN_WIDTH: usize = 100;

@@ -1,4 +1,4 @@
-//! Progress on standard error: a view that is drawn again on a terminal, a line now and then elsewhere.
+//! Progress on standard error: a view that is redrawn on a terminal, otherwise a line every five seconds.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -6,13 +6,13 @@ use weir_report::relay::live_view::{LiveView, Moment};
 
 use crate::output::print_line;
 
-/// What is shown of a run while it goes on.
+/// The progress of runs, on standard error.
 pub(crate) struct Progress {
     is_terminal: bool,
     colour: bool,
     lines: u32,
     view: LiveView,
-    /// How many lines of it are on the terminal.
+    /// Lines of the view on the terminal.
     drawn: usize,
     label: String,
 }
@@ -30,7 +30,7 @@ impl Progress {
         }
     }
 
-    /// Shows a moment of a run; one of another label is of another run.
+    /// Shows a moment of a run. Another label begins another run.
     pub(crate) fn show(&mut self, moment: &Moment) {
         if moment.label != self.label {
             self.label.clone_from(&moment.label);
@@ -47,7 +47,7 @@ impl Progress {
         self.lines += 1;
     }
 
-    /// Shows a line about a run of another kind.
+    /// Shows a line of progress.
     pub(crate) fn say(&mut self, line: &str) {
         if self.is_terminal {
             let size = Size::now();
@@ -59,13 +59,13 @@ impl Progress {
         self.lines += 1;
     }
 
-    /// Says a line that stays, on standard error.
+    /// Prints a line that stays.
     pub(crate) fn keep(&mut self, line: &str) {
         self.end();
         print_line(line);
     }
 
-    /// Leaves nothing behind on a terminal.
+    /// Removes the view from the terminal.
     pub(crate) fn end(&mut self) {
         if self.is_terminal {
             self.draw(Size::now(), "");
@@ -73,10 +73,9 @@ impl Progress {
         (self.view, self.lines) = (LiveView::default(), 0);
     }
 
-    /// Draws over what was drawn before, as much as there is room for.
+    /// Draws `text` over the previous view, as many lines as fit.
     ///
-    /// A terminal that has become narrower may have broken lines in two: then some of the old ones are left, and never is
-    /// anything erased that was there before.
+    /// A terminal that became narrower may have wrapped lines. Then some old lines stay; lines above the view are never erased.
     fn draw(&mut self, size: Size, text: &str) {
         let mut err = std::io::stderr().lock();
         let up = match self.drawn {
@@ -84,7 +83,7 @@ impl Progress {
             lines => format!("\r\x1b[{lines}A"),
         };
         let mut frame = format!("{up}\x1b[J");
-        // The last line is the cursor's.
+        // The cursor needs the last line.
         let lines = text.lines().take(size.rows.saturating_sub(1).max(1));
         self.drawn = 0;
         for line in lines {
@@ -92,12 +91,12 @@ impl Progress {
             frame.push_str(line);
             frame.push('\n');
         }
-        // In one piece: between two of them a terminal may show what is half erased.
+        // One write, so that the terminal never shows a half-drawn view.
         drop(err.write_all(frame.as_bytes()).and_then(|()| err.flush()));
     }
 }
 
-/// How large the terminal is just now.
+/// The current size of the terminal.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     columns: usize,
@@ -120,9 +119,9 @@ impl Drop for Progress {
     }
 }
 
-/// Seconds between two lines of progress when they do not go to a terminal.
+/// Seconds between two lines of progress without a terminal.
 const PLAIN_LINE_EVERY: u32 = 5;
-/// A terminal that does not tell.
+/// The size of a terminal that does not report it.
 const PLAIN_SIZE: Size = Size {
     columns: 80,
     rows: 24,

@@ -1,4 +1,4 @@
-//! What signals ask for: SIGINT and SIGTERM to stop, SIGHUP to load files again.
+//! Signals: SIGINT and SIGTERM stop the process, SIGHUP reloads files.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -9,17 +9,16 @@ use signal_hook::{
 };
 use weir_net::Stop;
 
-/// What a signal asks for.
+/// The request that a signal makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Load files again.
+    /// Reload files.
     Reload,
-    /// Come to an end.
+    /// Stop.
     Stop,
 }
 
-/// What signals ask for from now on. The second that asks for the end ends the process at once, and with it what it has
-/// started.
+/// Returns a channel of the requests that signals make. A second SIGINT or SIGTERM ends the process and its children at once.
 pub(crate) fn requests() -> anyhow::Result<Receiver<Request>> {
     let (sender, receiver) = channel();
     let mut is_stopping = false;
@@ -33,15 +32,14 @@ pub(crate) fn requests() -> anyhow::Result<Receiver<Request>> {
             Request::Stop
         };
         if sender.send(request).is_err() {
-            // Nobody looks after requests any more.
+            // The receiver is gone.
             leave(signal);
         }
     })?;
     Ok(receiver)
 }
 
-/// A request to stop that the first SIGINT or SIGTERM makes. The second one ends the process at once, and with it what
-/// it has started.
+/// Returns a stop that the first SIGINT or SIGTERM requests. A second one ends the process and its children at once.
 pub(crate) fn stop_on_signals() -> anyhow::Result<Stop> {
     let stop = Stop::new().context("cannot make an event descriptor")?;
     let requested = stop.clone();
@@ -54,7 +52,7 @@ pub(crate) fn stop_on_signals() -> anyhow::Result<Stop> {
     Ok(stop)
 }
 
-/// Ends this process and those that it has started.
+/// Ends this process and its children.
 fn leave(signal: i32) -> ! {
     crate::harness::child::kill_all();
     std::process::exit(128 + signal)

@@ -1,13 +1,13 @@
-//! Times as the flags of all commands take them: with a unit or in seconds, and never more than a clock can add.
+//! Times as flags take them: with a unit or in seconds, and small enough to be added to any time.
 
 use std::time::Duration;
 
-/// `1.5s`, `200ms`, or a plain number of seconds, up to a day.
+/// Parses `1.5s`, `200ms`, or a number of seconds, up to a day.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     up_to(text, TIME_MAX, "a day")
 }
 
-/// The same for how long something is waited for: a millisecond at least.
+/// Parses a timeout: as [`time`], at least a millisecond.
 pub(crate) fn time_limit(text: &str) -> Result<Duration, String> {
     let time = time(text)?;
     if time < TIME_LIMIT_MIN {
@@ -16,12 +16,12 @@ pub(crate) fn time_limit(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// The same for what may go on for days: up to a week.
+/// Parses a time as [`time`], up to a week.
 pub(crate) fn long_time(text: &str) -> Result<Duration, String> {
     up_to(text, LONG_TIME_MAX, "a week")
 }
 
-/// The same for how long something is good: up to a century.
+/// Parses a time as [`time`], up to a century.
 pub(crate) fn validity(text: &str) -> Result<Duration, String> {
     up_to(text, VALIDITY_MAX, "100 years of 365 days")
 }
@@ -31,7 +31,8 @@ fn up_to(text: &str, most: Duration, words: &str) -> Result<Duration, String> {
     let time = match plain {
         Some(Ok(time)) => time,
         Some(Err(error)) => return Err(error.to_string()),
-        None => humantime::parse_duration(text).map_err(|error| error.to_string())?,
+        None => humantime::parse_duration(text)
+            .map_err(|_| format!("expected a time such as 250ms, 5s or 1m, {words} at most"))?,
     };
     if time > most {
         return Err(format!("expected {words} at most"));
@@ -39,11 +40,11 @@ fn up_to(text: &str, most: Duration, words: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// What the HTTP/3 client takes for a handshake, too.
+/// The HTTP/3 client has the same limit for handshakes.
 const TIME_MAX: Duration = Duration::from_hours(24);
-/// What QUIC can tell of an idle time-out (RFC 9000 §18.2).
+/// QUIC expresses idle timeouts in milliseconds (RFC 9000 §18.2).
 const TIME_LIMIT_MIN: Duration = Duration::from_millis(1);
-/// The system waits for less than 25 days at once.
+/// The operating system waits at most 25 days at once.
 const LONG_TIME_MAX: Duration = Duration::from_hours(7 * 24);
 const VALIDITY_MAX: Duration = Duration::from_hours(100 * 365 * 24);
 

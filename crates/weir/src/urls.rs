@@ -1,4 +1,4 @@
-//! URLs of relays and servers, and the addresses that they lead to.
+//! URLs of relays and servers, and their addresses.
 
 use std::{
     io,
@@ -7,9 +7,9 @@ use std::{
 
 use url::{Host, Position, Url};
 
-/// A URL with a host, and without a name or password; none if `text` is no such one.
+/// Parses a URL with a host, and without user and password. Returns `None` for another text.
 pub(crate) fn with_host(text: &str) -> Option<Url> {
-    // What a parser would quote or leave out in silence is rather named.
+    // The parser would silently quote or drop other characters.
     let is_printable = text.bytes().all(|byte| byte.is_ascii_graphic());
     let url = Url::parse(text).ok().filter(|_| is_printable)?;
     let has_host = url.host_str().is_some_and(|host| !host.is_empty());
@@ -17,7 +17,7 @@ pub(crate) fn with_host(text: &str) -> Option<Url> {
     (has_host && !has_user && url.port() != Some(0)).then_some(url)
 }
 
-/// The host of a URL that has one; an IPv6 address without brackets.
+/// Returns the host of a URL; an IPv6 address without brackets.
 pub(crate) fn host(url: &Url) -> String {
     match url.host() {
         Some(Host::Ipv6(address)) => address.to_string(),
@@ -26,13 +26,12 @@ pub(crate) fn host(url: &Url) -> String {
     }
 }
 
-/// Path and query.
+/// Returns path and query.
 pub(crate) fn path(url: &Url) -> &str {
     &url[Position::BeforePath..Position::AfterQuery]
 }
 
-/// Looks up where a host is; IPv4 is preferred, so that two runs take the same way, and `localhost` is the address that
-/// servers listen on by default.
+/// Looks up the address of a host. IPv4 is preferred: `localhost` is then the address that servers listen on by default.
 pub(crate) fn look_up(host: &str, port: u16) -> io::Result<SocketAddr> {
     let found: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
     let first = found
@@ -41,7 +40,7 @@ pub(crate) fn look_up(host: &str, port: u16) -> io::Result<SocketAddr> {
         .or_else(|| found.first());
     first
         .copied()
-        .ok_or_else(|| io::Error::other("it has no address"))
+        .ok_or_else(|| io::Error::other("the lookup returns none"))
 }
 
 /// Whether an address is one of this machine or of a private network.

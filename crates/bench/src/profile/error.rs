@@ -25,19 +25,19 @@ pub struct ProfileError {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Problem {
     /// A file that is too large.
-    #[error("the file is larger than {PROFILE_BYTES_MAX} bytes")]
+    #[error("expected a file of at most {PROFILE_BYTES_MAX} bytes")]
     FileTooLarge,
     /// No section.
-    #[error("no track: expected at least one [section]")]
+    #[error("the file has no track: expected at least one [section]")]
     NoTrack,
     /// More sections than allowed.
-    #[error("more than {TRACKS_MAX} tracks")]
+    #[error("expected at most {TRACKS_MAX} tracks")]
     TooManyTracks,
     /// A line that is too long.
-    #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
+    #[error("expected a line of at most {LINE_BYTES_MAX} bytes")]
     LineTooLong,
     /// Bytes that are not UTF-8.
-    #[error("the line is not UTF-8 text")]
+    #[error("expected text in UTF-8")]
     NotText,
     /// A line that is neither section, key, comment nor blank.
     #[error("expected `[section]`, `key = value` or `; comment`, found {}", shown(.0))]
@@ -46,7 +46,7 @@ pub enum Problem {
     #[error("expected a section name of 1 to {SECTION_NAME_BYTES_MAX} bytes in brackets")]
     SectionName,
     /// A section that occurs twice.
-    #[error("the section [{section}] stands on line {first_line} already")]
+    #[error("the section [{section}] is on line {first_line} already; rename or remove one")]
     DuplicateSection {
         /// The section's name.
         section: String,
@@ -54,7 +54,7 @@ pub enum Problem {
         first_line: usize,
     },
     /// A key before the first section.
-    #[error("a key before the first [section]")]
+    #[error("expected a [section] before the first key")]
     OutsideSection,
     /// An unknown key.
     #[error("unknown key; expected one of {}", Key::names(*.of_audience))]
@@ -63,7 +63,7 @@ pub enum Problem {
         of_audience: bool,
     },
     /// A key that occurs twice, perhaps under two names.
-    #[error("the key stands on line {first_line} already, as {first_name}")]
+    #[error("the key is on line {first_line} already, as {first_name}; remove one")]
     DuplicateKey {
         /// The line where it occurs first.
         first_line: usize,
@@ -71,7 +71,7 @@ pub enum Problem {
         first_name: String,
     },
     /// A section that lacks a required key.
-    #[error("missing from the section [{section}]")]
+    #[error("the section [{section}] lacks this key")]
     MissingKey {
         /// The section's name.
         section: String,

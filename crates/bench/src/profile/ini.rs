@@ -191,7 +191,7 @@ impl<'a> Section<'a> {
         if let Some(named) = self.optional(Key::TrackMode)
             && named.track_mode()? != mode
         {
-            let reason = "a reliable track is a stream, an unreliable one is a datagram track";
+            let reason = "reliable = true means stream, reliable = false means datagram";
             let (first, second) = in_order(reliable, named);
             return Err(second.conflict(first, reason.to_owned()));
         }
@@ -236,7 +236,7 @@ impl<'a> Section<'a> {
         };
         if let Some(objects) = objects {
             objects.burst_objects()?;
-            let reason = "only `pattern = bursts` has bursts";
+            let reason = "it needs pattern = bursts";
             return Err(match name {
                 Some(name) => {
                     let (first, second) = in_order(name, objects);
@@ -248,7 +248,7 @@ impl<'a> Section<'a> {
         if let (Pattern::Fetch, Some(name)) = (pattern, name)
             && self.track_mode()? == TrackMode::Datagram
         {
-            let reason = "what is fetched comes on a stream";
+            let reason = "FETCH needs track_mode = stream";
             return Err(self.contradiction(name, &[Key::TrackMode, Key::Reliable], reason));
         }
         Ok(pattern)

@@ -93,7 +93,7 @@ impl Scene<'_> {
         assert!(clauses[0].measured.is_some(), "{clauses:?}");
         assert_eq!(early.report.verdict.outcome, Outcome::Partial);
         let sentence = &early.report.verdict.sentence;
-        let reason = format!("ended early, since it could not hold any more: {clause}");
+        let reason = format!("ended early, because it could not hold: {clause}");
         assert!(sentence.starts_with(&reason), "{sentence}");
         let row = search::row(&early.probe);
         assert!(

@@ -159,7 +159,7 @@ fn what_happens_before_the_steady_window_is_not_judged() {
         (0, lost)
     );
     let row = search::row(&Probe::of(5, &judged));
-    let named = format!("{lost} lost before what is judged");
+    let named = format!("{lost} lost before the judged part");
     assert!(row.ends_with(&named), "{row}");
     let sentence = format!("0 of them lost, and {lost} before");
     let text = terminal::render(&judged, 200, false);

@@ -71,6 +71,8 @@ pub(super) enum Outcome {
         bytes: u64,
         /// The server's error code.
         code: Option<Code>,
+        /// The status of the response, if the request failed because of it.
+        status: Option<u16>,
     },
     /// The server violated HTTP/3, so the connection must be closed.
     Violation(Violation),
@@ -199,8 +201,14 @@ impl Connection {
             },
         };
         let bytes = response.received_bytes();
+        let status = kind.is_of_status().then_some(response.status());
         self.requests.remove(&stream);
-        Outcome::Failed { kind, bytes, code }
+        Outcome::Failed {
+            kind,
+            bytes,
+            code,
+            status,
+        }
     }
 
     /// Removes the requests from `stream` on. Returns the bytes of content that each had received.

@@ -341,6 +341,18 @@ fn keep(kept: &mut Option<String>, words: &str) {
 }
 
 impl Failure {
+    /// Whether the request failed because of the status of its response.
+    pub(super) fn is_of_status(self) -> bool {
+        [
+            Self::Status2xx,
+            Self::Status3xx,
+            Self::Status4xx,
+            Self::Status5xx,
+            Self::StatusOther,
+        ]
+        .contains(&self)
+    }
+
     /// Returns how a request fails if its connection is lost.
     pub(super) fn of_lost(lost: &Lost) -> Self {
         match lost {

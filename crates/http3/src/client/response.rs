@@ -111,6 +111,11 @@ impl Response {
         Ok(self.received_bytes)
     }
 
+    /// Returns the status; 0 before the head.
+    pub(super) fn status(&self) -> u16 {
+        self.head.status
+    }
+
     /// Returns the bytes of content so far.
     pub(super) fn received_bytes(&self) -> u64 {
         self.received_bytes

@@ -173,6 +173,11 @@ fn a_storm_of_404_is_a_storm_of_failures() {
     let figures = stage.run();
     assert_eq!(figures.successes, 0);
     assert!(figures.failures(Failure::Status4xx) > 225);
+    let words = figures.failure_words(Failure::Status4xx);
+    assert!(
+        words.is_some_and(|words| words.starts_with("status 4")),
+        "{words:?}"
+    );
     assert_eq!(figures.failed(), figures.failures(Failure::Status4xx));
     assert_eq!(figures.connections_begun, 2, "connections survive it");
 }

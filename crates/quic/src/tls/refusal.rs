@@ -44,42 +44,39 @@ impl Refusals {
 )]
 fn sentence(error: &CertificateError) -> String {
     match error {
-        CertificateError::BadEncoding => "the certificate is not well formed".to_owned(),
-        CertificateError::Expired => EXPIRED.to_owned(),
+        CertificateError::BadEncoding => {
+            "the certificate is not well formed; the server needs another one".to_owned()
+        }
+        CertificateError::Expired => format!("{EXPIRED}; {RENEW}"),
         CertificateError::ExpiredContext { time, not_after } => {
-            format!("{EXPIRED} ({} ago)", rounded(*not_after, *time))
+            format!("{EXPIRED} ({} ago); {RENEW}", rounded(*not_after, *time))
         }
-        CertificateError::NotValidYet => NOT_VALID_YET.to_owned(),
+        CertificateError::NotValidYet => format!("{NOT_VALID_YET}; {CHECK_CLOCKS}"),
         CertificateError::NotValidYetContext { time, not_before } => {
-            format!(
-                "{NOT_VALID_YET} ({} in the future)",
-                rounded(*time, *not_before)
-            )
+            let left = rounded(*time, *not_before);
+            format!("{NOT_VALID_YET} (only in {left}); {CHECK_CLOCKS}")
         }
-        CertificateError::Revoked => "the certificate was revoked".to_owned(),
+        CertificateError::Revoked => {
+            "the certificate was revoked; the server needs another one".to_owned()
+        }
         CertificateError::UnhandledCriticalExtension => {
-            "the certificate has an extension that has to be understood, and is not".to_owned()
+            "the certificate has a critical extension that this client does not support".to_owned()
         }
         CertificateError::UnknownIssuer => {
-            "the certificate's issuer is unknown: it leads to none that is trusted".to_owned()
-        }
-        CertificateError::UnknownRevocationStatus => REVOCATION_UNKNOWN.to_owned(),
-        CertificateError::ExpiredRevocationList => {
-            format!("{REVOCATION_UNKNOWN}: the list has expired")
-        }
-        CertificateError::ExpiredRevocationListContext { time, next_update } => {
-            let since = rounded(*next_update, *time);
-            format!("{REVOCATION_UNKNOWN}: the list has expired ({since} ago)")
+            "the certificate's issuer is not trusted; trust the issuer's certificate, or this one by its hash"
+                .to_owned()
         }
         CertificateError::BadSignature => {
-            "a signature of the certificate, or by its key, is wrong".to_owned()
+            "a signature is wrong: of the certificate's issuer, or of the server's key".to_owned()
         }
-        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
-        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "the certificate is signed in a way that is not supported".to_owned()
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. } => {
+            "the certificate's signature algorithm is not supported".to_owned()
+        }
+        CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "the certificate's signature does not fit the key of a trusted issuer with the same name".to_owned()
         }
         CertificateError::NotValidForName => {
-            "the certificate is not valid for the server's name".to_owned()
+            "the certificate is not valid for the server's name; use a name that the certificate has".to_owned()
         }
         CertificateError::NotValidForNameContext {
             expected,
@@ -92,36 +89,68 @@ fn sentence(error: &CertificateError) -> String {
             )
         }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            "the certificate is for another purpose".to_owned()
+            "the certificate is not for servers: its extended key usage lacks server authentication".to_owned()
         }
         // Returned by this crate's verifier.
         CertificateError::ApplicationVerificationFailure => {
-            "the certificate's hash is another one than those that are trusted".to_owned()
+            "the certificate's hash is not the trusted one; ask the server for its hash again".to_owned()
         }
-        CertificateError::Other(other) => match other.0.downcast_ref() {
-            Some(webpki::Error::CaUsedAsEndEntity) => {
-                "the certificate is an issuer's, not a server's".to_owned()
-            }
-            Some(webpki::Error::UnsupportedCertVersion) => {
-                "the certificate is of another version than X.509 v3".to_owned()
-            }
-            Some(_) | None => refused(error),
-        },
-        error => refused(error),
+        error => revocation_sentence(error)
+            .or_else(|| library_sentence(error))
+            .unwrap_or_else(|| format!("the certificate was refused: {error}")),
     }
 }
 
-fn refused(error: &CertificateError) -> String {
-    format!("the certificate was refused: {error}")
+/// Returns the reason as a sentence, if the revocation status is not known.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the enum is open, and one of its variants is deprecated"
+)]
+fn revocation_sentence(error: &CertificateError) -> Option<String> {
+    Some(match error {
+        CertificateError::UnknownRevocationStatus => REVOCATION_UNKNOWN.to_owned(),
+        CertificateError::ExpiredRevocationList => {
+            format!("{REVOCATION_UNKNOWN}: the revocation list has expired")
+        }
+        CertificateError::ExpiredRevocationListContext { time, next_update } => {
+            let since = rounded(*next_update, *time);
+            format!("{REVOCATION_UNKNOWN}: the revocation list has expired ({since} ago)")
+        }
+        _ => return None,
+    })
 }
 
-/// Returns which names a certificate has, as `only for a, b or ::1`.
+/// Returns the reason as a sentence, if it is one of the library's own errors.
+fn library_sentence(error: &CertificateError) -> Option<String> {
+    let CertificateError::Other(other) = error else {
+        return None;
+    };
+    match other.0.downcast_ref() {
+        Some(webpki::Error::CaUsedAsEndEntity) => Some(
+            "the certificate is a CA certificate; a server needs one with CA:FALSE, which `openssl req -x509` \
+             does not make by default"
+                .to_owned(),
+        ),
+        Some(webpki::Error::UnsupportedCertVersion) => {
+            Some("the certificate is not X.509 version 3; the server needs another one".to_owned())
+        }
+        Some(_) | None => None,
+    }
+}
+
+/// Returns which names a certificate has, as `only for a, b or ::1`, and what to do.
 fn names(presented: &[String]) -> String {
     let plain: Vec<&str> = presented.iter().map(|name| plain_name(name)).collect();
     match &plain[..] {
-        [] => "nor for any other".to_owned(),
-        [one] => format!("only for {one}"),
-        [first @ .., last] => format!("only for {} or {last}", first.join(", ")),
+        [] => "nor for another one; the server needs a certificate with a subject alternative name"
+            .to_owned(),
+        [one] => format!("only for {one}; use that name"),
+        [first @ .., last] => {
+            format!(
+                "only for {} or {last}; use one of these names",
+                first.join(", ")
+            )
+        }
     }
 }
 
@@ -146,7 +175,9 @@ fn rounded(start: UnixTime, end: UnixTime) -> String {
 
 const EXPIRED: &str = "the certificate has expired";
 const NOT_VALID_YET: &str = "the certificate is not valid yet";
-const REVOCATION_UNKNOWN: &str = "whether the certificate was revoked is not known";
+const REVOCATION_UNKNOWN: &str = "the certificate's revocation status is not known";
+const RENEW: &str = "the server needs another one, or a clock is wrong";
+const CHECK_CLOCKS: &str = "check the clocks of both machines";
 
 /// Errors that are kept: many threads may refuse certificates at the same time, and each reads its own error at once.
 const REFUSALS_MAX: usize = 64;
@@ -165,47 +196,47 @@ mod tests {
             presented: presented.iter().map(|one| (*one).to_owned()).collect(),
         };
         for (error, expected) in [
-            (CertificateError::Expired, "the certificate has expired"),
             (
                 CertificateError::ExpiredContext {
                     time: at(5000),
                     not_after: at(2000),
                 },
-                "the certificate has expired (3000 seconds ago)",
+                "the certificate has expired (3000 seconds ago); the server needs another one, or a clock is wrong",
             ),
             (
                 CertificateError::ExpiredContext {
                     time: at(900_000),
                     not_after: at(1000),
                 },
-                "the certificate has expired (10 days ago)",
+                "the certificate has expired (10 days ago); the server needs another one, or a clock is wrong",
             ),
             (
                 CertificateError::NotValidYetContext {
                     time: at(5000),
                     not_before: at(5060),
                 },
-                "the certificate is not valid yet (60 seconds in the future)",
+                "the certificate is not valid yet (only in 60 seconds); check the clocks of both machines",
             ),
             (
                 CertificateError::ExpiredRevocationListContext {
                     time: at(5000),
                     next_update: at(4000),
                 },
-                "whether the certificate was revoked is not known: the list has expired (1000 seconds ago)",
+                "the certificate's revocation status is not known: the revocation list has expired (1000 seconds ago)",
             ),
             (
                 CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
                     signature_algorithm_id: vec![1],
                     public_key_algorithm_id: vec![2],
                 },
-                "the certificate is signed in a way that is not supported",
+                "the certificate's signature does not fit the key of a trusted issuer with the same name",
             ),
             (
                 CertificateError::Other(rustls::OtherError(std::sync::Arc::new(
                     webpki::Error::CaUsedAsEndEntity,
                 ))),
-                "the certificate is an issuer's, not a server's",
+                "the certificate is a CA certificate; a server needs one with CA:FALSE, which `openssl req -x509` does not \
+                 make by default",
             ),
             (
                 CertificateError::InvalidOcspResponse,
@@ -213,15 +244,16 @@ mod tests {
             ),
             (
                 name(&[]),
-                "the certificate is not valid for the name elsewhere, nor for any other",
+                "the certificate is not valid for the name elsewhere, nor for another one; the server needs a certificate with \
+                 a subject alternative name",
             ),
             (
                 name(&["DnsName(\"a\")"]),
-                "the certificate is not valid for the name elsewhere, only for a",
+                "the certificate is not valid for the name elsewhere, only for a; use that name",
             ),
             (
                 name(&["DnsName(\"a\")", "DnsName(\"b\")", "IpAddress(::1)"]),
-                "the certificate is not valid for the name elsewhere, only for a, b or ::1",
+                "the certificate is not valid for the name elsewhere, only for a, b or ::1; use one of these names",
             ),
         ] {
             assert_eq!(sentence(&error), expected);
@@ -238,7 +270,7 @@ mod tests {
             refusals.note(CertificateError::UnknownIssuer);
         }
         let revoked = refusals.sentence(&text(CertificateError::Revoked));
-        assert_eq!(revoked.as_deref(), Some("the certificate was revoked"));
+        assert!(revoked.is_some_and(|one| one.starts_with("the certificate was revoked")));
         refusals.note(CertificateError::Expired);
         assert_eq!(refusals.sentence(&text(CertificateError::Revoked)), None);
         assert!(

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::tables::{Table, figure};
 use super::{class, count};
-use crate::comparison::Middle;
+use crate::comparison::Median;
 use crate::form::image::{Image, MARGIN, WIDTH};
 use crate::form::plot::{Plot, Symbol, label};
 use crate::form::scale::Scale;
@@ -14,9 +14,9 @@ struct Point<'a> {
     link: &'a str,
     strategy: &'a str,
     /// In seconds.
-    age: Middle,
+    age: Median,
     /// In per cent.
-    shown: Middle,
+    shown: Median,
 }
 
 impl Point<'_> {
@@ -92,7 +92,7 @@ fn plot<'a>(points: &[Point<'_>], strategies: &[&str]) -> Plot<'a> {
     }
     let mut lines = paths;
     for point in points {
-        let ranges = [point.age, point.shown].map(|middle| (middle.min, middle.max));
+        let ranges = [point.age, point.shown].map(|median| (median.min, median.max));
         plot.ranges("range", point.place(), ranges);
         let (age, shown) = point.place();
         let [across, down] = ranges;

@@ -2,7 +2,7 @@
 
 use super::tables::{Table, figure, number};
 use super::{Panel, class, panels, words};
-use crate::comparison::Middle;
+use crate::comparison::Median;
 use crate::form::bars::Bar;
 use crate::form::image::Image;
 
@@ -15,13 +15,13 @@ pub(super) fn image(tables: &[Table], markdown: &str) -> Option<Image> {
         let profile = rows.first().map_or("", |row| row[0]);
         let profile = profile.trim_end_matches(".ini");
         let carried = rows.iter().filter_map(|[_, relay, carries, interval, _]| {
-            let middle = figure(carries)?;
+            let median = figure(carries)?;
             let ends = interval.split_once(" to ");
             let ends = ends.and_then(|(low, high)| Some((number(low)?, number(high)?)));
-            Some(bar(relay, middle.median, ends, (*carries).to_owned()))
+            Some(bar(relay, median.median, ends, (*carries).to_owned()))
         });
         let costs = rows.iter().filter_map(|[_, relay, .., cost]| {
-            let Middle { median, min, max } = figure(cost)?;
+            let Median { median, min, max } = figure(cost)?;
             Some(bar(relay, median, Some((min, max)), format!("{median} µs")))
         });
         let carried = ("subscribers", "longer is better", carried.collect());

@@ -1,6 +1,6 @@
 //! Tables read back from Markdown, as [`Table::markdown`](crate::form::table::Table::markdown) writes them.
 
-use crate::comparison::Middle;
+use crate::comparison::Median;
 
 /// A table with the text before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Table {
 }
 
 /// Reads `27.9 (27.1–28.6)`, `1,234`, `at least 900`: a median with its smallest and largest value, or a value alone.
-pub(super) fn figure(cell: &str) -> Option<Middle> {
+pub(super) fn figure(cell: &str) -> Option<Median> {
     let cell = cell.strip_prefix("at least ").unwrap_or(cell);
     let (median, rest) = cell.split_once(" (").unwrap_or((cell, ""));
     let median = number(median)?;
@@ -84,7 +84,7 @@ pub(super) fn figure(cell: &str) -> Option<Middle> {
         Some((min, max)) => (number(min)?, number(max)?),
         None => (median, median),
     };
-    Some(Middle { median, min, max })
+    Some(Median { median, min, max })
 }
 
 /// Reads a number with commas between thousands.

@@ -7,7 +7,7 @@ use super::tables::{figure, number, tables};
 
 #[test]
 fn figures_are_read_from_cells() {
-    let of = |cell| figure(cell).map(|middle| (middle.median, middle.min, middle.max));
+    let of = |cell| figure(cell).map(|median| (median.median, median.min, median.max));
     assert_eq!(of("27.9 (27.1–28.6)"), Some((27.9, 27.1, 28.6)));
     assert_eq!(of("1,234"), Some((1234.0, 1234.0, 1234.0)));
     assert_eq!(of("at least 900"), Some((900.0, 900.0, 900.0)));

@@ -2,7 +2,7 @@
 
 use crate::form::table::{self, Table};
 
-/// A column: its heading, and what stands in the row of one contender.
+/// A column: its heading, and its cell in the row of a contender.
 pub(super) struct Column<R> {
     heading: &'static str,
     is_figure: bool,
@@ -10,7 +10,7 @@ pub(super) struct Column<R> {
 }
 
 impl<R> Column<R> {
-    /// A column of words.
+    /// Creates a column of words.
     pub(super) const fn words(heading: &'static str, cell: fn(&R) -> String) -> Self {
         Self {
             heading,
@@ -19,7 +19,7 @@ impl<R> Column<R> {
         }
     }
 
-    /// A column of figures.
+    /// Creates a column of figures.
     pub(super) const fn figures(heading: &'static str, cell: fn(&R) -> String) -> Self {
         Self {
             heading,
@@ -29,7 +29,7 @@ impl<R> Column<R> {
     }
 }
 
-/// A table with a row for each contender.
+/// Creates a table with a row for each contender.
 pub(super) fn table<'a, R: 'a>(columns: &[Column<R>], rows: impl Iterator<Item = &'a R>) -> Table {
     let heads = columns.iter().map(|column| {
         if column.is_figure {

@@ -1,9 +1,9 @@
-//! The limits of several relays in several scenarios, each found by a search: one league table.
+//! Limits of several relays under several profiles, each found by a search, in one table.
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Middle,
+    Median,
     column::{self, Column},
     incomplete, json,
     page::page,
@@ -17,41 +17,41 @@ use crate::search::{
     Answer, DISTURBED_PROBES_MAX, Probe, ProbeFigures, ProbeOutcome, Record, STOLEN_PERCENT_MAX,
 };
 
-/// Version of the form of [`Limits`]; it grows whenever a field changes or goes.
+/// Version of the form of [`Limits`]. It grows whenever a field is changed or removed.
 pub const LIMITS: u32 = 4;
 
-/// All that one comparison of limits has to say.
+/// A comparison of limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Version of this form: [`LIMITS`].
     pub limits: u32,
-    /// What was compared, in words: how it was searched, and on what machine.
+    /// The setting in words: how the limits were searched, and on what machine.
     pub setting: Vec<String>,
-    /// One search for each scenario and relay.
+    /// One search for each profile and relay.
     pub searches: Vec<RelayLimit>,
-    /// Why not all searches were made, if so.
+    /// Why searches are missing; none if all were made.
     pub broken_off: Option<String>,
 }
 
-/// One relay's limit in one scenario.
+/// The limit of one relay under one profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RelayLimit {
-    /// The profile.
+    /// Name of the profile.
     pub profile: String,
-    /// The relay's name in the file.
+    /// Name of the relay in the file.
     pub relay: String,
-    /// What its version command, or its SETUP, said.
+    /// Version, from its version command or its SETUP.
     pub version: String,
-    /// The draft that was spoken.
+    /// The negotiated draft, by its ALPN.
     pub draft: Option<String>,
-    /// The search.
+    /// The record of the search.
     pub record: Record,
 }
 
 impl Limits {
-    /// Puts searches in order: scenario by scenario as they came, and within one whoever carries most first.
+    /// Orders the searches: by profile in the given order, then the largest limit first.
     pub fn new(
         setting: Vec<String>,
         mut searches: Vec<RelayLimit>,
@@ -64,9 +64,9 @@ impl Limits {
             }
         }
         searches.sort_by_key(|search| {
-            let scenario = profiles.iter().position(|one| *one == search.profile);
+            let profile = profiles.iter().position(|one| *one == search.profile);
             let most = search.held().unwrap_or(0);
-            (scenario, std::cmp::Reverse(most), search.relay.clone())
+            (profile, std::cmp::Reverse(most), search.relay.clone())
         });
         Self {
             limits: LIMITS,
@@ -76,27 +76,27 @@ impl Limits {
         }
     }
 
-    /// The comparison as JSON, with a line feed at its end.
+    /// Writes the comparison as JSON, with a line feed at its end.
     pub fn to_json(&self) -> String {
         json(self)
     }
 
-    /// The table for a terminal; every line ends with a line feed.
+    /// Renders the table for a terminal; every line ends with a line feed.
     pub fn terminal(&self) -> String {
         self.table().terminal()
     }
 
-    /// The table as Markdown.
+    /// Renders the table as Markdown.
     pub fn markdown(&self) -> String {
         self.table().markdown(false)
     }
 
-    /// The table as one HTML file that needs no network.
+    /// Renders the table as one HTML file that needs no network.
     pub fn html(&self) -> String {
-        page("What relays carry", &self.table())
+        page("Largest load of each relay", &self.table())
     }
 
-    /// What is to be said of probes that others disturbed.
+    /// Returns a note about disturbed probes, if there were any.
     fn disturbed(&self) -> Option<String> {
         let probes = || self.searches.iter().flat_map(|one| &one.record.probes);
         let disturbed = probes().filter(|probe| probe.is_disturbed()).count();
@@ -125,12 +125,20 @@ impl Limits {
 }
 
 impl RelayLimit {
-    /// The largest load that held.
+    /// Returns the largest load that held.
     pub fn held(&self) -> Option<u64> {
         match &self.record.answer {
             Answer::Found { held, .. } | Answer::AtLeast { held } => Some(*held),
             Answer::Nothing { .. } => None,
             Answer::Generator { held, .. } | Answer::Open { held, .. } => *held,
+        }
+    }
+
+    /// Returns the largest load that held, with its unit.
+    fn load(&self) -> String {
+        match self.answer().0 {
+            none if none == NONE => none,
+            load => format!("{load} {}", self.record.search.dimension.unit()),
         }
     }
 
@@ -145,18 +153,18 @@ impl RelayLimit {
         format!("{} to {}", interval.low, interval.high)
     }
 
-    /// The median of a figure over the probes at the largest load that held.
+    /// Returns the median of a figure over the probes at the largest load that held.
     fn median(&self, pick: fn(&ProbeFigures) -> Option<f64>, scale: f64) -> String {
         let held = self.held();
         let probes = self.record.probes.iter();
         let at_limit = probes.filter(|probe: &&Probe| {
             Some(probe.load) == held && probe.outcome == ProbeOutcome::Held
         });
-        let middle = Middle::of(at_limit.filter_map(|probe| Some(pick(&probe.figures)? * scale)));
-        or_none(middle, |middle| format!("{:.1}", middle.median))
+        let median = Median::of(at_limit.filter_map(|probe| Some(pick(&probe.figures)? * scale)));
+        or_none(median, |median| format!("{:.1}", median.median))
     }
 
-    /// What the relay carries, and what broke.
+    /// Returns the largest load that held, and which clause broke above it.
     fn answer(&self) -> (String, String) {
         match &self.record.answer {
             Answer::Found {
@@ -172,7 +180,7 @@ impl RelayLimit {
             Answer::Nothing { broke, clause } => (format!("less than {broke}"), clause.sentence()),
             Answer::Generator { held, at, .. } => (
                 or_none(*held, |held| format!("at least {held}")),
-                format!("no statement: the generator was the limit at {at}"),
+                format!("not known: the generator was the limit at {at}"),
             ),
             Answer::Open { held, reason, .. } => (
                 or_none(*held, |held| format!("at least {held}")),
@@ -183,7 +191,7 @@ impl RelayLimit {
 
     fn proof(&self) -> String {
         if let Some(problem) = &self.record.calibration_problem {
-            return format!("not made: {problem}");
+            return format!("not tried: {problem}");
         }
         let Some(calibration) = &self.record.calibration else {
             return NONE.to_owned();
@@ -193,25 +201,27 @@ impl RelayLimit {
         }
         let cpu = calibration
             .generator_cpu_percent
-            .map_or_else(String::new, |cpu| format!(", generator at {cpu:.0} %"));
+            .map_or_else(String::new, |cpu| {
+                format!(", generator {cpu:.0} % of a core")
+            });
         format!("held{cpu}")
     }
 }
 
-/// What is told of each search.
+/// The columns of the table.
 const COLUMNS: [Column<RelayLimit>; 10] = [
     Column::words("profile", |one| one.profile.clone()),
     Column::words("relay", |one| with_version(&one.relay, &one.version)),
     Column::words("draft", |one| {
         one.draft.as_deref().unwrap_or(NONE).to_owned()
     }),
-    Column::figures("carries", |one| one.answer().0),
+    Column::figures("largest load", RelayLimit::load),
     Column::figures("95 % interval", RelayLimit::interval),
     Column::words("broke", |one| one.answer().1),
-    Column::figures("µs/object", |one| {
+    Column::figures("CPU µs/object", |one| {
         one.median(|figures| figures.cpu_us_per_delivered_object, 1.0)
     }),
-    Column::figures("p99 ms", |one| {
+    Column::figures("latency p99 ms", |one| {
         one.median(|figures| figures.latency_p99_ms, 1.0)
     }),
     Column::figures("KiB/session", |one| {
@@ -283,7 +293,19 @@ mod tests {
     }
 
     #[test]
-    fn within_a_scenario_whoever_carries_most_comes_first() {
+    #[ignore = "writes a file to look at, into the folder that WEIR_REPORTS names"]
+    fn write_examples() {
+        let folder = std::path::PathBuf::from(std::env::var("WEIR_REPORTS").expect("WEIR_REPORTS"));
+        let searches = vec![
+            search("audio.ini", "slow", 100),
+            search("audio.ini", "fast", 900),
+        ];
+        let limits = Limits::new(vec!["two cores".to_owned()], searches, None);
+        std::fs::write(folder.join("limits.html"), limits.html()).unwrap();
+    }
+
+    #[test]
+    fn the_largest_limit_of_a_profile_comes_first() {
         let limits = Limits::new(
             vec!["two cores".to_owned()],
             vec![
@@ -304,11 +326,11 @@ mod tests {
         );
         let text = limits.markdown();
         assert!(
-            text.contains("| b.ini | fast (1.0) | moqt-18 | 900 |"),
+            text.contains("| b.ini | fast (1.0) | moqt-18 | 900 subscribers |"),
             "{text}"
         );
         assert!(text.contains("cpu<95% (measured 97 %) at 901"), "{text}");
-        assert!(text.contains("held, generator at 61 %"), "{text}");
+        assert!(text.contains("held, generator 61 % of a core"), "{text}");
         assert!(text.contains("slow\\|er"), "{text}");
         assert!(limits.terminal().contains("7.5"), "{}", limits.terminal());
         assert!(limits.html().contains("KiB/session"));
@@ -324,7 +346,7 @@ mod tests {
         );
         let mut unproved = search("a.ini", "fast", 50);
         unproved.record = unproved.record.uncalibrated("no memory");
-        assert_eq!(unproved.proof(), "not made: no memory");
+        assert_eq!(unproved.proof(), "not tried: no memory");
         let again: Limits = serde_json::from_str(&limits.to_json()).unwrap();
         assert_eq!(again, limits);
     }

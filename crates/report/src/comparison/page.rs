@@ -1,11 +1,11 @@
-//! A comparison of relays as a page.
+//! A comparison of relays as an HTML page.
 
 use maud::html;
 
 use crate::form::page::Page;
 use crate::form::table::Table;
 
-/// One HTML file that needs no network: a heading and a table.
+/// Renders a heading and a table as an HTML file that needs no network.
 pub(super) fn page(title: &str, table: &Table) -> String {
     let page = Page {
         title: format!("{title} – weir bench compare"),

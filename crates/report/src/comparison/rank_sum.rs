@@ -1,19 +1,19 @@
-//! The rank-sum test of Mann and Whitney, by counting: exact for the few runs that benchmarks have.
+//! The rank-sum test of Mann and Whitney. It counts all permutations, so it is exact for a few runs.
 
 use serde::{Deserialize, Serialize};
 
-/// Whether two sets of figures differ by more than chance.
+/// The result of a test whether two sets of figures differ by more than chance.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Test {
-    /// The chance of a difference at least as clear between two relays that are alike, both sides counted.
+    /// The p-value: probability of a difference at least as large between two equal relays (two-sided).
     pub p: f64,
-    /// The smallest such chance that so many runs can show at all.
+    /// The smallest p-value that this number of runs can reach.
     pub p_least: f64,
 }
 
 impl Test {
-    /// In words: `differs (p 0.008)`, `no difference shown (p 0.40)`, `too few runs to tell (p 0.10)`.
+    /// Returns the result in words: `differs (p 0.008)`, `no difference shown (p 0.400)`, `too few runs to tell (p 0.100)`.
     pub fn words(&self) -> String {
         let word = if self.p < LEVEL {
             "differs"
@@ -26,17 +26,17 @@ impl Test {
     }
 }
 
-/// The test of two sets of up to `RUNS_MAX` figures each; none if one is empty or too large.
+/// Tests two sets of up to `RUNS_MAX` figures each; none if a set is empty or larger.
 ///
-/// Every way to deal the figures out to the two sets is as likely as the next if the relays are alike. The ways in
-/// which the ranks of the first set lie at least as far from their middle as they do are counted.
+/// If the relays are equal, all ways to distribute the figures over the two sets are equally likely. The test counts the
+/// ways in which the rank sum of the first set is at least as far from its mean as the measured one.
 pub fn rank_sum(first: &[f64], second: &[f64]) -> Option<Test> {
     if first.is_empty() || second.is_empty() || first.len().max(second.len()) > RUNS_MAX {
         return None;
     }
     let mut all: Vec<f64> = first.iter().chain(second).copied().collect();
     all.sort_by(f64::total_cmp);
-    // Twice the mean rank, a whole number also where figures are equal.
+    // Twice the mean rank, so that ranks of equal figures are whole numbers.
     let rank = |value: f64| {
         let below = all.iter().filter(|one| **one < value).count();
         let equal = all
@@ -69,7 +69,7 @@ pub fn rank_sum(first: &[f64], second: &[f64]) -> Option<Test> {
     })
 }
 
-/// In how many ways `chosen` of `ranks` have each sum.
+/// Returns, for each sum, the number of ways to choose `chosen` of `ranks` with this sum.
 fn ways(ranks: &[usize], chosen: usize) -> Vec<f64> {
     let sums = ranks.iter().sum::<usize>() + 1;
     let mut ways = vec![vec![0.0; sums]; chosen + 1];
@@ -85,9 +85,9 @@ fn ways(ranks: &[usize], chosen: usize) -> Vec<f64> {
     ways.swap_remove(chosen)
 }
 
-/// Chances below count as a difference.
+/// Significance level: a smaller p-value counts as a difference.
 const LEVEL: f64 = 0.05;
-/// Runs per relay that are counted exactly.
+/// Most runs per relay that the test takes.
 const RUNS_MAX: usize = 50;
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_the_tables() {
+    fn agrees_with_published_tables() {
         let low = [1.0, 2.0, 3.0, 4.0, 5.0];
         let high = [6.0, 7.0, 8.0, 9.0, 10.0];
         // 2 of 252 ways, and 2 of 20.
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn is_honest_about_few_runs() {
+    fn too_few_runs_are_reported_as_such() {
         let few = rank_sum(&[1.0, 2.0, 3.0], &[40.0, 50.0, 60.0]).unwrap();
         assert_eq!(few.words(), "too few runs to tell (p 0.100)");
         let enough = rank_sum(&[1.0, 2.0, 3.0, 4.0], &[40.0, 50.0, 60.0, 70.0]).unwrap();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_figures_and_nothing() {
+    fn equal_figures_and_empty_sets() {
         assert!((p(&[1.0, 1.0], &[1.0, 1.0]) - 1.0).abs() < 1e-12);
         assert_eq!(rank_sum(&[], &[1.0]), None);
         assert_eq!(rank_sum(&[1.0; RUNS_MAX + 1], &[1.0]), None);

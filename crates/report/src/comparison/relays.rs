@@ -1,4 +1,4 @@
-//! Relays under one load: what each run gave, medians, and whether the differences mean anything.
+//! Comparisons of relays under one load: the figures of every run, medians, and a test of their differences.
 
 mod table;
 
@@ -7,64 +7,64 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 pub use self::table::{html, markdown, terminal};
-use super::{Middle, Row, Test, by_cost, json, most_frequent, rank_sum, ranked};
+use super::{Median, Row, Test, by_cost, json, most_frequent, rank_sum, ranked};
 use crate::search::{Probe, ProbeFigures, ProbeOutcome};
 
-/// Version of the comparison's form; it grows whenever a field changes or goes.
+/// Version of the comparison's form. It grows whenever a field is changed or removed.
 pub const COMPARISON: u32 = 2;
 
-/// Relays under one load.
+/// A comparison of relays under one load.
 pub type Comparison = super::Comparison<Relays>;
 
 /// The relays of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Relays {
-    /// Best first.
+    /// The relays, best first.
     pub relays: Vec<Standing>,
 }
 
-/// What was measured of one relay.
+/// The runs of one relay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// Its name in the file.
+    /// Name in the file.
     pub name: String,
-    /// What its version command, or its SETUP, said.
+    /// Version, from its version command or its SETUP.
     pub version: String,
-    /// The draft that was spoken.
+    /// The negotiated draft, by its ALPN.
     pub draft: Option<String>,
-    /// Its runs, without those for warming up.
+    /// The runs, without warm-up runs.
     pub runs: Vec<Probe>,
 }
 
-/// One relay's place in the table.
+/// The figures of one relay: medians over its runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standing {
-    /// What was measured.
+    /// The runs.
     pub entry: Entry,
-    /// Runs that held the service level.
+    /// Runs in which the service level held.
     pub held: usize,
-    /// Runs in which the generator was the limit; they are left out of the figures.
+    /// Runs in which the generator was the limit. The figures leave them out.
     pub generator_limited: usize,
-    /// The clause that broke most often, if any did.
+    /// The clause that broke most often; none if none broke.
     pub broke: Option<String>,
     /// CPU time per delivered object, in µs.
-    pub cpu_us_per_object: Option<Middle>,
-    /// The relay's load; 100 is one core.
-    pub cpu_percent: Option<Middle>,
+    pub cpu_us_per_object: Option<Median>,
+    /// Mean CPU load of the relay; 100 is one core.
+    pub cpu_percent: Option<Median>,
     /// 99th percentile of latency.
-    pub p99_ms: Option<Middle>,
+    pub p99_ms: Option<Median>,
     /// Memory per session.
-    pub bytes_per_session: Option<Middle>,
-    /// Objects lost, over all runs.
+    pub bytes_per_session: Option<Median>,
+    /// Lost objects, over all runs.
     pub lost: u64,
-    /// The CPU time per object against that of the first of the table; none for that one itself.
+    /// Test of the difference in CPU time per object to the first relay of the table; none for the first one.
     pub against_first: Option<Test>,
 }
 
 impl Comparison {
-    /// Puts the relays in order: who held more often first, then who spends less per object.
+    /// Orders the relays: those that held more often first, then by CPU time per object.
     pub fn new(setting: Vec<String>, entries: Vec<Entry>, broken_off: Option<String>) -> Self {
         let mut relays: Vec<Standing> = ranked(entries);
         let first: Vec<f64> = relays.first().map_or_else(Vec::new, Standing::costs);
@@ -79,7 +79,7 @@ impl Comparison {
         }
     }
 
-    /// The comparison as JSON, with a line feed at its end.
+    /// Writes the comparison as JSON, with a line feed at its end.
     pub fn to_json(&self) -> String {
         json(self)
     }
@@ -90,8 +90,8 @@ impl Row for Standing {
 
     fn of(entry: Entry) -> Self {
         let judged = || entry.judged_runs();
-        let middle = |pick: fn(&ProbeFigures) -> Option<f64>| {
-            Middle::of(judged().filter_map(|run| pick(&run.figures)))
+        let median = |pick: fn(&ProbeFigures) -> Option<f64>| {
+            Median::of(judged().filter_map(|run| pick(&run.figures)))
         };
         let broke = most_frequent(judged().filter_map(|run| match &run.outcome {
             ProbeOutcome::Broke { clauses, .. } => clauses.first().map(|one| one.text.as_str()),
@@ -103,17 +103,17 @@ impl Row for Standing {
                 .count(),
             generator_limited: entry.runs.len() - judged().count(),
             broke: broke.map(str::to_owned),
-            cpu_us_per_object: middle(|figures| figures.cpu_us_per_delivered_object),
-            cpu_percent: middle(|figures| figures.cpu_percent),
-            p99_ms: middle(|figures| figures.latency_p99_ms),
-            bytes_per_session: middle(|figures| figures.bytes_per_session),
+            cpu_us_per_object: median(|figures| figures.cpu_us_per_delivered_object),
+            cpu_percent: median(|figures| figures.cpu_percent),
+            p99_ms: median(|figures| figures.latency_p99_ms),
+            bytes_per_session: median(|figures| figures.bytes_per_session),
             lost: judged().map(|run| run.figures.objects_lost).sum(),
             against_first: None,
             entry,
         }
     }
 
-    /// Who held more often first, then who spends less per object.
+    /// More held runs first, then lower CPU time per object.
     fn order(&self, other: &Self) -> Ordering {
         let share = |one: &Self| (one.held * 1000).checked_div(one.judged()).unwrap_or(0);
         share(other)
@@ -124,7 +124,7 @@ impl Row for Standing {
 }
 
 impl Standing {
-    /// How many runs say something of the relay.
+    /// Returns the number of runs in which the generator was not the limit.
     fn judged(&self) -> usize {
         self.entry.runs.len() - self.generator_limited
     }
@@ -138,7 +138,7 @@ impl Standing {
 }
 
 impl Entry {
-    /// Runs that say something of the relay: those in which the generator was not the limit.
+    /// Returns the runs in which the generator was not the limit.
     fn judged_runs(&self) -> impl Iterator<Item = &Probe> {
         let is_generator = |run: &Probe| matches!(run.outcome, ProbeOutcome::Generator { .. });
         self.runs.iter().filter(move |run| !is_generator(run))
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_comes_before_who_is_cheap() {
+    fn relays_that_hold_come_before_relays_that_cost_less() {
         let mut cheap = entry("cheap", &[1.0, 1.0, 1.0]);
         cheap.runs[0].outcome = broken();
         let dear = entry("dear", &[30.0, 31.0, 32.0]);
@@ -236,6 +236,18 @@ mod tests {
         let nothing = Comparison::new(Vec::new(), vec![entry("none", &[])], None);
         assert_eq!(nothing.contenders.relays[0].cpu_us_per_object, None);
         assert!(terminal(&nothing).contains("none"));
+    }
+
+    #[test]
+    #[ignore = "writes a file to look at, into the folder that WEIR_REPORTS names"]
+    fn write_examples() {
+        let folder = std::path::PathBuf::from(std::env::var("WEIR_REPORTS").expect("WEIR_REPORTS"));
+        let mut slow = entry("slow", &[30.0, 31.0, 32.0, 33.0]);
+        slow.runs[1].outcome = broken();
+        let fast = entry("fast", &[10.0, 11.0, 12.0, 13.0]);
+        let setting = vec!["audio.ini, 100 subscribers".to_owned()];
+        let comparison = Comparison::new(setting, vec![slow, fast], None);
+        std::fs::write(folder.join("relays.html"), html(&comparison)).unwrap();
     }
 
     #[test]

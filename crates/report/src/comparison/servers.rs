@@ -1,6 +1,4 @@
-//! Several servers side by side, scenario by scenario: what each run gave, and medians.
-//!
-//! It starts no server and does not choose the order of runs; the program interleaves them.
+//! Comparisons of HTTP/3 servers: for each scenario, the figures of every run and their medians.
 
 mod page;
 #[cfg(test)]
@@ -13,16 +11,16 @@ use serde::{Deserialize, Serialize};
 
 pub use self::page::page;
 pub use self::text::{markdown, table};
-use super::{Middle, Row, by_cost, most_frequent, ranked, with_version};
+use super::{Median, Row, by_cost, most_frequent, ranked, with_version};
 use crate::http3::{Limit, Report, Server};
 
-/// Version of the comparison's form; it grows whenever a field changes or goes.
+/// Version of the comparison's form. It grows whenever a field is changed or removed.
 pub const COMPARISON: u32 = 1;
 
-/// Servers under one load after the other.
+/// A comparison of HTTP/3 servers in one or more scenarios.
 pub type Comparison = super::Comparison<Servers>;
 
-/// The servers of a comparison.
+/// The servers of a comparison, and their figures in each scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Servers {
     /// The servers, in the order of the file.
@@ -31,39 +29,39 @@ pub struct Servers {
     pub scenarios: Vec<Scenario>,
 }
 
-/// A server that takes part.
+/// A server of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contender {
-    /// Its name in the file.
+    /// Name in the file.
     pub name: String,
-    /// Its version, as far as it is known.
+    /// Version; empty if not known.
     pub version: String,
-    /// What a reader should know of it.
+    /// A remark for readers.
     pub note: Option<String>,
 }
 
-/// One kind of load, and how the servers did.
+/// A kind of load, and the figures of all servers under it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Its name in the file.
+    /// Name in the file.
     pub name: String,
     /// The load in words.
     pub load: String,
-    /// The servers: who answers most per CPU second first.
+    /// The servers, lowest CPU time per request first.
     pub standings: Vec<Standing>,
 }
 
-/// What was measured of one server in one scenario.
+/// The runs of one server in one scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// Its name in the file.
+    /// Name of the server in the file.
     pub server: String,
-    /// Its runs.
+    /// The runs.
     pub runs: Vec<RunFigures>,
-    /// What went wrong with runs that are missing.
+    /// Why runs are missing, or what went wrong in them.
     pub problems: Vec<String>,
 }
 
@@ -73,56 +71,56 @@ pub struct Entry {
 pub struct RunFigures {
     /// Successful requests per second.
     pub requests_per_second: f64,
-    /// The server's CPU time per successful request, in µs.
+    /// CPU time of the server per successful request, in µs.
     pub cpu_us_per_request: Option<f64>,
-    /// The server's load in per cent of what it could use.
+    /// CPU load of the server, in per cent of all cores that it can use.
     pub server_percent: Option<f64>,
-    /// The load of the client's busiest thread; 100 is one core.
+    /// CPU load of the client's busiest thread; 100 is one core.
     pub client_percent: f64,
-    /// The client's CPU time per successful request, in µs.
+    /// CPU time of the client per successful request, in µs.
     pub client_us_per_request: Option<f64>,
-    /// Who was the limit.
+    /// What limited the requests per second.
     pub limit: Limit,
-    /// Latency, 99th percentile.
+    /// 99th percentile of latency.
     pub latency_p99_ms: Option<f64>,
-    /// Handshake, median.
+    /// Median duration of handshakes.
     pub handshake_p50_ms: Option<f64>,
     /// Successful requests.
     pub successes: u64,
-    /// Failed requests, and connections that could not be made.
+    /// Failed requests, and failed connections.
     pub failed: u64,
-    /// Packets lost for want of room in receive buffers.
+    /// Packets that this machine received and dropped because a UDP receive buffer was full.
     pub receive_errors: u64,
 }
 
-/// One server's place in a scenario.
+/// The figures of one server in one scenario: medians over its runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standing {
-    /// What was measured.
+    /// The runs.
     pub entry: Entry,
     /// Successful requests per second.
-    pub requests_per_second: Option<Middle>,
+    pub requests_per_second: Option<Median>,
     /// Successful requests per second of the server's CPU time.
-    pub requests_per_cpu_second: Option<Middle>,
-    /// The server's CPU time per successful request, in µs.
-    pub cpu_us_per_request: Option<Middle>,
-    /// The server's load in per cent of what it could use.
-    pub server_percent: Option<Middle>,
-    /// The load of the client's busiest thread.
-    pub client_percent: Option<Middle>,
-    /// Latency, 99th percentile.
-    pub latency_p99_ms: Option<Middle>,
+    pub requests_per_cpu_second: Option<Median>,
+    /// CPU time of the server per successful request, in µs.
+    pub cpu_us_per_request: Option<Median>,
+    /// CPU load of the server, in per cent of all cores that it can use.
+    pub server_percent: Option<Median>,
+    /// CPU load of the client's busiest thread; 100 is one core.
+    pub client_percent: Option<Median>,
+    /// 99th percentile of latency.
+    pub latency_p99_ms: Option<Median>,
     /// Runs in which the server was the limit.
     pub server_limited: u64,
-    /// Failures, over all runs.
+    /// Failed requests and connections, over all runs.
     pub failed: u64,
-    /// Packets lost for want of room in receive buffers, over all runs.
+    /// Packets that this machine received and dropped because a UDP receive buffer was full, over all runs.
     pub receive_errors: u64,
 }
 
 impl RunFigures {
-    /// The figures of a report.
+    /// Takes the figures from a report.
     pub fn of(report: &Report) -> Self {
         let server = report.server.as_ref();
         let client = &report.client;
@@ -146,7 +144,7 @@ impl RunFigures {
 }
 
 impl Comparison {
-    /// Draws the medians and puts the servers of each scenario in order.
+    /// Computes the medians, and orders the servers of each scenario.
     pub fn new(
         setting: Vec<String>,
         servers: Vec<Contender>,
@@ -169,12 +167,12 @@ impl Comparison {
         }
     }
 
-    /// Whether there is any figure: a run in which something succeeded.
+    /// Returns true if a request succeeded in any run.
     pub fn is_measured(&self) -> bool {
         self.entries().any(|entry| entry.successful_runs() > 0)
     }
 
-    /// Whether every server has a run in which something succeeded in each of `rounds`, in every scenario.
+    /// Returns true if every server has `rounds` runs with a successful request in every scenario.
     pub fn has_all_runs(&self, rounds: u32) -> bool {
         let is_whole = |entry: &Entry| entry.successful_runs() == rounds as usize;
         self.broken_off.is_none() && self.entries().all(is_whole)
@@ -189,12 +187,12 @@ impl Comparison {
         standings.map(|standing| &standing.entry)
     }
 
-    /// The comparison as JSON, with a line feed at its end.
+    /// Writes the comparison as JSON, with a line feed at its end.
     pub fn to_json(&self) -> String {
         crate::form::json::pretty(self)
     }
 
-    /// A server's name with its version.
+    /// Returns the name of a server with its version.
     pub(super) fn full_name(&self, name: &str) -> String {
         let server = self
             .contenders
@@ -215,8 +213,8 @@ impl Row for Standing {
     type Entry = Entry;
 
     fn of(entry: Entry) -> Self {
-        let middle = |pick: fn(&RunFigures) -> Option<f64>| {
-            Middle::of(
+        let median = |pick: fn(&RunFigures) -> Option<f64>| {
+            Median::of(
                 entry
                     .runs
                     .iter()
@@ -226,12 +224,12 @@ impl Row for Standing {
         };
         let sum = |pick: fn(&RunFigures) -> u64| entry.runs.iter().map(pick).sum();
         Self {
-            requests_per_second: middle(|run| Some(run.requests_per_second)),
-            requests_per_cpu_second: middle(|run| Some(1e6 / run.cpu_us_per_request?)),
-            cpu_us_per_request: middle(|run| run.cpu_us_per_request),
-            server_percent: middle(|run| run.server_percent),
-            client_percent: middle(|run| Some(run.client_percent)),
-            latency_p99_ms: middle(|run| run.latency_p99_ms),
+            requests_per_second: median(|run| Some(run.requests_per_second)),
+            requests_per_cpu_second: median(|run| Some(1e6 / run.cpu_us_per_request?)),
+            cpu_us_per_request: median(|run| run.cpu_us_per_request),
+            server_percent: median(|run| run.server_percent),
+            client_percent: median(|run| Some(run.client_percent)),
+            latency_p99_ms: median(|run| run.latency_p99_ms),
             server_limited: entry
                 .runs
                 .iter()
@@ -243,7 +241,7 @@ impl Row for Standing {
         }
     }
 
-    /// Who spends least per request first; who was not measured last.
+    /// Lowest CPU time per request first; servers without a figure last.
     fn order(&self, other: &Self) -> Ordering {
         let rate = |one: &Self| one.requests_per_second.map_or(0.0, |rate| rate.median);
         by_cost(self.cpu_us_per_request, other.cpu_us_per_request)
@@ -253,18 +251,18 @@ impl Row for Standing {
 }
 
 impl Standing {
-    /// Whether its requests per second are what it can do: it was the limit in every run.
-    pub(super) fn is_own_rate(&self) -> bool {
+    /// Returns true if the requests per second are the server's capacity: it was the limit in every run.
+    pub(super) fn is_capacity(&self) -> bool {
         self.server_limited == self.entry.runs.len() as u64
     }
 
-    /// Whose limit the runs found, in words.
+    /// Returns what limited the runs, in words.
     pub(super) fn limit_words(&self) -> String {
         let runs = self.entry.runs.len() as u64;
         if runs == 0 {
             return "not measured".to_owned();
         }
-        if self.is_own_rate() {
+        if self.is_capacity() {
             return "the server".to_owned();
         }
         let limits = self.entry.runs.iter().map(|run| run.limit);

@@ -1,4 +1,4 @@
-//! `docs/report-fields.md`: every field of the reports, from the types' own descriptions.
+//! Writes and checks `docs/report-fields.md`: every field of the reports, from the descriptions of the types.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ fn the_documentation_lists_every_field() {
     );
 }
 
-/// A section for each object of `T`: first those that have one place, each under its path, then those with several.
+/// Returns a section for each object of `T`: first those used in one place, under their path, then those used in several.
 fn fields<T: JsonSchema>() -> String {
     let generator = SchemaSettings::draft2020_12().for_serialize();
     let schema = generator.into_generator().into_root_schema_for::<T>();
@@ -52,7 +52,7 @@ fn fields<T: JsonSchema>() -> String {
 
 struct Document<'a> {
     definitions: &'a Map<String, Value>,
-    /// How often each definition is referred to.
+    /// Number of references to each definition.
     uses: BTreeMap<String, usize>,
 }
 
@@ -61,11 +61,11 @@ impl Document<'_> {
         self.uses.get(name).is_some_and(|uses| *uses > 1)
     }
 
-    /// Writes the table of the object at `path`, then those of the objects below it that stand nowhere else.
+    /// Writes the table of the object at `path`, then those of the objects below it that are used only there.
     fn write_object(&self, object: &Value, path: &str, text: &mut String) {
         let about = description(object);
         if path.is_empty() {
-            write!(text, "\n### The whole\n\n{about}\n").unwrap();
+            write!(text, "\n### Top level\n\n{about}\n").unwrap();
         } else {
             write!(text, "\n### `{path}`\n\n{about}\n").unwrap();
         }
@@ -105,7 +105,7 @@ impl Document<'_> {
         }
     }
 
-    /// The type of a field in words.
+    /// Returns the type of a field in words.
     fn kind(&self, field: &Value) -> String {
         if let Some(constant) = field.get("const") {
             return format!("the number {constant}");
@@ -143,7 +143,7 @@ impl Document<'_> {
         }
     }
 
-    /// The definition that a field refers to, in a list too.
+    /// Returns the definition that a field, or the items of its list, refer to.
     fn target(&self, field: &Value) -> Option<(&str, &Value)> {
         let reference = references(field).into_iter().next()?;
         let (name, definition) = self.definitions.get_key_value(reference)?;
@@ -151,7 +151,7 @@ impl Document<'_> {
     }
 }
 
-/// The definitions that a field refers to itself.
+/// Returns the names of the definitions that a field refers to.
 fn references(field: &Value) -> Vec<&str> {
     let choices = field.get("anyOf").and_then(Value::as_array);
     let items = field.get("items");
@@ -181,11 +181,11 @@ fn description(value: &Value) -> String {
     let text = value["description"].as_str().unwrap_or_default();
     let words: Vec<&str> = text.split_whitespace().collect();
     let text = words.join(" ").replace('|', "\\|");
-    // Links between items say nothing outside of their documentation.
+    // Links between items work only in rustdoc.
     text.replace("[`", "`").replace("`]", "`")
 }
 
-/// The unit that the name of a field ends with.
+/// Returns the unit that the name of a field ends with.
 fn unit(name: &str) -> &'static str {
     let units = [
         ("_ms", "ms"),
@@ -212,56 +212,62 @@ fn unit(name: &str) -> &'static str {
 const HEAD: &str = "\
 # Fields of the reports
 
-The JSON of a report holds every field below, always; what was not measured is `null`. [report.schema.json](report.schema.json) and
+The JSON of a report always holds every field below. A value that was not measured is `null`. [report.schema.json](report.schema.json) and
 [h3-report.schema.json](h3-report.schema.json) are the schemas. `schema` grows whenever a field is added, changed or removed. Times are in
 milliseconds since the start of the run, unless a field says otherwise.
 
-`cargo test -p weir-report` compares this page with the types; `UPDATE_DOCS=1` before it writes the page.
+`cargo test -p weir-report` compares this page with the types; `UPDATE_DOCS=1 cargo test -p weir-report` writes it.
 ";
 
 const RELAY_NOTES: &str = "
 ### Definitions
 
-**Subscriptions.** *Good*: START and COMPLETION were seen. *Incomplete*: the track ended otherwise (PUBLISH_DONE, silence, a lost session).
-*Failed*: refused, or data came before any START.
+**Subscriptions.** *Good*: START and COMPLETION arrived. *Incomplete*: START arrived, but the track ended without COMPLETION (PUBLISH_DONE, or
+silence). *Failed*: refused, the session was lost before COMPLETION, or no START arrived before the first object.
 
-**A run is `partial`** (exit code 1), and the verdict begins with the reason, if
+**A run is `partial`** (exit code 1) in the following cases. The verdict begins with the reason.
 
-- it was interrupted, or the relay's process ended,
-- no packet came from the relay for 8 s, although clients send a ping every 5 s,
-- nothing arrived in the last 5 s,
-- all sessions were lost, or the publisher's was,
-- the relay sent the publisher away (GOAWAY).
+- The run was interrupted, or the relay's process ended.
+- No packet came from the relay for 8 s, although clients send a ping every 5 s.
+- No object arrived in the last 5 s.
+- All sessions were lost, or the publisher's session was.
+- The relay sent GOAWAY to the publisher.
 
-**Objects.** A received object counts once, whatever copies come. Objects that the relay altered (`corrupt`, `misplaced`) count as received, and
-break the clause `altered=0`. `foreign` objects are of another run, by their run number, and break nothing. Datagrams that the publisher's
-connection took and then dropped (`expired_objects`, `crowded_out_objects`) count as sent, and are lost at every subscriber. They include START
-and COMPLETION, are listed at the first datagram track, and are unknown for a lost connection.
+**Objects.** A received object counts once; further copies count as `duplicates`. Objects that the relay altered (`corrupt`, `misplaced`) count as
+received, and break the clause `altered=0`. `foreign` objects belong to another run, by their run number, and break nothing. Datagrams that the
+publisher's connection accepted and then dropped (`expired_objects`, `crowded_out_objects`) count as sent, and are lost at every subscriber. They
+include START and COMPLETION, are listed at the first datagram track, and are unknown for a lost connection.
 
-**Slow and churning subscribers** are set apart: figures over subscribers leave them out. Loss is split by position: *join* before the first object
-received, *tail* after the last, *middle* between. A subscriber that received nothing has lost everything as *tail*.
+**Slow and churning subscribers** are left out of all other figures over subscribers; `set_apart` has theirs.
+
+**Loss** is split by position: *join* before a subscriber's first received object, *tail* after its last, *middle* between. A subscriber that received
+nothing has lost everything as *tail*.
 
 **Fairness.** Jain's index of objects received, and the worst subscriber's p99 divided by the median subscriber's.
 
 **The steady window** runs from one second (at most a tenth of the data phase) after the last track began to the end of the first track. CPU time
 per delivered object is the CPU time in it, divided by the objects delivered in it.
 
-**Memory per session** is the resident memory with all sessions connected and nothing sent, less that before, divided by the sessions. It is null for
-a relay that had served others, since it uses their memory again: `compare` takes it from the warm-up run of each process.
+**Memory per session** is the resident memory with all sessions connected and no object sent, minus that before, divided by the sessions. It is null
+for a relay that has served sessions before, because the relay reuses their memory: restart the relay. `compare` takes it from the warm-up run of
+each process.
 
-**Headroom** extrapolates from this run's cost per object, on the low side. **Calibration** is a measurement, but of this load only.
+**Headroom** extrapolates from this run's cost per object, and is a low estimate. **Calibration** is a measurement, but of this load only.
 
-**Limits.** At most 200 of the relay's own metrics are kept, with 300 moments each. CPU and memory of the processes are kept at up to 2048
-moments, latency in up to 512 windows, heat maps in up to 40 × 60 cells. In a longer run each stands for twice the time.
+**Limits.** At most 200 metrics of the relay are kept, with 300 values each. CPU and memory of the processes are kept in up to 2048 entries,
+latency in up to 512 windows, heat maps in up to 40 × 60 cells. In a longer run, each covers twice the time.
 
 ### Other forms of a run
 
-`weir bench report` makes them from an archive.
+`weir bench report` makes them from an archive. With `--from` or `--to`, latency and its clauses cover only these seconds, all other figures the
+whole run; the verdict says so.
 
-- **CSV** (`--csv`) has a row for each subscription, `--seconds-csv` one for each track and second. Both lack heat maps, the relay's counters and
-  metrics, the service level (`lost` is that of the whole run) and the calibration.
-- **Prometheus** (`--prometheus`) has what is worth comparing between runs: whether the level held and the generator was healthy, counts, quantiles of
-  latency, and the relay's cost. `weir_bench_objects_lost_judged` is `slo.lost_objects`.
+- **CSV** of subscriptions (`--csv`) has a row for each subscription. Most columns have the names of fields of `tracks[].subscribers[]`. `section` is
+  that of the track definition, `subscriber` is `index`, `lost` is `lost_objects` of the whole run, `jitter_ms` is `jitter_rfc3550_ms`.
+- **CSV** of seconds (`--seconds-csv`) has a row for each track and second: objects received, their latency, and load, memory and context switches of
+  the relay. An empty cell of both tables was not measured.
+- **Prometheus** (`--prometheus`) has the figures that are worth comparing between runs; its `# HELP` lines explain them.
+  `weir_bench_objects_lost_judged` is `slo.lost_objects`.
 
 ### Archives
 
@@ -282,45 +288,44 @@ A histogram lists its buckets as `[number, count]`. Bucket 0 holds values below 
 
 | field | meaning |
 |---|---|
-| `objects_lost`, `objects_lost_before` | objects lost of those that are judged; objects lost in the second before |
-| `ended_early` | why the probe was ended before its time ([commands.md](commands.md#what-ends-a-probe-early)) |
-| `stolen_percent` | share of a core that the hypervisor gave to others meanwhile |
-| `calibration_problem` | of the record: why the load that broke could not be put on a null relay |
+| `objects_lost`, `objects_lost_before` | lost objects in the judged part of the probe; lost objects in the second before it |
+| `ended_early` | true if the probe was ended early ([commands.md](commands.md#what-ends-a-probe-early)) |
+| `stolen_percent` | share of a core that the hypervisor gave to others during the probe |
+| `calibration_problem` | of the record: why the calibration at the load that broke failed |
 ";
 
 const TAIL: &str = "
 ### Kinds of failures
 
-A success is a status 200 with the exact length: received bytes, `content-length` and `--expect-length` agree. `requests.failures` counts all else:
+A success has status 200 and the exact length: received bytes, `content-length` and `--expect-length` agree. `requests.failures` counts the rest:
 
 | kind | the request failed because |
 |---|---|
 | `status_2xx`, `status_3xx`, `status_4xx`, `status_5xx`, `status_other` | its status was not 200 |
-| `body_short`, `body_long` | less or more content came than was announced or expected |
-| `incomplete` | the stream ended within the answer |
+| `body_short`, `body_long` | less or more content arrived than was announced or expected |
+| `incomplete` | the stream ended before the answer was complete |
 | `malformed` | the answer broke a rule of HTTP |
 | `stream_reset` | the server reset the stream |
 | `violation` | the server broke a rule of HTTP/3, and the client closed the connection |
-| `timed_out` | nothing came for `--idle-timeout` |
-| `connection_reset`, `connection_closed`, `connection_lost` | the server sent a stateless reset; closed the connection; the connection broke otherwise |
+| `timed_out` | no packet arrived for `--idle-timeout` |
+| `connection_reset`, `connection_closed`, `connection_lost` | the server sent a stateless reset; the server closed the connection; another error ended it |
 | `goaway` | the server refused it with GOAWAY |
-| `no_connection` | the connection for this one request could not be made |
+| `no_connection` | the connection for this request failed |
 
-`connections.refusals` counts connections that could not be made or used:
+`connections.refusals` counts failed connections:
 
 | kind | the connection failed because |
 |---|---|
 | `refused` | the server refused it |
-| `timed_out` | the handshake took longer than `--handshake-timeout`; a port without a server looks like this |
+| `timed_out` | the handshake took longer than `--handshake-timeout`, as on a port without a server |
 | `tls` | the TLS handshake failed: the reason names what is wrong with the certificate, or the server's alert |
 | `protocol` | the server speaks no HTTP/3, or no QUIC version 1 |
-| `lost` | it broke during the handshake otherwise |
-| `local` | it could not be begun on this machine |
-| `unusable` | the server let no request be sent on it |
-| `violation` | the server broke a rule of HTTP/3 without a request to answer |
+| `lost` | another error ended it during the handshake |
+| `local` | this machine could not open it |
+| `unusable` | the server permitted no request on it |
+| `violation` | the server broke a rule of HTTP/3 while no request was open |
 
-A failed connection is tried again after 100 ms. The client offers AES cipher suites only. A resumed handshake shows no certificate, so none is
-checked in it.
+A failed connection is tried again after 100 ms. The client offers only AES cipher suites. A resumed handshake has no certificate to check.
 
 ## Other output
 
@@ -330,14 +335,14 @@ The form is that of the browser player's export; [vectors/live/report.json](../v
 
 | field | holds |
 |---|---|
-| `player`, `relay`, `strategy`, `buffer` | who played, from where, by which strategy, with which buffer |
+| `player`, `relay`, `strategy`, `buffer` | the player, the relay, the delivery strategy, the playout buffer |
 | `tracks` | name, packaging and codec of the tracks of the last catalog |
 | `started_us`, `ended_us` | when playing began and ended, in µs |
 | `figures` | shown frames, latency, age of the picture, freezes; without latency, age and queueing for streams of other publishers |
-| `catalogs_followed` | new catalogs after which other tracks were played |
-| `publishers_followed` | publishers that came back, and whose frames are counted anew |
-| `frames_of_former` | frames of an earlier publisher, dropped since a later one is heard |
-| `streams_refused`, `objects_unknown` | streams stopped at a limit; objects that were not understood |
+| `catalogs_followed` | new catalogs after which the player switched tracks |
+| `publishers_followed` | publishers that reconnected; their frames are numbered from the start again |
+| `frames_of_former` | frames of an earlier publisher, dropped because a later one sends |
+| `streams_refused`, `objects_unknown` | streams stopped at a limit; objects that could not be decoded |
 | `frames` | each frame: when it was available, arrived and was shown |
 
 ### `weir live publish`
@@ -348,23 +353,23 @@ The last line of output holds `published`:
 |---|---|
 | `frames`, `frames_written` | frames read; frames of which all bytes were given to the connection |
 | `audio_objects` | objects of sound |
-| `streams_reset`, `streams_overflowed` | streams that the strategy reset; streams reset since over 8 MiB waited for one, or 32 MiB for all |
+| `streams_reset`, `streams_overflowed` | streams that the strategy reset; streams reset because over 8 MiB waited for one, or 32 MiB for all |
 | `fetches_answered` | FETCH requests answered |
-| `early_over_limit` | requests refused since 16 others waited already until the tracks were known |
+| `early_over_limit` | requests refused because 16 others already waited for the tracks to be known |
 
 ### `weir link`
 
-The last line of output holds `clients`, `packets_refused` (of clients beyond `--clients-max`), `packets_orphaned` (for clients that are gone), and of each
-direction (`up`, `down`):
+The last line of output holds `clients`, `packets_refused` (from clients beyond `--clients-max`), `packets_orphaned` (to clients that have left), and for
+each direction (`up`, `down`):
 
 | field | holds |
 |---|---|
-| `offered`, `offered_bytes` | packets that came |
-| `delivered`, `delivered_bytes` | packets that were passed on |
-| `dropped_queue` | packets that the queue had no room for |
+| `offered`, `offered_bytes` | packets received |
+| `delivered`, `delivered_bytes` | packets forwarded |
+| `dropped_queue` | packets dropped because the queue was full |
 | `lost` | packets lost by `--loss` |
-| `dropped_in_flight` | packets beyond the limit of those on their way |
-| `queue_bytes_peak` | the longest queue |
+| `dropped_in_flight` | packets dropped because too many were on their way |
+| `queue_bytes_peak` | largest size of the queue |
 
 ### `weir h3 serve`
 
@@ -373,9 +378,9 @@ The last line of output holds `counters`:
 | counter | counts |
 |---|---|
 | `connections`, `violations` | connections; connections closed because the peer broke a rule |
-| `requests` | requests looked at |
+| `requests` | requests handled |
 | `answers_ok`, `answers_refused`, `answers_stopped` | answers with status 200; with another status; stopped by the client |
-| `requests_malformed` | requests that broke a rule of HTTP, or ended before their head |
-| `requests_reset`, `requests_rejected` | requests that the client reset; that came after GOAWAY |
-| `requests_excessive` | requests cut off because incomplete headers took too much memory |
+| `requests_malformed` | requests that broke a rule of HTTP, or ended before their header section |
+| `requests_reset`, `requests_rejected` | requests that the client reset; requests after GOAWAY |
+| `requests_excessive` | requests refused because incomplete header sections took too much memory |
 ";

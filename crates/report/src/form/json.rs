@@ -1,7 +1,7 @@
-//! Reports as JSON: written for people to read and for programs to keep.
+//! Reports as indented JSON.
 //!
-//! The order of fields is fixed and numbers are rounded to three decimals (a microsecond where the unit is
-//! a millisecond), so equal reports are equal files. Schemas in `docs/` describe the forms.
+//! The order of fields is fixed, and numbers are rounded to three decimals, so equal reports give equal files. Schemas
+//! in `docs/` describe the forms.
 
 use std::io;
 
@@ -9,23 +9,23 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
-/// Why a report could not be read.
+/// An error in reading a report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The text is not a report.
     #[error("not a report: {0}")]
     Invalid(#[from] serde_json::Error),
-    /// The report has another form than this version reads.
+    /// The report has a schema that this version does not read.
     #[error("the report has schema {found}, and this version of weir reads schema {read}")]
     Schema {
-        /// The one that it names.
+        /// Schema of the report.
         found: u64,
-        /// The one that this version reads.
+        /// Schema that this version reads.
         read: u32,
     },
 }
 
-/// Writes a report of any kind: in the order of its fields, with numbers rounded.
+/// Writes a report of any kind, with rounded numbers and a line feed at its end.
 pub(crate) fn pretty(report: &impl Serialize) -> String {
     let mut out = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut out, Rounding(PrettyFormatter::new()));
@@ -36,13 +36,13 @@ pub(crate) fn pretty(report: &impl Serialize) -> String {
     String::from_utf8(out).expect("JSON is UTF-8")
 }
 
-/// Reads a report of a kind that has its own version: a wrong one is named, before its fields are missed.
+/// Reads a report of any kind. A wrong schema is reported before missing fields.
 pub(crate) fn parse_with<T: DeserializeOwned>(text: &str, read: u32) -> Result<T, ReadError> {
     check_schema(&serde_json::from_str(text)?, read)?;
     Ok(serde_json::from_str(text)?)
 }
 
-/// Whether `report` has the version that is read; one that names none is left to whoever reads its fields.
+/// Checks the schema of `report`. A report without one passes: reading its fields will fail.
 pub(crate) fn check_schema(report: &Value, read: u32) -> Result<(), ReadError> {
     match report.get("schema").and_then(Value::as_u64) {
         Some(found) if found != u64::from(read) => Err(ReadError::Schema { found, read }),
@@ -50,7 +50,7 @@ pub(crate) fn check_schema(report: &Value, read: u32) -> Result<(), ReadError> {
     }
 }
 
-/// Writes methods that do what those of the inner formatter do.
+/// Defines methods that call those of the inner formatter.
 macro_rules! forward {
     ($($method:ident($($argument:ident: $type:ty)?),)*) => {
         $(fn $method<W: ?Sized + io::Write>(
@@ -63,7 +63,7 @@ macro_rules! forward {
     };
 }
 
-/// Pretty JSON with its numbers rounded.
+/// A formatter of indented JSON with rounded numbers.
 struct Rounding(PrettyFormatter<'static>);
 
 impl Formatter for Rounding {

@@ -1,4 +1,4 @@
-//! Latency as percentiles, and on a page over time and as a histogram. The same for objects and for requests.
+//! Latency of objects or requests: percentiles, a plot over time, a histogram.
 
 use maud::{Markup, Render, html};
 
@@ -10,12 +10,12 @@ use super::table::Table;
 use crate::latency::{Latency, LatencySecond};
 use crate::statistics::{Bucket, Distribution, float};
 
-/// Points of a curve at most; longer series are thinned, and keep their worst.
+/// Most points of a curve. In a longer series, each point is the worst of several seconds.
 const POINTS_MAX: u64 = 400;
-/// Bars of the histogram at most.
+/// Bars of the histogram.
 const BARS_MAX: u32 = 72;
 
-/// The 99th percentile as a key figure.
+/// Returns a card with the 99th percentile.
 pub(crate) fn card(latency: &Distribution) -> Card {
     Card {
         name: "Latency p99",
@@ -26,7 +26,7 @@ pub(crate) fn card(latency: &Distribution) -> Card {
     }
 }
 
-/// The cells of a row: median, 90th and 99th percentile, and the largest.
+/// Returns the cells of a row: median, 90th and 99th percentile, maximum.
 pub(crate) fn percentiles(distribution: Option<&Distribution>) -> [String; 4] {
     let picks: [fn(&Distribution) -> f64; 4] = [
         |one| one.p50_ms,
@@ -37,7 +37,7 @@ pub(crate) fn percentiles(distribution: Option<&Distribution>) -> [String; 4] {
     picks.map(|pick| number::or_none(distribution, |one| ms(pick(one))))
 }
 
-/// A table of percentiles.
+/// Renders a table of percentiles.
 pub(crate) fn quantiles(rows: &[(&str, Option<Distribution>)]) -> Markup {
     let row = |(name, distribution): &(&str, Option<Distribution>)| {
         let distribution = distribution.as_ref();
@@ -50,7 +50,7 @@ pub(crate) fn quantiles(rows: &[(&str, Option<Distribution>)]) -> Markup {
         .render()
 }
 
-/// An axis for times between these: logarithmic where they are far apart.
+/// Returns the label and scale of a time axis: logarithmic if the values are far apart.
 pub(crate) fn axis(smallest_ms: f64, largest_ms: f64) -> (&'static str, Scale) {
     if largest_ms > 12.0 * smallest_ms {
         ("ms, log scale", Scale::log_around(smallest_ms, largest_ms))
@@ -59,7 +59,7 @@ pub(crate) fn axis(smallest_ms: f64, largest_ms: f64) -> (&'static str, Scale) {
     }
 }
 
-/// Latency second by second. `what` is what took so long, in the singular.
+/// Renders latency in each second. `what` is the singular noun of what is measured, such as `object`.
 pub(crate) fn over_time(latency: &Latency, what: &str) -> Markup {
     let (seconds, step) = thinned(&latency.per_second);
     let worst = seconds
@@ -107,7 +107,7 @@ pub(crate) fn over_time(latency: &Latency, what: &str) -> Markup {
     plot.figure()
 }
 
-/// How many took how long. `what` is what took so long, in the singular.
+/// Renders a histogram of latency. `what` is the singular noun of what is measured, such as `object`.
 pub(crate) fn histogram(latency: &Latency, what: &str) -> Markup {
     let (Some(overall), Some(bars)) = (latency.overall, Bars::of(&latency.histogram)) else {
         return html! {};
@@ -133,7 +133,7 @@ pub(crate) fn histogram(latency: &Latency, what: &str) -> Markup {
     let y = (&*share_of_all, Scale::from_zero(percent(tallest)));
     let mut plot = Plot::new("Latency histogram", ("ms, log scale", bars.scale), y)
         .reading(format!(
-            "Every bar that holds one {what} is drawn at least as tall as can be seen."
+            "A bar with at least one {what} has a visible height, however small its share."
         ))
         .described(description);
     let filled = || (0..).zip(&bars.counts).filter(|(_, count)| **count > 0.0);
@@ -160,14 +160,14 @@ pub(crate) fn histogram(latency: &Latency, what: &str) -> Markup {
     plot.figure()
 }
 
-/// A histogram on equal steps of a logarithmic scale.
+/// The bars of a histogram, in equal steps of a logarithmic scale.
 struct Bars {
     scale: Scale,
     counts: Vec<f64>,
 }
 
 impl Bars {
-    /// Spreads buckets over bars, each by its share of the bucket's width; none without a value.
+    /// Distributes buckets over bars in proportion to their overlap; none without a value.
     fn of(buckets: &[Bucket]) -> Option<Self> {
         let sound = || {
             buckets
@@ -207,7 +207,7 @@ impl Bars {
     }
 }
 
-/// The least latency that is told apart.
+/// Least latency on the axis of a histogram.
 const FLOOR_MS: f64 = 0.001;
 
 pub(crate) fn middle(second: u64, step: u64) -> f64 {
@@ -222,7 +222,7 @@ fn thinning(step: u64) -> String {
     }
 }
 
-/// The axis of seconds with data; it begins where the data begins, since set-up may take long.
+/// Returns the axis of the seconds with data. It begins with the first, because set-up may take long.
 pub(crate) fn time_axis(seconds: &[LatencySecond]) -> Scale {
     let low = seconds.first().map_or(0, |one| one.second);
     let high = seconds.last().map_or(1, |one| one.second + 1);
@@ -232,7 +232,7 @@ pub(crate) fn time_axis(seconds: &[LatencySecond]) -> Scale {
     }
 }
 
-/// At most [`POINTS_MAX`] points, and how many seconds each covers; the worst of them stands for all.
+/// Returns at most [`POINTS_MAX`] points, and the seconds that each covers. A point has the worst values of its seconds.
 pub(crate) fn thinned(seconds: &[LatencySecond]) -> (Vec<LatencySecond>, u64) {
     let first = seconds.first().map_or(0, |one| one.second);
     let last = seconds.last().map_or(0, |one| one.second);

@@ -1,26 +1,26 @@
-//! Numbers as people read them. Every form is fixed: no locale, no clock.
+//! Numbers as text, independent of locale and time zone.
 
 use crate::statistics::ratio;
 
-/// What stands where there is no value.
+/// The text of a missing value.
 pub(crate) const NONE: &str = "–";
 
-/// A value in its form, or [`NONE`].
+/// Formats a value, or returns [`NONE`].
 pub(crate) fn or_none<T>(value: Option<T>, form: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| NONE.to_owned(), form)
 }
 
-/// A count with thousands set apart: `300,000`.
+/// Formats a count with separators: `300,000`.
 pub(crate) fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
-/// A quantity to the nearest count: `1,235`.
+/// Formats a quantity, rounded to a count: `1,235`.
 pub(crate) fn count_of(value: f64) -> String {
     fixed(value, 0)
 }
 
-/// A count with its noun: `1 subscriber`, `200 subscribers`.
+/// Formats a count with its noun: `1 subscriber`, `200 subscribers`.
 pub(crate) fn counted(value: u64, noun: &str) -> String {
     format!(
         "{} {noun}{}",
@@ -29,7 +29,7 @@ pub(crate) fn counted(value: u64, noun: &str) -> String {
     )
 }
 
-/// Three significant digits where it matters, for columns: `1,234`, `12.3`, `1.23`, `0.123`.
+/// Formats a quantity with at least three digits, for columns: `1,234`, `12.3`, `1.23`, `0.123`.
 pub(crate) fn decimal(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 99.95 || size == 0.0 => 0,
@@ -40,7 +40,7 @@ pub(crate) fn decimal(value: f64) -> String {
     fixed(value, digits)
 }
 
-/// Two significant digits where it matters, for sentences: `1,234`, `12`, `1.2`, `0.12`.
+/// Formats a quantity with at least two digits, for sentences: `1,234`, `12`, `1.2`, `0.12`.
 pub(crate) fn brief(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 9.95 || size == 0.0 => 0,
@@ -51,7 +51,7 @@ pub(crate) fn brief(value: f64) -> String {
     fixed(value, digits)
 }
 
-/// As [`decimal`] with its unit: `1.23 ms`.
+/// Formats a quantity as [`decimal`], or as a whole number, with its unit: `1.23 ms`.
 pub(crate) fn quantity(value: f64, unit: &str) -> String {
     if unit.is_empty() {
         whole_or_decimal(value)
@@ -60,7 +60,7 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
-/// As short as it can be said, for ticks of an axis: `0.2`, `5`, `2,000`, `150k`, `2M`.
+/// Formats a tick of an axis: `0.2`, `5`, `2,000`, `150k`, `2M`.
 pub(crate) fn tick(value: f64) -> String {
     match value.abs() {
         size if size >= 1e6 => format!("{}M", plain(value / 1e6)),
@@ -69,7 +69,7 @@ pub(crate) fn tick(value: f64) -> String {
     }
 }
 
-/// Up to six decimals, as many as there are: `0.2`, `33.33`, `30,000`.
+/// Formats a quantity with up to six decimals: `0.2`, `33.33`, `30,000`.
 pub(crate) fn plain(value: f64) -> String {
     let text = fixed(value, 6);
     match text.split_once('.') {
@@ -78,12 +78,12 @@ pub(crate) fn plain(value: f64) -> String {
     }
 }
 
-/// A time in milliseconds.
+/// Formats a time in milliseconds.
 pub(crate) fn milliseconds(value: f64) -> String {
     format!("{} ms", decimal(value))
 }
 
-/// A rate in decimal units.
+/// Formats a bit rate in decimal units.
 pub(crate) fn bits_per_second(value: f64) -> String {
     scaled(
         value,
@@ -92,12 +92,12 @@ pub(crate) fn bits_per_second(value: f64) -> String {
     )
 }
 
-/// An amount of memory in binary units.
+/// Formats an amount of memory in binary units.
 pub(crate) fn bytes(value: f64) -> String {
     scaled(value, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
 }
 
-/// A loss with its share, which never rounds to nothing: `0 lost`, `7 lost (0.002 %)`.
+/// Formats lost objects with their share, which never rounds to 0: `0 lost`, `7 lost (0.002 %)`.
 pub(crate) fn loss(lost: u64, of: u64) -> String {
     if lost == 0 {
         "0 lost".to_owned()
@@ -106,7 +106,7 @@ pub(crate) fn loss(lost: u64, of: u64) -> String {
     }
 }
 
-/// `part` of `whole` in per cent, which rounds neither to nothing nor to all.
+/// Formats `part` of `whole` in per cent. A share between 0 and 100 % never rounds to either.
 pub(crate) fn share(part: u64, whole: u64) -> String {
     match ratio(part, whole) {
         None => NONE.to_owned(),
@@ -119,7 +119,7 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// CPU cores as a list: `0, 1`, or `any`.
+/// Formats CPU cores as a list: `0, 1`; `any` for an empty one.
 pub(crate) fn cores(cores: &[u32]) -> String {
     if cores.is_empty() {
         return "any".to_owned();
@@ -131,7 +131,7 @@ pub(crate) fn cores(cores: &[u32]) -> String {
         .join(", ")
 }
 
-/// `text` without characters that would steer a terminal or hide in a page.
+/// Returns `text` with control characters replaced.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|letter| {
@@ -144,8 +144,7 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Whether `letter` steers rather than prints: control characters but for the line feed and the tab,
-/// and the marks that turn the direction of text.
+/// Returns true for control characters, except line feed and tab, and for marks that change the direction of text.
 pub(crate) fn is_control(letter: char) -> bool {
     (letter.is_control() && letter != '\n' && letter != '\t')
         || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -203,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_as_people_write_them() {
+    fn numbers_are_rounded_and_grouped() {
         assert_eq!(count(0), "0");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(counted(1, "subscriber"), "1 subscriber");
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn units_follow_the_size() {
+    fn units_fit_the_value() {
         assert_eq!(
             [0.0, 999.0, 48_000.0, 9.6e6].map(bits_per_second),
             ["0 bit/s", "999 bit/s", "48.0 kbit/s", "9.60 Mbit/s"]
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_never_rounds_to_nothing_or_to_all() {
+    fn a_share_never_rounds_to_0_or_100() {
         assert_eq!(loss(0, 300_000), "0 lost");
         assert_eq!(loss(7, 300_000), "7 lost (0.002 %)");
         assert_eq!(share(1, 1_000_000_000), "<0.001 %");

@@ -1,5 +1,5 @@
 "use strict";
-// Shows the figures of a plot's strip beside the pointer. Without this script nothing is missing but that.
+// Shows the figures of a plot at the pointer. Without the script, the page is otherwise complete.
 (() => {
   const tip = document.getElementById("tip");
   const move = (event) => {

@@ -1,14 +1,14 @@
-//! The shell of every page: one HTML file that needs no network, to be sent to a colleague or printed.
+//! The frame of all HTML pages, and their common parts. A page is one file that needs no network.
 //!
-//! A little script shows figures under the pointer; without it nothing else is missing.
+//! A script shows figures under the pointer. Without it, the page is otherwise complete.
 
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 
 use super::number::printable;
 
-/// A page: what stands above and below its content.
+/// A page: its content, and what is above and below.
 pub(crate) struct Page<'a> {
-    /// The title of the window.
+    /// Title of the window.
     pub(crate) title: String,
     /// The command that made the page, such as `weir bench`.
     pub(crate) program: &'a str,
@@ -22,11 +22,11 @@ pub(crate) struct Page<'a> {
     pub(crate) footer: Vec<String>,
 }
 
-/// Nothing may be fetched and nothing may be sent, whatever stands in the report.
+/// The Content-Security-Policy: the page may neither fetch nor send anything, whatever the report contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 impl Page<'_> {
-    /// The complete document, without control characters.
+    /// Renders the complete document, without control characters.
     pub(crate) fn render(self) -> String {
         let document = html! {
             (DOCTYPE)
@@ -56,7 +56,7 @@ impl Page<'_> {
     }
 }
 
-/// The name of the program with its sign.
+/// Renders the name of the program with its logo.
 fn brand(program: &str) -> Markup {
     html! {
         p.brand {
@@ -69,7 +69,7 @@ fn brand(program: &str) -> Markup {
     }
 }
 
-/// How a conclusion looks.
+/// The tone of a verdict, which sets its colour and sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Good,
@@ -95,7 +95,7 @@ impl Tone {
     }
 }
 
-/// The conclusion in a box: its title and what is below that.
+/// Renders a verdict in a box: title and text.
 pub(crate) fn verdict(tone: Tone, title: &str, body: &Markup) -> Markup {
     html! {
         section.verdict.(tone.class()) {
@@ -105,15 +105,15 @@ pub(crate) fn verdict(tone: Tone, title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// A key figure.
+/// A card with a key figure.
 #[derive(Default)]
 pub(crate) struct Card {
     pub(crate) name: &'static str,
     pub(crate) value: String,
     pub(crate) unit: String,
-    /// What is said below it.
+    /// The text below the figure.
     pub(crate) beside: String,
-    /// Whether it is a bad one.
+    /// Whether the figure is shown as an alarm.
     pub(crate) is_alarm: bool,
 }
 
@@ -137,14 +137,14 @@ impl Render for Card {
     }
 }
 
-/// Key figures side by side.
+/// Renders cards side by side.
 pub(crate) fn cards(cards: &[Card]) -> Markup {
     html! {
         section.cards aria-label="Key figures" { @for card in cards { (card) } }
     }
 }
 
-/// A part of the page under a title, with a sentence below it.
+/// Renders a section with a title and a sentence below it.
 pub(crate) fn section(title: &str, lead: &str, body: &Markup) -> Markup {
     html! {
         section {
@@ -155,17 +155,17 @@ pub(crate) fn section(title: &str, lead: &str, body: &Markup) -> Markup {
     }
 }
 
-/// Plots side by side, as far as there is room.
+/// Renders plots side by side, as many as fit.
 pub(crate) fn plots(plots: impl IntoIterator<Item = Markup>) -> Markup {
     html! { div.plots { @for plot in plots { (plot) } } }
 }
 
-/// The heading of a table or a list.
+/// Renders the heading of a table or list.
 pub(crate) fn table_title(title: &str) -> Markup {
     html! { h4.table-title { (title) } }
 }
 
-/// Names with their values, side by side as far as there is room.
+/// Renders names with values, side by side, as many as fit.
 pub(crate) fn facts<N: AsRef<str>>(facts: impl IntoIterator<Item = (N, String)>) -> Markup {
     html! {
         dl.fact-grid {
@@ -176,20 +176,20 @@ pub(crate) fn facts<N: AsRef<str>>(facts: impl IntoIterator<Item = (N, String)>)
     }
 }
 
-/// The command line that makes the same again; nothing if it is not known.
+/// Renders the command line of the run; nothing if it is empty.
 pub(crate) fn command_line(command_line: &str) -> Markup {
     html! {
         @if !command_line.is_empty() {
-            (table_title("To repeat it"))
+            (table_title("Command line"))
             pre { (cut(command_line)) }
         }
     }
 }
 
-/// One entry of a legend: class of the swatch, and what it stands for.
+/// An entry of a legend: CSS class of the swatch, and its meaning.
 pub(crate) type Key = (&'static str, String);
 
-/// A figure: heading, legend, plot, and a sentence that says what is to be seen.
+/// Renders a figure: heading, legend, plot, and a sentence that explains it.
 pub(crate) fn figure(title: &str, keys: &[Key], reading: &str, plot: &Markup) -> Markup {
     html! {
         figure {
@@ -207,7 +207,7 @@ pub(crate) fn figure(title: &str, keys: &[Key], reading: &str, plot: &Markup) ->
     }
 }
 
-/// `text`, or as much of it as fits, with a mark where it was cut.
+/// Returns `text`, cut with a mark if it is too long.
 pub(crate) fn cut(text: &str) -> String {
     if text.len() <= TEXT_MAX {
         return text.to_owned();
@@ -215,9 +215,9 @@ pub(crate) fn cut(text: &str) -> String {
     format!("{} […]", &text[..text.floor_char_boundary(TEXT_MAX)])
 }
 
-/// Bytes of one text shown at most.
+/// Most bytes of a text that are shown.
 const TEXT_MAX: usize = 20_000;
-/// Entries of a list of reasons, clauses, counters or threads shown at most.
+/// Most entries shown of a list of reasons, clauses, counters or threads.
 pub(crate) const ENTRIES_MAX: usize = 200;
 
 #[cfg(test)]
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_on_a_page_steers_a_browser_or_hides_in_it() {
+    fn hostile_text_is_escaped_and_control_characters_are_replaced() {
         let hostile = "</p><script>\"'&\u{0}\u{1b}[31m\u{202e}\tok";
         let page = Page {
             title: hostile.to_owned(),
@@ -236,7 +236,7 @@ mod tests {
             footer: vec![hostile.to_owned()],
         };
         let text = page.render();
-        assert_eq!(text.matches("<script>").count(), 1, "our own");
+        assert_eq!(text.matches("<script>").count(), 1, "the page's own");
         let escaped = "&lt;/p&gt;&lt;script&gt;&quot;'&amp;\u{fffd}\u{fffd}[31m\u{fffd}\tok";
         assert_eq!(text.matches(escaped).count(), 6);
     }

@@ -1,21 +1,21 @@
-//! Scales of a plot: how values become places, and which values get a tick.
+//! Scales of a plot: positions of values, and ticks.
 
-/// How values become places.
+/// A scale, which maps values to positions on an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scale {
-    /// Equal steps are equal differences.
+    /// Linear: equal steps are equal differences.
     Linear {
         /// Value at the beginning of the axis.
         low: f64,
         /// Value at its end.
         high: f64,
     },
-    /// One step for each of many, from the first to the last; its ticks are whole numbers.
+    /// Linear from 0, with whole numbers as ticks.
     Ranks {
-        /// How many there are.
+        /// Value at the end of the axis.
         high: f64,
     },
-    /// Equal steps are equal factors; both ends are above zero.
+    /// Logarithmic: equal steps are equal factors. Both ends are above 0.
     Log {
         /// Value at the beginning of the axis.
         low: f64,
@@ -25,12 +25,12 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
-    /// A linear scale from zero to `high`, round or not.
+    /// Creates a linear scale from 0 to `high`.
     pub(crate) fn up_to(high: f64) -> Self {
         Self::Linear { low: 0.0, high }
     }
 
-    /// A linear scale from zero to a round value at or above `high`.
+    /// Creates a linear scale from 0 to a round value of at least `high`.
     pub(crate) fn from_zero(high: f64) -> Self {
         let high = if high.is_finite() && high > 0.0 {
             high
@@ -41,7 +41,7 @@ impl Scale {
         Self::up_to((high / step - 1e-9).ceil() * step)
     }
 
-    /// A logarithmic scale whose ends are 1, 2 or 5 times a power of ten.
+    /// Creates a logarithmic scale that includes `low` and `high`. Its ends are 1, 2 or 5 times a power of ten.
     pub(crate) fn log_around(low: f64, high: f64) -> Self {
         let low = if low.is_finite() {
             low.max(0.001)
@@ -59,7 +59,7 @@ impl Scale {
         }
     }
 
-    /// Where `value` lies: 0 at the beginning, 1 at the end, never outside.
+    /// Returns the position of `value`, from 0 at the beginning to 1 at the end. Values outside get the nearest end.
     pub(crate) fn place(self, value: f64) -> f64 {
         let place = match self {
             Self::Linear { low, high } => (value - low) / (high - low),
@@ -73,7 +73,7 @@ impl Scale {
         }
     }
 
-    /// The value at `place`.
+    /// Returns the value at position `place`.
     pub(crate) fn value(self, place: f64) -> f64 {
         match self {
             Self::Linear { low, high } => low + place * (high - low),
@@ -82,7 +82,7 @@ impl Scale {
         }
     }
 
-    /// Round values on the scale, about `wanted` of them.
+    /// Returns about `wanted` round values on the scale.
     pub(crate) fn ticks(self, wanted: u32) -> Vec<f64> {
         match self {
             Self::Linear { low, high } => linear_ticks(low, high, wanted, 0.0),
@@ -101,7 +101,7 @@ fn linear_ticks(low: f64, high: f64, wanted: u32, step_min: f64) -> Vec<f64> {
         .collect()
 }
 
-/// All of 1, 2, 5 within three decades, powers of ten alone beyond.
+/// Returns 1, 2 and 5 times powers of ten; only powers of ten on a scale of more than three decades.
 fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let factors: &[f64] = if high / low > 1_500.0 {
         &[1.0]
@@ -118,7 +118,7 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
         .collect()
 }
 
-/// 1, 2 or 5 times a power of ten, at or above `step`.
+/// Returns the least 1, 2 or 5 times a power of ten that is at least `step`.
 fn round_step(step: f64) -> f64 {
     round_up(step.max(1e-6))
 }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_never_outside() {
+    fn positions_are_between_0_and_1() {
         for scale in [Scale::from_zero(5.0), Scale::log_around(0.5, 50.0)] {
             for value in [
                 f64::NEG_INFINITY,

@@ -1,22 +1,21 @@
-//! JSON Schemas of reports, made from their types: what the committed files in `docs/` have to be.
+//! JSON Schemas of reports, generated from their types and compared with the files in `docs/`.
 
 use jsonschema::Validator;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-/// Checks that `docs/NAME` is the schema of `T`, and that its form is the one that `version` stands for; with `UPDATE_DOCS` in the
-/// environment writes the file. `sum` is of all that the schema says but descriptions, so that no field comes or goes
-/// unnoticed.
+/// Checks that `docs/NAME` is the schema of `T`, and that the form has not changed without a new `version`. With
+/// `UPDATE_DOCS` in the environment, writes the file. `sum` is a checksum of the schema without descriptions.
 pub(crate) fn kept<T: JsonSchema>(name: &str, version: u32, sum: u64) -> Validator {
     let generator = SchemaSettings::draft2020_12().for_serialize();
     let schema = generator.into_generator().into_root_schema_for::<T>();
     let mut schema = schema.to_value();
-    // Whether maps keep their order depends on what else is built with the crate.
+    // The order of maps depends on the features with which serde_json is built.
     schema.sort_all_objects();
     assert_complete(&schema);
     let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n";
-    // Links between items say nothing outside of their documentation.
+    // Links between items work only in rustdoc.
     let text = text.replace("[`", "`").replace("`]", "`");
     let path = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -36,12 +35,12 @@ pub(crate) fn kept<T: JsonSchema>(name: &str, version: u32, sum: u64) -> Validat
     assert_eq!(schema["properties"]["schema"]["const"], version);
     assert_eq!(
         found, sum,
-        "the form is not the one that schema {version} stood for: raise SCHEMA, say so in CHANGELOG.md, and write {found:#x} here"
+        "the form changed without a new schema: raise SCHEMA above {version}, add it to CHANGELOG.md, and set the checksum {found:#x}"
     );
     jsonschema::validator_for(&schema).expect("a valid schema")
 }
 
-/// Every field is described and always written, and there is no other.
+/// Checks that every field has a description and is required, and that no other field is allowed.
 fn assert_complete(schema: &Value) {
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
         let required = schema["required"].as_array().expect("required fields");
@@ -73,7 +72,7 @@ fn assert_complete(schema: &Value) {
     }
 }
 
-/// Each value with the names that lead to it.
+/// Collects each value with its path.
 fn outline(value: &Value, path: &str, lines: &mut Vec<String>) {
     match value {
         Value::Object(members) => {

@@ -1,10 +1,8 @@
-//! Text for a terminal: rows, paragraphs that wrap, a few colours.
-//!
-//! Text from outside cannot steer the terminal: its control characters are replaced.
+//! Text for a terminal: rows, wrapped paragraphs, colours. Control characters of foreign text are replaced.
 
 use crate::form::number;
 
-/// How a piece of text stands out.
+/// The style of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Paint {
     Plain,
@@ -16,7 +14,7 @@ pub(crate) enum Paint {
 }
 
 impl Paint {
-    /// Its escape sequence, one of the sixteen colours that every theme has.
+    /// Returns the escape sequence, with one of the sixteen colours of every terminal.
     fn code(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -37,7 +35,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Nothing yet, for a terminal of `width` columns, with escape sequences for colour if `colour`.
+    /// Creates an empty screen of `width` columns, with escape sequences for colour if `colour`.
     pub(crate) fn new(width: usize, colour: bool) -> Self {
         Self {
             out: String::new(),
@@ -46,7 +44,7 @@ impl Screen {
         }
     }
 
-    /// The lines; each ends with a line feed.
+    /// Returns the lines; each ends with a line feed.
     pub(crate) fn finish(self) -> String {
         self.out
     }
@@ -56,7 +54,7 @@ impl Screen {
         self.out.push('\n');
     }
 
-    /// A row of a table: a name, and as many columns as there is room for.
+    /// Writes a row of a table: a name, and as many columns as fit.
     pub(crate) fn row(&mut self, paint: Paint, name: &str, cells: &[impl AsRef<str>]) {
         let room = self.width.saturating_sub(2 + NAME) / COLUMN;
         let mut line = format!("  {name:<NAME$}");
@@ -67,7 +65,7 @@ impl Screen {
         self.blank();
     }
 
-    /// A name, and from `column` on a paragraph that hangs beneath itself.
+    /// Writes a name, and a paragraph that begins and is indented at `column`.
     pub(crate) fn entry(
         &mut self,
         name: &str,
@@ -84,14 +82,14 @@ impl Screen {
         self.wrapped(Paint::Plain, used + gap, column, text);
     }
 
-    /// A paragraph.
+    /// Writes an indented paragraph.
     pub(crate) fn paragraph(&mut self, paint: Paint, indent: usize, text: &str) {
         self.out.push_str(&" ".repeat(indent));
         self.wrapped(paint, indent, indent, text);
     }
 
-    /// Breaks `text` at blanks, but not between a number and what it counts; the first line begins at
-    /// `column`, the others at `indent`.
+    /// Writes `text`, broken at spaces, but not between a number and its unit. The first line begins at `column`, the
+    /// others at `indent`.
     fn wrapped(&mut self, paint: Paint, column: usize, indent: usize, text: &str) {
         let mut column = column;
         let mut line = String::new();
@@ -124,7 +122,7 @@ impl Screen {
     }
 }
 
-/// The words of `text`, where a word that follows a number stays with it.
+/// Returns the words of `text`; a word after a number stays with the number.
 fn pieces(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -139,7 +137,7 @@ fn pieces(text: &str) -> Vec<String> {
     pieces
 }
 
-/// Columns that a report needs to be whole; in a narrower terminal tables lose columns at their right end.
+/// Least width of a screen. In a narrow terminal, tables lose columns on the right.
 const WIDTH_MIN: usize = 40;
 /// Width of the names of rows.
 const NAME: usize = 27;

@@ -1,11 +1,11 @@
-//! The table of every report: columns, rows, and notes below them. Its forms are text for a terminal, Markdown, HTML and CSV.
+//! Tables with columns, rows and notes, in four formats: text for a terminal, Markdown, HTML and CSV.
 
 use maud::{Markup, html};
 
 use super::number::printable;
 use super::page::Tone;
 
-/// A column: its name and where its cells stand.
+/// A column: its name, alignment and least width.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     name: String,
@@ -13,7 +13,7 @@ pub(crate) struct Column {
     width_min: usize,
 }
 
-/// A column of words.
+/// Creates a left-aligned column.
 pub(crate) fn left(name: impl Into<String>) -> Column {
     Column {
         name: name.into(),
@@ -22,7 +22,7 @@ pub(crate) fn left(name: impl Into<String>) -> Column {
     }
 }
 
-/// A column of figures.
+/// Creates a right-aligned column.
 pub(crate) fn right(name: impl Into<String>) -> Column {
     Column {
         is_right: true,
@@ -31,14 +31,14 @@ pub(crate) fn right(name: impl Into<String>) -> Column {
 }
 
 impl Column {
-    /// The column with a least width in characters, for rows that are printed one by one.
+    /// Sets the least width in characters, for rows that are printed one by one.
     #[must_use]
     pub(crate) fn wide(self, width_min: usize) -> Self {
         Self { width_min, ..self }
     }
 }
 
-/// A cell; a tone colours it on a page.
+/// A cell. Its tone sets the colour on a page.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     text: String,
@@ -46,7 +46,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A cell that says whether something holds.
+    /// Creates a cell with a tone.
     pub(crate) fn toned(text: String, tone: Option<Tone>) -> Self {
         Self { text, tone }
     }
@@ -70,7 +70,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub(crate) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         Self {
             columns: columns.into_iter().collect(),
@@ -79,13 +79,13 @@ impl Table {
         }
     }
 
-    /// A table of figures whose first column names the rows.
+    /// Creates a table whose first column is left-aligned and all others right-aligned.
     pub(crate) fn of_figures<const N: usize>(names: [&str; N]) -> Self {
         let column = |(number, name)| if number == 0 { left(name) } else { right(name) };
         Self::new((0..).zip(names).map(column))
     }
 
-    /// The table with more rows.
+    /// Adds rows.
     #[must_use]
     pub(crate) fn with_rows<R, C>(mut self, rows: impl IntoIterator<Item = R>) -> Self
     where
@@ -98,7 +98,7 @@ impl Table {
         self
     }
 
-    /// The table with one more column behind the others.
+    /// Adds a column after the others.
     #[must_use]
     pub(crate) fn with_column(
         mut self,
@@ -112,7 +112,7 @@ impl Table {
         self
     }
 
-    /// The table with notes below it.
+    /// Adds notes below the table.
     #[must_use]
     pub(crate) fn with_notes(mut self, notes: impl IntoIterator<Item = String>) -> Self {
         self.notes.extend(notes);
@@ -124,12 +124,12 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// Whether it has no row.
+    /// Returns true if the table has no rows.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// For a terminal; every line ends with a line feed.
+    /// Renders the table for a terminal; every line ends with a line feed.
     pub(crate) fn terminal(&self) -> String {
         let widths = self.widths();
         let mut text = String::new();
@@ -144,7 +144,7 @@ impl Table {
         text
     }
 
-    /// As Markdown: as narrow as can be, or with its columns aligned for those who read it as it stands.
+    /// Renders the table as Markdown. If `is_aligned`, cells are padded to the widths of their columns.
     pub(crate) fn markdown(&self, is_aligned: bool) -> String {
         let widths = if is_aligned {
             self.widths()
@@ -169,7 +169,7 @@ impl Table {
         text
     }
 
-    /// As comma-separated values, RFC 4180, with a heading. Notes are left out.
+    /// Renders the table as comma-separated values (RFC 4180) with a heading, without notes.
     pub(crate) fn csv(&self) -> String {
         let line = |row: Vec<String>| {
             let cells: Vec<String> = row.iter().map(|cell| csv(cell)).collect();
@@ -178,14 +178,14 @@ impl Table {
         self.texts().map(line).collect()
     }
 
-    /// One row as a line for a terminal, as wide as the columns' least widths.
+    /// Renders a row as a line for a terminal, with the least widths of the columns. Row 0 is the heading.
     pub(crate) fn line(&self, number: usize) -> String {
         let row = self.texts().nth(number).unwrap_or_default();
         let widths: Vec<usize> = self.columns.iter().map(|one| one.width_min).collect();
         self.padded(&row, &widths, "  ").trim_end().to_owned()
     }
 
-    /// The heading, then the rows.
+    /// Returns the heading, then the rows.
     fn texts(&self) -> impl Iterator<Item = Vec<String>> {
         let heading = self.columns.iter().map(|one| one.name.clone()).collect();
         let texts = |row: &Vec<Cell>| row.iter().map(|cell| cell.text.clone()).collect();
@@ -257,7 +257,7 @@ impl maud::Render for Table {
     }
 }
 
-/// Text that Markdown takes neither for a column nor for a tag.
+/// Escapes text for a cell of a Markdown table.
 pub(crate) fn markdown(text: &str) -> String {
     let text = printable(text).replace('|', "\\|").replace('\n', " ");
     let begins_tag =
@@ -271,7 +271,7 @@ pub(crate) fn markdown(text: &str) -> String {
     out
 }
 
-/// A cell that no spreadsheet takes for several, or for a formula.
+/// Escapes text for a cell of CSV, so that no spreadsheet takes it for a formula.
 fn csv(cell: &str) -> String {
     let is_formula = cell.starts_with(['=', '+', '@', '\t'])
         || (cell.starts_with('-') && cell.parse::<f64>().is_err());
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn one_table_has_four_forms() {
+    fn a_table_in_four_formats() {
         let terminal = "name         µs\na|<b>       1.5\nlong\u{fffd} name   10\nA note.\n";
         assert_eq!(table().terminal(), terminal);
         let markdown = "| name | µs |\n|---|---:|\n| a\\|&lt;b> | 1.5 |\n| long\u{fffd} name | 10 |\n\nA note.\n";
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_stay_cells() {
+    fn csv_cells_are_escaped() {
         assert_eq!(csv("a,\"b\""), "\"a,\"\"b\"\"\"");
         assert_eq!(csv("=1+1"), "\"'=1+1\"");
         assert_eq!(csv("-3.5"), "-3.5");

@@ -1,4 +1,4 @@
-//! Reports made up for tests.
+//! Example reports for tests.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use weir_histogram::Histogram;
 use super::{Client, ClientThread, Connections, Kind, Report, Requests, Run, Second, Server};
 use crate::latency::{self, Latency, LatencySecond};
 
-/// A run of 3 s with this load of the server and the client, in per cent of a core.
+/// Returns the report of a run of 3 s with these CPU loads of server and client, in per cent of a core.
 pub(super) fn report(server_percent: Option<f64>, client_percent: f64) -> Report {
     let mut histogram = Histogram::new();
     for number in 0..30_000_u64 {
@@ -78,7 +78,7 @@ pub(super) fn report(server_percent: Option<f64>, client_percent: f64) -> Report
     )
 }
 
-/// A run in which nothing succeeded.
+/// Returns the report of a run in which no request succeeded.
 pub(super) fn nothing() -> Report {
     let connections = Connections {
         begun: 32,

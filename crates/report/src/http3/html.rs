@@ -1,4 +1,4 @@
-//! A report as one HTML file that needs no network, in the looks of the relay benchmark's.
+//! A report as one HTML file that needs no network.
 
 use maud::{Markup, html};
 
@@ -31,8 +31,9 @@ pub fn render(report: &Report) -> String {
             (run_section(run))
         },
         footer: vec![
-            "A success has status 200 and the exact length. Latency counts from the planned time: of a closed loop when \
-             the request could be sent, of a short connection when it was begun, of an open loop when it was due."
+            "A success has status 200 and the exact length. Latency ends when the answer is complete. It starts when the \
+             request could be sent (closed loop), when its connection was begun (short connections), or when it was due \
+             (open loop)."
                 .to_owned(),
             format!("weir {} · report schema {}", run.weir_version, report.schema),
         ],
@@ -44,13 +45,15 @@ fn conclusion(report: &Report) -> Markup {
     let (tone, title) = match report.verdict.limit {
         Limit::Server => (Tone::Good, "The server was the limit"),
         Limit::Rate => (Tone::Good, "The server kept up"),
-        Limit::Nothing => (Tone::Bad, "Nothing succeeded"),
+        Limit::Nothing => (Tone::Bad, "No request succeeded"),
         Limit::Client => (Tone::Warn, "The load client was the limit"),
-        Limit::Unknown if report.has_lost_server() => (Tone::Warn, "The server ended in mid-run"),
+        Limit::Unknown if report.has_lost_server() => {
+            (Tone::Warn, "The server ended during the run")
+        }
         Limit::Neither | Limit::Unknown if report.is_behind() => {
             (Tone::Warn, "The server did not keep up")
         }
-        Limit::Neither => (Tone::Warn, "Neither side was the limit"),
+        Limit::Neither => (Tone::Warn, "Not the server's maximum"),
         Limit::Unknown => (Tone::Warn, "The server was not watched"),
     };
     let body = html! {
@@ -68,14 +71,14 @@ fn key_figures(report: &Report) -> Vec<Card> {
         Card {
             name: "Requests per second",
             value: number::decimal(requests.per_second),
-            beside: format!("{} successes", number::count(requests.successes)),
+            beside: format!("{} succeeded", number::count(requests.successes)),
             ..Card::default()
         },
         Card {
             name: "Failed",
             value: number::count(failed),
             beside: format!(
-                "{} unfinished at the end",
+                "requests and connections; {} unfinished",
                 number::count(requests.unfinished)
             ),
             is_alarm: failed > 0,
@@ -93,7 +96,7 @@ fn key_figures(report: &Report) -> Vec<Card> {
             name: "Server busy",
             value: number::brief(server.utilisation_percent()),
             unit: "%".to_owned(),
-            beside: format!("client {client} %"),
+            beside: format!("busiest client thread {client} %"),
             ..Card::default()
         });
     }
@@ -134,7 +137,7 @@ fn requests(report: &Report) -> Markup {
     section("Requests", "", &body)
 }
 
-/// Points of each second, thinned to what a plot can show; of several seconds the largest.
+/// Returns a point for each second. In a long run, each point is the largest of several seconds.
 fn points(report: &Report, pick: impl Fn(&super::Second) -> Option<f64>) -> Vec<(f64, f64)> {
     let per_point = report.per_second.len().div_ceil(STRIPS_MAX).max(1);
     let chunks = report.per_second.chunks(per_point);
@@ -183,7 +186,7 @@ fn busy_over_time(report: &Report) -> Markup {
     }
     let high = largest(&server, &client, 100.0) * 1.02;
     let mut plot = plot_over_time(report, "CPU of both sides", "% of a core", high)
-        .reading("Where the server stays below 100 %, something else was the limit.")
+        .reading("100 % is one core. A server that stays below all of its cores was not the limit.")
         .keys([("p50", "server"), ("p99", "client")]);
     plot.curve("p50", &server, f64::INFINITY);
     plot.curve("p99", &client, f64::INFINITY);
@@ -202,7 +205,7 @@ fn failures(report: &Report) -> Markup {
     let connections = report.connections.refusals.iter();
     let rows = requests.map(|kind| row("request", kind));
     let rows = rows.chain(connections.map(|kind| row("connection", kind)));
-    let columns = [left("Kind"), right("Count"), left("The first of them")];
+    let columns = [left("Kind"), right("Count"), left("First reason")];
     let table = Table::new(columns).with_rows(rows);
     if table.is_empty() {
         return html! {};
@@ -215,13 +218,13 @@ fn connections(report: &Report) -> Markup {
     let rows = [
         ("Begun", connections.begun),
         ("Handshakes complete", connections.handshakes),
-        ("Unfinished at the end", connections.unfinished),
-        ("Told to prove their address (Retry)", connections.retries),
-        ("Resumed", connections.resumed),
-        ("With early data", connections.early_used),
-        ("Early data refused", connections.early_rejected),
-        ("Told to go away", connections.goaways),
-        ("Could not be made", connections.refused),
+        ("Handshakes unfinished at the end", connections.unfinished),
+        ("Answered with Retry", connections.retries),
+        ("Resumed sessions", connections.resumed),
+        ("With early data (0-RTT)", connections.early_used),
+        ("Early data rejected", connections.early_rejected),
+        ("Closed by GOAWAY", connections.goaways),
+        ("Failed", connections.refused),
     ];
     let lead = terminal::tls(connections).unwrap_or_default();
     let rows = rows.map(|(name, count)| (name, number::count(count)));
@@ -234,7 +237,7 @@ fn of_a_core(percent: f64) -> String {
 
 fn server_section(server: &Server) -> Markup {
     let pids: Vec<String> = server.pids.iter().map(u32::to_string).collect();
-    let lead = format!("Process {}, sampled from outside.", pids.join(", "));
+    let lead = format!("Process {}", pids.join(", "));
     let switches = format!(
         "{} voluntary, {} involuntary",
         number::count(server.context_switches_voluntary),
@@ -244,13 +247,13 @@ fn server_section(server: &Server) -> Markup {
     let cpu = format!("{} s", number::decimal(server.cpu_seconds));
     let rows = [
         ("CPU time", cpu),
-        ("Load", of_a_core(server.cpu_percent)),
+        ("CPU load", of_a_core(server.cpu_percent)),
         ("Busiest thread", of_a_core(server.busiest_thread_percent)),
         ("Cores", number::cores(&server.cores)),
         ("Memory at most", memory),
         ("Context switches", switches),
     ];
-    let died = server.died.as_ref().map(|died| ("End", died.clone()));
+    let died = server.died.as_ref().map(|died| ("Ended", died.clone()));
     section("Server", &lead, &facts(rows.into_iter().chain(died)))
 }
 
@@ -264,8 +267,11 @@ fn client_section(client: &Client) -> Markup {
         ("Busiest thread", of_a_core(client.busiest_thread_percent())),
         ("Packets received", number::count(client.packets_received)),
         ("Packets sent", number::count(client.packets_sent)),
-        ("Socket drops", number::count(client.socket_drops)),
-        ("Receive-buffer errors", errors),
+        (
+            "Packets dropped by full buffers",
+            number::count(client.socket_drops),
+        ),
+        ("Dropped on the whole machine", errors),
     ];
     section("Load client", "", &facts(rows))
 }
@@ -275,13 +281,13 @@ fn run_section(run: &Run) -> Markup {
         0 => "no limit".to_owned(),
         count => number::count(count),
     };
-    let mtu = number::or_none(run.mtu_bytes, number::count);
+    let mtu = number::or_none(run.mtu_bytes, |mtu| format!("{} bytes", number::count(mtu)));
     let rows = [
         ("Kernel", run.kernel.clone()),
         ("Processor", run.cpu_model.clone()),
         ("Threads", number::count(run.threads)),
         (
-            "Connections at once, per thread",
+            "Connections in flight, per thread",
             number::count(run.max_concurrent_conns),
         ),
         (
@@ -289,7 +295,7 @@ fn run_section(run: &Run) -> Markup {
             unlimited(run.max_requests_per_conn),
         ),
         (
-            "Requests at once, per connection",
+            "Requests in flight, per connection",
             number::count(run.max_concurrent_requests),
         ),
         (
@@ -297,17 +303,23 @@ fn run_section(run: &Run) -> Markup {
             unlimited(run.max_requests_per_thread),
         ),
         ("Handshakes", run.handshake.clone()),
-        ("UDP payload sent", number::count(run.send_udp_payload_size)),
         (
-            "UDP payload taken",
-            number::count(run.recv_udp_payload_size),
+            "Largest UDP payload sent",
+            format!("{} bytes", number::count(run.send_udp_payload_size)),
+        ),
+        (
+            "Largest UDP payload received",
+            format!("{} bytes", number::count(run.recv_udp_payload_size)),
         ),
         (
             "Handshake time-out",
             number::milliseconds(run.handshake_timeout_ms),
         ),
         ("Idle time-out", number::milliseconds(run.idle_timeout_ms)),
-        ("GRO", if run.gro { "on" } else { "off" }.to_owned()),
+        (
+            "Generic receive offload",
+            if run.gro { "on" } else { "off" }.to_owned(),
+        ),
         ("Sockets per thread", number::count(run.sockets)),
         ("MTU", mtu),
     ];

@@ -1,4 +1,4 @@
-//! A report as JSON; `docs/h3-report.schema.json` describes the form.
+//! A report as JSON; `docs/h3-report.schema.json` describes it.
 
 use super::{Report, SCHEMA};
 use crate::form::json::{ReadError, parse_with, pretty};
@@ -8,7 +8,10 @@ pub fn render(report: &Report) -> String {
     pretty(report)
 }
 
-/// Reads what [`render`] wrote.
+/// Reads a report that [`render`] wrote.
+///
+/// # Errors
+/// The text is not a report, or has another schema.
 pub fn parse(text: &str) -> Result<Report, ReadError> {
     parse_with(text, SCHEMA)
 }

@@ -1,4 +1,4 @@
-//! A report for the terminal: who was the limit first, then the figures.
+//! A report for the terminal: the verdict, then the figures.
 
 use super::{Connections, Kind, Limit, Report};
 use crate::{
@@ -16,7 +16,7 @@ pub fn render(report: &Report, width: usize, colour: bool) -> String {
     let (word, paint) = match report.verdict.limit {
         Limit::Server | Limit::Rate => ("MEASURED:", Paint::Good),
         Limit::Nothing => ("NOTHING:", Paint::Bad),
-        Limit::Client | Limit::Neither | Limit::Unknown => ("BEWARE:", Paint::Warn),
+        Limit::Client | Limit::Neither | Limit::Unknown => ("CAUTION:", Paint::Warn),
     };
     screen.entry(word, paint, 0, word.len() + 1, &report.verdict.sentence);
     screen.paragraph(Paint::Faint, 0, &settings(report));
@@ -39,19 +39,20 @@ pub fn render(report: &Report, width: usize, colour: bool) -> String {
     screen.finish()
 }
 
-/// The load in one line.
+/// Returns the load in one line.
 pub(super) fn settings(report: &Report) -> String {
     let run = &report.run;
     let per_connection = match run.max_requests_per_conn {
-        0 => "no limit of requests".to_owned(),
+        0 => "any number of requests".to_owned(),
         count => number::counted(count, "request"),
     };
-    let way = run.rate_per_second.map_or_else(
+    let pace = run.rate_per_second.map_or_else(
         || "closed loop".to_owned(),
-        |rate| format!("open loop of {} requests per second", number::plain(rate)),
+        |rate| format!("open loop, {} requests per second", number::plain(rate)),
     );
     format!(
-        "{} · {} × {} with {} at once, {per_connection} each · {} handshakes · {way} · payload {} out, {} in · {} s",
+        "{} · {} × {} × {} in flight, {per_connection} on each connection · {} handshakes · {pace} · UDP payload {} bytes \
+         sent, {} received · {} s",
         run.url,
         number::counted(run.threads, "thread"),
         number::counted(run.max_concurrent_conns, "connection"),
@@ -66,7 +67,7 @@ pub(super) fn settings(report: &Report) -> String {
 fn requests(screen: &mut Screen, report: &Report) {
     let requests = &report.requests;
     let text = format!(
-        "{} successes, {} per second, {}",
+        "{} succeeded, {} per second, {} of content",
         number::count(requests.successes),
         number::decimal(requests.per_second),
         number::bits_per_second(requests.bits_per_second),
@@ -97,12 +98,12 @@ fn connections(screen: &mut Screen, report: &Report) {
     );
     for (count, what) in [
         (connections.unfinished, "unfinished at the end"),
-        (connections.retries, "told to prove their address (Retry)"),
+        (connections.retries, "answered with Retry"),
         (connections.resumed, "resumed"),
         (connections.early_used, "with early data"),
-        (connections.early_rejected, "whose early data was refused"),
-        (connections.goaways, "told to go away"),
-        (connections.refused, "could not be made"),
+        (connections.early_rejected, "with early data rejected"),
+        (connections.goaways, "closed by GOAWAY"),
+        (connections.refused, "failed"),
     ] {
         if count > 0 {
             text = format!("{text}, {} {what}", number::count(count));
@@ -115,7 +116,7 @@ fn connections(screen: &mut Screen, report: &Report) {
     kinds(screen, &connections.refusals);
 }
 
-/// What handshakes agreed on, if there were any.
+/// Returns the TLS version, cipher suites and key type of the handshakes; none without a handshake.
 pub(super) fn tls(connections: &Connections) -> Option<String> {
     let version = connections.tls_version.as_deref()?;
     let suites = connections.cipher_suites.join(", ");
@@ -137,17 +138,17 @@ fn kinds(screen: &mut Screen, kinds: &[Kind]) {
 
 fn server(screen: &mut Screen, report: &Report) {
     let Some(server) = &report.server else {
-        let text = "not watched: --server-pid or --server-process says which process it is";
+        let text = "not watched: give --server-pid or --server-process if it runs on this machine";
         return screen.entry("server", Paint::Strong, 0, LABEL, text);
     };
     let mut parts = vec![format!(
-        "{} % busy ({} CPU s)",
+        "{} % busy, {} s of CPU",
         number::brief(server.utilisation_percent()),
         number::decimal(server.cpu_seconds)
     )];
     if let (Some(cost), Some(rate)) = (server.cpu_us_per_request, server.requests_per_cpu_second) {
         parts.push(format!(
-            "{} µs per request, {} requests per CPU second",
+            "{} µs of CPU per request, {} requests per CPU second",
             number::decimal(cost),
             number::decimal(rate)
         ));
@@ -165,16 +166,21 @@ fn server(screen: &mut Screen, report: &Report) {
 fn client(screen: &mut Screen, report: &Report) {
     let client = &report.client;
     let mut parts = vec![format!(
-        "busiest thread {} %",
+        "busiest thread {} % of a core",
         number::brief(client.busiest_thread_percent())
     )];
     if let Some(cost) = client.cpu_us_per_request {
-        parts.push(format!("{} µs per request", number::decimal(cost)));
+        parts.push(format!("{} µs of CPU per request", number::decimal(cost)));
     }
-    parts.push(number::counted(client.socket_drops, "socket drop"));
-    if let Some(errors) = client.receive_buffer_errors {
-        parts.push(number::counted(errors, "receive-buffer error"));
-    }
+    let machine = client
+        .receive_buffer_errors
+        .map_or_else(String::new, |drops| {
+            format!(", {} by the whole machine", number::count(drops))
+        });
+    parts.push(format!(
+        "received packets dropped by full buffers: {} by the client{machine}",
+        number::count(client.socket_drops)
+    ));
     let lost = client.socket_drops + client.receive_buffer_errors.unwrap_or(0);
     screen.entry("client", alarm(lost), 0, LABEL, &parts.join("; "));
 }
@@ -183,5 +189,5 @@ fn alarm(count: u64) -> Paint {
     if count > 0 { Paint::Bad } else { Paint::Strong }
 }
 
-/// Column where text begins that has a label before it.
+/// Column of text after a label.
 const LABEL: usize = 13;

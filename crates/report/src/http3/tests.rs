@@ -1,11 +1,11 @@
-//! Reports in all their forms.
+//! Tests of HTTP/3 reports in all their forms.
 
 use serde_json::Value;
 
 use super::*;
 
 #[test]
-fn a_figure_is_the_servers_only_where_it_was_the_limit() {
+fn the_verdict_names_the_limit() {
     for (server, client, limit, words) in [
         (
             Some(99.0),
@@ -24,10 +24,17 @@ fn a_figure_is_the_servers_only_where_it_was_the_limit() {
             Some(60.0),
             40.0,
             Limit::Neither,
-            "Neither side was the limit",
+            "Not the server's maximum: 100 requests in flight filled neither the server (60 % busy) nor the client (40 \
+             %). The server answered 10,000 requests per second. Raise --max-concurrent-conns or \
+             --max-concurrent-requests.",
         ),
-        (None, 40.0, Limit::Unknown, "since it was not watched"),
-        (None, 96.0, Limit::Client, "could have done more"),
+        (
+            None,
+            40.0,
+            Limit::Unknown,
+            "give --server-pid or --server-process",
+        ),
+        (None, 96.0, Limit::Client, "may be able to answer more"),
     ] {
         let report = example::report(server, client);
         assert_eq!(report.verdict.limit, limit);
@@ -49,20 +56,21 @@ fn a_figure_is_the_servers_only_where_it_was_the_limit() {
 }
 
 #[test]
-fn an_open_loop_that_was_kept_is_said_to_be() {
+fn a_server_that_keeps_up_with_an_open_loop_is_limited_by_the_rate() {
     let mut report = example::report(Some(60.0), 40.0);
     report.run.rate_per_second = Some(10_000.0);
     report.requests.failed = 0;
     let verdict = Verdict::of(&report);
     assert_eq!(verdict.limit, Limit::Rate);
-    let kept = "The server kept up with 10,000 requests per second.";
+    let kept = "The server kept up with 10,000 requests per second. The server spent 60.0 µs of CPU on each request at \
+                this rate.";
     assert!(verdict.sentence.starts_with(kept), "{}", verdict.sentence);
     report.requests.unsent = 500;
     assert_eq!(Verdict::of(&report).limit, Limit::Neither);
 }
 
 #[test]
-fn an_open_loop_with_failures_was_not_kept() {
+fn a_server_with_failures_did_not_keep_up_with_an_open_loop() {
     for (server, limit) in [
         (Some(60.0), Limit::Neither),
         (None, Limit::Unknown),
@@ -75,7 +83,8 @@ fn an_open_loop_with_failures_was_not_kept() {
         assert_eq!(report.verdict.limit, limit);
         let sentence = &report.verdict.sentence;
         let says = sentence.contains(
-            "did not keep up with the rate asked for: 10,000 successful requests per second, and 30,000 requests failed.",
+            "did not keep up with the 20,000 requests per second of --rate: 10,000 succeeded per second, and 30,000 \
+             requests failed.",
         );
         assert_eq!(says, limit != Limit::Server, "{sentence}");
         assert!(!sentence.contains("kept up"), "{sentence}");
@@ -85,7 +94,7 @@ fn an_open_loop_with_failures_was_not_kept() {
 }
 
 #[test]
-fn a_server_that_ends_in_mid_run_was_no_limit() {
+fn the_limit_is_not_known_if_the_server_ends_during_the_run() {
     for percent in [0.0, 60.0, 99.0] {
         let mut report = example::report(Some(percent), 40.0);
         report.server.as_mut().unwrap().died = Some("Its process ended".to_owned());
@@ -93,14 +102,14 @@ fn a_server_that_ends_in_mid_run_was_no_limit() {
         assert_eq!(report.verdict.limit, Limit::Unknown);
         assert_eq!(
             report.verdict.sentence,
-            "10,000 successful requests per second of the whole run; whose limit that was is not known. Its process ended."
+            "10,000 successful requests per second over the whole run; the limit is not known. Its process ended."
         );
-        assert!(html::render(&report).contains(">The server ended in mid-run<"));
+        assert!(html::render(&report).contains(">The server ended during the run<"));
     }
 }
 
 #[test]
-fn the_load_of_a_server_is_that_of_what_it_could_use() {
+fn utilisation_is_a_share_of_the_cores_that_the_server_can_use() {
     let mut server = example::report(Some(100.0), 1.0).server.unwrap();
     server.cores = vec![0, 1];
     server.busiest_thread_percent = 52.0;
@@ -110,7 +119,7 @@ fn the_load_of_a_server_is_that_of_what_it_could_use() {
 }
 
 #[test]
-fn the_cost_of_a_request_is_known_while_the_server_lives() {
+fn the_cost_of_a_request_is_not_known_if_the_server_ended() {
     let usage = ServerUsage {
         used: Usage {
             cpu: Duration::from_secs(2),
@@ -136,7 +145,7 @@ fn the_cost_of_a_request_is_known_while_the_server_lives() {
 }
 
 #[test]
-fn counts_have_their_rates_and_threads_their_loads() {
+fn rates_and_loads_follow_from_counts_and_times() {
     let counts = Requests {
         successes: 10,
         content_bytes: 1_000,
@@ -167,8 +176,11 @@ fn reports_in_the_terminal() {
     ));
     insta::assert_snapshot!(terminal::render(&example::nothing(), 80, false));
     let coloured = terminal::render(&example::report(None, 99.0), 100, true);
-    assert!(coloured.starts_with("\u{1b}[1;33mBEWARE:"));
-    assert!(!coloured.contains("\u{1b}[2J"), "a peer steers no terminal");
+    assert!(coloured.starts_with("\u{1b}[1;33mCAUTION:"));
+    assert!(
+        !coloured.contains("\u{1b}[2J"),
+        "no escape sequence of a peer reaches the terminal"
+    );
 }
 
 #[test]
@@ -182,7 +194,7 @@ fn pages_hold_what_the_terminal_shows_and_nothing_unescaped() {
             "weir h3 bench",
             "Load client",
             "Handshakes complete",
-            "To repeat it",
+            "Command line",
         ] {
             assert!(page.contains(part), "{part}");
         }
@@ -199,11 +211,11 @@ fn pages_hold_what_the_terminal_shows_and_nothing_unescaped() {
 }
 
 #[test]
-fn json_is_as_it_was_agreed() {
+fn the_form_of_json_does_not_change_unnoticed() {
     let report = example::report(Some(99.0), 60.0);
     let text = json::render(&report);
     assert_eq!(json::parse(&text).unwrap().requests, report.requests);
-    // A report of the first version lacks fields; it is its version that is named.
+    // A report of schema 1 lacks fields; the error names the schema, not the first missing field.
     let older = text.replacen("\"schema\": 2", "\"schema\": 1", 1);
     for other in [older.clone(), older.replacen("\"retries\":", "\"odd\":", 1)] {
         assert_eq!(

@@ -1,44 +1,44 @@
-//! Whose limit a run found. A figure is the server's only where the server was the limit.
+//! The verdict on a run: what limited it. Requests per second are the server's capacity only if the server was the limit.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Report;
+use super::{Report, Run};
 use crate::form::number;
 
-/// The conclusion of a run.
+/// The verdict on a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
-    /// Who was the limit.
+    /// What limited the requests per second.
     pub limit: Limit,
-    /// The same in a sentence, with the figures.
+    /// The verdict in one or two sentences, with figures.
     pub sentence: String,
 }
 
-/// Who or what kept the requests per second from being more.
+/// What limited the requests per second.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// Nothing succeeded: nothing can be said.
+    /// No request succeeded, so nothing is known.
     #[default]
     Nothing,
-    /// The server: its figures are its own.
+    /// The server was at least 95 % busy: the requests per second are its capacity.
     Server,
-    /// The load client: the server could have done more.
+    /// A thread of the load client was at least 95 % busy: the server may be able to do more.
     Client,
-    /// The rate that was asked for, all of which succeeded.
+    /// The rate of `--rate`, which the server kept up with.
     Rate,
-    /// Neither of the two was busy: the number of requests at once, or the way between them.
+    /// Neither server nor client was busy: the number of requests in flight, or the path, was the limit.
     Neither,
-    /// The server was not watched, or has ended in mid-run.
+    /// Not known: the server's process was not watched, or it ended during the run.
     Unknown,
 }
 
 impl Limit {
-    /// In a word or two.
+    /// Returns the limit in a word or two.
     pub fn words(self) -> &'static str {
         match self {
             Self::Nothing => "nothing succeeded",
@@ -52,7 +52,7 @@ impl Limit {
 }
 
 impl Verdict {
-    /// Draws the conclusion of `report`.
+    /// Judges `report`.
     pub(super) fn of(report: &Report) -> Self {
         let limit = Limit::of(report);
         Self {
@@ -69,7 +69,7 @@ impl Limit {
             return Self::Nothing;
         }
         let server = report.server.as_ref();
-        // Its load over the whole run says nothing of what it could have done.
+        // The load of a process that ended is too low for the time that it ran.
         if report.has_lost_server() {
             return Self::Unknown;
         }
@@ -90,13 +90,33 @@ impl Limit {
     }
 }
 
+impl Run {
+    /// Returns the most requests that can be in flight.
+    fn requests_in_flight(&self) -> u64 {
+        let per_connection = match self.max_requests_per_conn {
+            0 => self.max_concurrent_requests,
+            most => most.min(self.max_concurrent_requests),
+        };
+        let connections = self.threads.saturating_mul(self.max_concurrent_conns);
+        connections.saturating_mul(per_connection)
+    }
+
+    /// Says which flags raise the number of requests in flight.
+    fn how_to_load_more(&self) -> &'static str {
+        match self.max_requests_per_conn {
+            1 => "Raise --max-concurrent-conns",
+            _ => "Raise --max-concurrent-conns or --max-concurrent-requests",
+        }
+    }
+}
+
 impl Report {
-    /// Whether requests of an open loop failed: what succeeded is less than what was asked for.
+    /// Returns true if requests of an open loop failed, so that fewer succeeded than were planned.
     pub(super) fn is_behind(&self) -> bool {
         self.run.rate_per_second.is_some() && self.requests.failed > 0
     }
 
-    /// Whether a process of the server ended in mid-run.
+    /// Returns true if a process of the server ended during the run.
     pub(super) fn has_lost_server(&self) -> bool {
         let server = self.server.as_ref();
         server.is_some_and(|server| server.died.is_some())
@@ -114,10 +134,13 @@ fn sentence(report: &Report, limit: Limit) -> String {
     let cost = server
         .and_then(|server| server.cpu_us_per_request)
         .map_or_else(String::new, |cost| {
-            format!(
-                " The server spent {} µs of CPU on each.",
-                number::decimal(cost)
-            )
+            let rate = if limit == Limit::Rate {
+                " at this rate"
+            } else {
+                ""
+            };
+            let cost = number::decimal(cost);
+            format!(" The server spent {cost} µs of CPU on each request{rate}.")
         });
     let died = server
         .and_then(|server| server.died.as_ref())
@@ -134,28 +157,31 @@ fn sentence(report: &Report, limit: Limit) -> String {
             "The server was the limit ({busy} % busy): {rate} successful requests per second.{cost}"
         ),
         Limit::Client => format!(
-            "The load client was the limit ({client} % busy): the server answered {rate} requests per second, and \
-             could have done more."
+            "The load client was the limit ({client} % busy): the server answered {rate} requests per second, and may \
+             be able to answer more. Use more client threads: --threads and --cores."
         ),
         Limit::Rate => format!("The server kept up with {rate} requests per second.{cost}"),
         Limit::Unknown if report.has_lost_server() => format!(
-            "{rate} successful requests per second of the whole run; whose limit that was is not known."
+            "{rate} successful requests per second over the whole run; the limit is not known."
         ),
         Limit::Neither | Limit::Unknown if report.is_behind() => format!(
-            "The server did not keep up with the rate asked for: {rate} successful requests per second, and {failed} \
-             failed.{cost}"
+            "The server did not keep up with the {} requests per second of --rate: {rate} succeeded per second, and \
+             {failed} failed.{cost}",
+            number::plain(report.run.rate_per_second.unwrap_or(0.0))
         ),
         Limit::Neither => format!(
-            "Neither side was the limit (server {busy} %, client {client} % busy): {rate} requests per second are \
-             those of so many requests at once.{cost}"
+            "Not the server's maximum: {} in flight filled neither the server ({busy} % busy) nor the client ({client} \
+             %). The server answered {rate} requests per second. {}.{cost}",
+            number::counted(report.run.requests_in_flight(), "request"),
+            report.run.how_to_load_more()
         ),
         Limit::Unknown => format!(
-            "{rate} successful requests per second. The client was not the limit ({client} % busy); whether the \
-             server was is not known, since it was not watched."
+            "{rate} successful requests per second. The client was not the limit ({client} % busy). Whether the server \
+             was is not known: give --server-pid or --server-process."
         ),
     };
     text + &died
 }
 
-/// From this load on a side counts as busy.
+/// Least load, in per cent, at which server or client counts as the limit.
 pub const BUSY_PERCENT: f64 = 95.0;

@@ -1,21 +1,21 @@
-//! What a relay delivered that is not what was published.
+//! Delivered objects that differ from what was published.
 
 use super::{Delivery, TrackReport};
 use crate::form::number;
 
-/// Objects that are not as they were sent.
+/// Counts of received objects that differ from what was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Altered {
-    /// With other content, or other extension headers, than were sent.
+    /// Objects whose content or extension headers differ from what was sent.
     pub corrupt: u64,
-    /// Under another group or object number.
+    /// Objects with another group or object number than they were sent with.
     pub misplaced: u64,
-    /// Of other runs.
+    /// Objects of another run, by the run number in their payload.
     pub foreign: u64,
 }
 
 impl Altered {
-    /// What one subscriber was delivered, or several.
+    /// Takes the counts from the delivery to one or several subscribers.
     pub(super) fn of(delivery: &Delivery) -> Self {
         Self {
             corrupt: delivery.corrupt,
@@ -24,8 +24,8 @@ impl Altered {
         }
     }
 
-    /// Over all subscriptions, those set apart included, since what they get is not their own doing. None where nobody
-    /// subscribes.
+    /// Sums the counts over all subscriptions, including those of slow and churning subscribers. None without
+    /// subscriptions.
     pub fn over(tracks: &[TrackReport]) -> Option<Self> {
         let subscribers = tracks.iter().flat_map(|track| &track.subscribers);
         subscribers
@@ -37,22 +37,25 @@ impl Altered {
             })
     }
 
-    /// Objects that the relay changed or moved; one that is both counts for either. Objects of other runs are not among
-    /// them: a relay may rightly have kept them.
+    /// Returns the number of objects that the relay altered: corrupt plus misplaced, so an object that is both counts
+    /// twice. Objects of other runs are not included, because a relay may rightly cache them.
     pub fn objects(&self) -> u64 {
         self.corrupt + self.misplaced
     }
 
-    /// In words; none if there is nothing to say.
+    /// Returns the counts in words; none if all are 0.
     pub(super) fn words(&self) -> Option<String> {
         let parts: Vec<String> = [
             (self.corrupt, "with other content than was sent"),
             (self.misplaced, "under another number"),
-            (self.foreign, "of other runs"),
+            (
+                self.foreign,
+                "of other runs (does the publisher use another --seed?)",
+            ),
         ]
         .into_iter()
         .filter(|(objects, _)| *objects > 0)
-        .map(|(objects, how)| format!("{} {how}", number::counted(objects, "object")))
+        .map(|(objects, difference)| format!("{} {difference}", number::counted(objects, "object")))
         .collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }

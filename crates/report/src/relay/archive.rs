@@ -1,8 +1,8 @@
-//! All of one run in one text: its report, and what a report sums up, second by second.
+//! The archive of a run: its report, and a latency histogram for each track and window of time.
 //!
-//! The form: one JSON object per line. The first says what this is and in which version, the last that it is whole;
-//! between them stand the report and the histograms of latency, one per track and window of time, so that any stretch
-//! of the run can be judged afterwards. Compression and files are the caller's business.
+//! The form is one JSON object per line. The first line names the form and its version, the second is the report, then
+//! come the histograms. The last line holds the number of lines, so a truncated archive is noticed. With the histograms,
+//! latency can be judged over any part of the run. The caller compresses the text and writes the file.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -17,15 +17,15 @@ use crate::relay::{Altered, Report, SCHEMA, json};
 use crate::service_level::{Measured, ServiceLevel};
 use weir_histogram::{Histogram, Series};
 
-/// Version of the archive's form; it grows whenever a line changes or goes. The report in it has a version of its own.
+/// Version of the archive's form. It grows whenever a line is changed or removed. The report has its own version.
 pub const ARCHIVE: u32 = 2;
 
-/// One run.
+/// The archive of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Archive {
-    /// What the run said.
+    /// The report of the run.
     pub report: Report,
-    /// Latency of each track over time, by track, then by time.
+    /// Latency of each track over time, ordered by track, then by time.
     pub latency: Vec<LatencyWindow>,
 }
 
@@ -35,53 +35,55 @@ pub struct Archive {
 pub struct LatencyWindow {
     /// Position of the track in the profile.
     pub track: usize,
-    /// Beginning of the window, in milliseconds since the start of the run.
+    /// Start of the window, in milliseconds since the start of the run.
     pub from_ms: u64,
-    /// Its end.
+    /// End of the window, in milliseconds since the start of the run.
     pub to_ms: u64,
-    /// The latencies.
+    /// Histogram of latency.
     pub histogram: Histogram,
 }
 
-/// Why a text is no archive.
+/// An error in reading an archive.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The first line says something else.
+    /// The first line does not name an archive.
     #[error("line 1: not an archive of weir bench")]
     Foreign,
-    /// An archive in another form than this version reads.
+    /// The archive has a version that this program does not read.
     #[error("line 1: the archive has version {0}, and this program reads version {ARCHIVE}")]
     Version(u64),
-    /// A report in another form than this version reads.
+    /// The report has a schema that this program does not read.
     #[error("line {line}: {error}")]
     Report {
-        /// Its number, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error.
         error: json::ReadError,
     },
-    /// A line that is none of the archive's.
+    /// A line is not valid.
     #[error("line {line}: {error}")]
     Line {
-        /// Its number, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error.
         error: serde_json::Error,
     },
-    /// A line that does not fit to the others.
+    /// A line contradicts the others.
     #[error("line {line}: {problem}")]
     Misfit {
-        /// Its number, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The contradiction.
         problem: &'static str,
     },
     /// The last line is missing.
-    #[error("it breaks off after line {0}: the last line of an archive says that it is whole")]
+    #[error(
+        "the archive breaks off after line {0}: its last line, with the number of lines, is missing"
+    )]
     BrokenOff(usize),
 }
 
-/// Why a window of a run cannot be shown.
+/// The error of a window in which no object arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no object arrived between second {from} and second {to} of the run")]
 pub struct EmptyWindow {
@@ -99,7 +101,7 @@ enum Line {
 }
 
 impl Archive {
-    /// The archive of a run: its report, and the latency of each of its tracks over time.
+    /// Makes the archive of a run from its report and the latency of each track over time.
     pub fn new<'a>(report: Report, latency: impl IntoIterator<Item = &'a Series>) -> Self {
         let mut windows = Vec::new();
         for (track, series) in latency.into_iter().enumerate() {
@@ -120,7 +122,7 @@ impl Archive {
         }
     }
 
-    /// The archive as text; every line ends with a line feed.
+    /// Writes the archive as text; every line ends with a line feed.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         let mut lines = 0;
@@ -135,7 +137,7 @@ impl Archive {
             version: u64::from(ARCHIVE),
             weir: self.report.run.weir_version.clone(),
         });
-        // Rounded as a report's own form is, so that what is read and written again is the same to the byte.
+        // Numbers are rounded as in a JSON report, so that reading and writing again gives the same bytes.
         let rounded = json::parse(&json::render(&self.report));
         let report = rounded.unwrap_or_else(|_| self.report.clone());
         let mut lines = add(&Line::Report(Box::new(report)));
@@ -146,7 +148,7 @@ impl Archive {
         text
     }
 
-    /// Reads what [`Archive::to_text`] wrote.
+    /// Reads an archive that [`Archive::to_text`] wrote.
     pub fn parse(text: &str) -> Result<Self, ReadError> {
         let mut lines = (1..).zip(text.lines());
         check_first(lines.next().map(|(_, line)| line))?;
@@ -157,7 +159,7 @@ impl Archive {
             let misfit = |problem| Err(ReadError::Misfit { line, problem });
             last = line;
             if line > ARCHIVE_LINES_MAX {
-                return misfit("more lines than any run has");
+                return misfit("more lines than an archive can have");
             }
             match read_line(line, content)? {
                 Line::WeirArchive { .. } => return misfit("a second archive begins here"),
@@ -174,7 +176,7 @@ impl Archive {
                     latency.push(*window);
                 }
                 Line::End { lines } if lines != line => {
-                    return misfit("the number of lines is another one: some are missing");
+                    return misfit("wrong number of lines: some are missing");
                 }
                 Line::End { .. } => {
                     let Some(report) = report else {
@@ -187,11 +189,11 @@ impl Archive {
         Err(ReadError::BrokenOff(last))
     }
 
-    /// The report with latency, and the clauses about it, over the seconds `from..to` of the run alone. Everything
-    /// else is still about the whole run.
+    /// Returns the report with latency, and the clauses about latency, over seconds `from..to` of the run only. All other
+    /// figures and clauses cover the whole run. The verdict says so.
     ///
     /// # Errors
-    /// Nothing arrived in that time.
+    /// No object arrived in that time.
     pub fn between(&self, from: u64, to: u64) -> Result<Report, EmptyWindow> {
         let mut report = self.report.clone();
         let mut all = Histogram::new();
@@ -232,11 +234,20 @@ impl Archive {
         if let Ok(level) = report.slo.text.parse::<ServiceLevel>() {
             report.slo = level.evaluate(&measured);
         }
-        Ok(report.judged_again())
+        let mut report = report.judged_again();
+        let window = match to {
+            u64::MAX => format!("the run from second {from}"),
+            to => format!("seconds {from} to {to}"),
+        };
+        report.verdict.sentence = format!(
+            "{}; latency is judged over {window} only, everything else over the whole run",
+            report.verdict.sentence
+        );
+        Ok(report)
     }
 }
 
-/// A report of a version that is not read is refused by its version, not by the first of the fields in which it differs.
+/// Reads a line. A report with another schema is refused by its schema, not by the first field that differs.
 fn read_line(line: usize, content: &str) -> Result<Line, ReadError> {
     let read = serde_json::from_str(content);
     if !matches!(read, Ok(Line::Latency(_) | Line::End { .. })) {

@@ -1,4 +1,4 @@
-//! What the relay spent, and whether the generator kept up.
+//! The cost of the relay, and the state of the load generator.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,111 +10,112 @@ use crate::process::{Usage, microseconds_each, percent};
 use crate::service_level::JudgedClause;
 use crate::statistics::{Distribution, ratio};
 
-/// What the relay spent.
+/// The relay: its cost, its counters and its metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Relay {
-    /// Whom the figures were taken from.
+    /// How the relay's process was observed.
     pub source: RelaySource,
-    /// What the relay calls itself in its SETUP, if it does.
+    /// Name and version of the relay from its SETUP (`MOQT_IMPLEMENTATION`); null if it sends none.
     pub implementation: Option<String>,
-    /// Its cost; none if it was not observed.
+    /// CPU, memory and context switches of the relay's process; null if it was not observed.
     pub cost: Option<RelayCost>,
-    /// Second by second, ascending.
+    /// Load and memory of the relay's process in each second, ascending; empty if it was not observed.
     pub per_second: Vec<RelaySecond>,
-    /// The relay's own counters, such as drops by their reason.
+    /// Counters that the relay keeps itself, by name, at the end of the run.
     pub counters: BTreeMap<String, u64>,
-    /// Its own metrics, fetched second by second, by name; empty if it was not asked for any.
+    /// Metrics that the relay exports, fetched each second, by name; empty if none were fetched.
     pub metrics: Vec<RelayMetric>,
 }
 
-/// Whom the relay's figures were taken from.
+/// How the relay's process was observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RelaySource {
-    /// A relay that the run started itself.
+    /// The run started the relay as a child process.
     ChildProcess {
-        /// Its process.
+        /// Process ID.
         pid: u32,
     },
-    /// A process that the user named.
+    /// The user gave the process ID (`--relay-pid`).
     PidGiven {
-        /// Its process.
+        /// Process ID.
         pid: u32,
     },
-    /// A process that the user named by its program.
+    /// The user gave the program's name (`--relay-process`).
     ProcessNamed {
-        /// Its process.
+        /// Process ID.
         pid: u32,
     },
-    /// A relay in the same process, under virtual time: it has no cost that could be stated.
+    /// The relay ran in virtual time, inside the generator's process. Its cost is not stated.
     Simulated,
-    /// The relay's process could not be seen.
+    /// The relay's process was not observed.
     #[default]
     NotObserved,
 }
 
-/// A stretch of the run.
+/// A part of the run, in milliseconds since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
-    /// Its beginning, since the start of the run.
+    /// Start of the window.
     pub from_ms: f64,
-    /// Its end, since the start of the run.
+    /// End of the window.
     pub to_ms: f64,
 }
 
-/// The relay's cost, sampled from outside on the clock of the load.
+/// The cost of the relay, from samples of its process by the operating system's counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RelayCost {
-    /// The steady window that CPU, objects and context switches are taken from.
+    /// The steady window, in which CPU time, delivered objects and context switches are counted.
     pub window: Window,
-    /// CPU time within the window, user and system.
+    /// CPU time in the window, user and system.
     pub cpu_seconds: f64,
-    /// Objects that reached subscribers within the window.
+    /// Objects that subscribers received in the window.
     pub objects_delivered: u64,
-    /// CPU time per such object; none if there was none.
+    /// CPU time in the window, divided by the objects delivered in it; null if none was delivered.
     pub cpu_us_per_delivered_object: Option<f64>,
-    /// Mean load within the window; 100 is one core.
+    /// Mean CPU load in the window; 100 is one core.
     pub cpu_percent: f64,
     /// Resident memory before the first connection.
     pub rss_start_bytes: u64,
-    /// Resident memory with all sessions up and nothing sent yet.
+    /// Resident memory with all sessions connected and no object sent.
     pub rss_connected_bytes: u64,
-    /// Largest resident memory seen.
+    /// Largest resident memory in the run.
     pub rss_peak_bytes: u64,
-    /// Growth from start to connected per session; none without sessions.
+    /// Growth of resident memory from start to connected, divided by the sessions. Null without sessions, or if the
+    /// growth is below 1 KiB per session: the relay then used memory of earlier sessions again.
     pub bytes_per_session: Option<f64>,
-    /// Times it gave up its core within the window.
+    /// Context switches in the window because a thread had to wait.
     pub context_switches_voluntary: u64,
-    /// Times its core was taken from it within the window.
+    /// Context switches in the window because another thread took the core.
     pub context_switches_involuntary: u64,
-    /// Threads at the end of the window.
+    /// Threads of the process at the end of the window.
     pub threads: u64,
 }
 
-/// Samples of the relay's process, of which its cost is computed.
+/// Samples of the relay's process, from which its cost is computed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RelaySamples {
-    /// Before the first connection.
+    /// Usage before the first connection.
     pub idle: Usage,
-    /// With all sessions up and nothing sent yet.
+    /// Usage with all sessions connected and no object sent.
     pub connected: Usage,
-    /// At the beginning of the steady window, with its time since the start of the run.
+    /// Time since the start of the run, and usage, at the start of the steady window.
     pub begin: (Duration, Usage),
-    /// At the end of the window, likewise.
+    /// Time since the start of the run, and usage, at the end of the steady window.
     pub end: (Duration, Usage),
     /// Largest resident memory of the whole run.
     pub resident_peak_bytes: u64,
-    /// Objects that reached subscribers within the window.
+    /// Objects that subscribers received in the window.
     pub objects_delivered: u64,
-    /// Sessions that were up.
+    /// Connected sessions.
     pub sessions: u64,
 }
 
 impl RelayCost {
-    /// Computes the cost over the steady window, and memory per session.
+    /// Computes the cost over the steady window, and the memory per session.
     pub fn of(samples: &RelaySamples) -> Self {
         let ((from, before), (to, after)) = (samples.begin, samples.end);
         let used = after.since(&before);
@@ -131,7 +132,8 @@ impl RelayCost {
             rss_start_bytes: idle,
             rss_connected_bytes: connected,
             rss_peak_bytes: samples.resident_peak_bytes,
-            bytes_per_session: ratio(connected.saturating_sub(idle), samples.sessions),
+            bytes_per_session: ratio(connected.saturating_sub(idle), samples.sessions)
+                .filter(|each| *each >= SESSION_BYTES_MIN),
             context_switches_voluntary: used.switches_voluntary,
             context_switches_involuntary: used.switches_involuntary,
             threads: used.threads,
@@ -139,95 +141,105 @@ impl RelayCost {
     }
 }
 
-/// One sample of the relay's process.
+/// Load and memory of the relay's process in one second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RelaySecond {
-    /// Second of the run, from 0; the first of several where a run is longer than 2048 seconds.
+    /// Second of the run, from 0. In runs of more than 2048 s an entry covers several seconds; this is the first.
     pub second: u64,
-    /// Load within it; 100 is one core.
+    /// Mean CPU load in this second; 100 is one core.
     pub cpu_percent: f64,
-    /// Resident memory at its end.
+    /// Resident memory at the end of this second.
     pub rss_bytes: u64,
-    /// Times it gave up its core within the second.
+    /// Context switches in this second because a thread had to wait.
     pub context_switches_voluntary: u64,
-    /// Times its core was taken from it within the second.
+    /// Context switches in this second because another thread took the core.
     pub context_switches_involuntary: u64,
 }
 
-/// One of the relay's own metrics over time.
+/// A metric that the relay exports, over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RelayMetric {
-    /// Its name, labels included.
+    /// Name with labels.
     pub metric: String,
-    /// Whether it only grows, so that what matters is by how much.
+    /// True for a counter, which only grows; false for a gauge.
     pub is_counter: bool,
-    /// What it was, ascending by time.
+    /// Values, ascending by time.
     pub per_second: Vec<MetricSecond>,
 }
 
-/// A metric at one moment.
+/// The value of a metric at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetricSecond {
-    /// Since the start of the run, on the clock of the load.
+    /// Time since the start of the run, by the generator's clock.
     pub at_ms: f64,
-    /// Its value.
+    /// The value.
     pub value: f64,
 }
 
-/// Whether the load generator could be trusted.
+/// The load generator: whether it kept up, and its own load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Generator {
-    /// Whether it kept up; if not, the run says nothing about the relay.
+    /// True if the generator kept up. If false, the run says nothing about the relay.
     pub healthy: bool,
-    /// What it did not keep up with; empty if it did.
+    /// What the generator did not keep up with; empty if it kept up.
     pub reasons: Vec<String>,
-    /// CPU cores that it was bound to; empty if it was not.
+    /// CPU cores that the generator's threads are bound to; empty if they are not bound.
     pub cores: Vec<u32>,
-    /// Its threads.
+    /// Load and event-loop lag of each thread.
     pub threads: Vec<GeneratorThread>,
-    /// Packets that its sockets dropped for want of room in their receive buffers.
+    /// Received packets that the kernel dropped because a receive buffer of the generator was full.
     pub socket_receive_buffer_drops: u64,
-    /// How long after their planned time objects were handed to the transport, over all tracks.
+    /// Time from the planned send time of an object until the publisher gave it to the transport, over all tracks; null
+    /// if nothing was published.
     pub publisher_lateness: Option<Distribution>,
-    /// The generator itself, second by second, ascending.
+    /// Load and memory of the generator's process in each second, ascending.
     pub per_second: Vec<GeneratorSecond>,
-    /// The same load against a null relay; none if that was not asked for.
+    /// The result of the same load against a null relay; null without `--calibrate`.
     pub calibration: Option<Calibration>,
 }
 
-/// One sample of the load generator's process.
+/// Load and memory of the generator's process in one second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorSecond {
-    /// Second of the run, from 0; the first of several where a run is longer than 2048 seconds.
+    /// Second of the run, from 0. In runs of more than 2048 s an entry covers several seconds; this is the first.
     pub second: u64,
-    /// Load of all its threads within it; 100 is one core.
+    /// Mean CPU load of all threads together in this second; 100 is one core.
     pub cpu_percent: f64,
-    /// Resident memory at its end.
+    /// Resident memory at the end of this second.
     pub rss_bytes: u64,
-    /// Objects received by its end, over all subscribers.
+    /// Objects received from the start of the run to the end of this second, over all subscribers.
     pub objects: u64,
 }
 
-/// One thread of the load generator.
+/// A thread of the load generator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorThread {
-    /// Its name.
+    /// Name of the thread: `publishers`, `subscribers` or `clients`.
     pub name: String,
-    /// Mean load; 100 is one core.
+    /// Mean CPU load in the steady window; 100 is one core.
     pub cpu_percent: f64,
-    /// Ninety-nine in a hundred timers fired at most this late.
+    /// Lateness of timers, 99th percentile.
     pub event_loop_lag_p99_ms: f64,
-    /// The latest that a timer fired.
+    /// Lateness of timers, maximum.
     pub event_loop_lag_max_ms: f64,
 }
 
-/// Why a run was ended early, in a sentence.
+/// What the report says in place of the cost of a relay whose process was not observed.
+pub(super) const NOT_OBSERVED: &str =
+    "not observed: give --relay-pid or --relay-process if it runs on this machine";
+/// Why a report has no memory per session.
+pub(super) const NO_SESSION_MEMORY: &str = "the relay reuses memory of earlier sessions";
+/// Least growth of memory per session that counts as measured. Connections alone take more, unless the relay uses
+/// memory of earlier sessions again.
+const SESSION_BYTES_MIN: f64 = 1024.0;
+
+/// Says why a run was ended early.
 pub(super) fn ended_early(clauses: &[JudgedClause]) -> String {
     let clauses: Vec<String> = clauses
         .iter()
@@ -237,13 +249,13 @@ pub(super) fn ended_early(clauses: &[JudgedClause]) -> String {
                     "" => String::new(),
                     unit => format!(" {unit}"),
                 };
-                format!(" (by then {measured:.0}{unit})")
+                format!(" (so far {measured:.0}{unit})")
             });
             format!("{}{measured}", clause.text)
         })
         .collect();
     format!(
-        "ended early, since it could not hold any more: {}",
+        "ended early, because it could not hold: {}",
         clauses.join(", ")
     )
 }
@@ -253,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cost_is_that_of_the_steady_window_and_memory_that_of_the_sessions() {
+    fn cpu_counts_in_the_steady_window_and_memory_before_it() {
         let usage = |cpu_ms, resident_bytes, switches_voluntary| Usage {
             cpu: Duration::from_millis(cpu_ms),
             resident_bytes,
@@ -262,11 +274,11 @@ mod tests {
             ..Usage::default()
         };
         let samples = RelaySamples {
-            idle: usage(10, 1_000, 1),
-            connected: usage(20, 5_000, 2),
-            begin: (Duration::from_secs(2), usage(100, 5_000, 10)),
-            end: (Duration::from_secs(6), usage(1_100, 6_000, 50)),
-            resident_peak_bytes: 7_000,
+            idle: usage(10, 100_000, 1),
+            connected: usage(20, 500_000, 2),
+            begin: (Duration::from_secs(2), usage(100, 500_000, 10)),
+            end: (Duration::from_secs(6), usage(1_100, 600_000, 50)),
+            resident_peak_bytes: 700_000,
             objects_delivered: 500,
             sessions: 8,
         };
@@ -274,12 +286,34 @@ mod tests {
         assert_eq!((cost.window.from_ms, cost.window.to_ms), (2e3, 6e3));
         assert_eq!((cost.cpu_seconds, cost.cpu_percent), (1.0, 25.0));
         assert_eq!(cost.cpu_us_per_delivered_object, Some(2_000.0));
-        assert_eq!(cost.bytes_per_session, Some(500.0));
-        assert_eq!((cost.rss_start_bytes, cost.rss_peak_bytes), (1_000, 7_000));
+        assert_eq!(cost.bytes_per_session, Some(50_000.0));
+        let memory = (cost.rss_start_bytes, cost.rss_peak_bytes);
+        assert_eq!(memory, (100_000, 700_000));
         assert_eq!((cost.context_switches_voluntary, cost.threads), (40, 2));
         let nothing = RelayCost::of(&RelaySamples::default());
         assert_eq!(nothing.cpu_us_per_delivered_object, None);
         assert_eq!(nothing.bytes_per_session, None);
         assert_eq!(nothing.cpu_percent.to_bits(), 0);
+    }
+
+    #[test]
+    fn memory_per_session_of_a_relay_that_served_others_before_is_not_measured() {
+        let per_session = |resident_bytes| {
+            let usage = |resident_bytes| Usage {
+                resident_bytes,
+                ..Usage::default()
+            };
+            let samples = RelaySamples {
+                idle: usage(9_000_000),
+                connected: usage(resident_bytes),
+                sessions: 10,
+                ..RelaySamples::default()
+            };
+            RelayCost::of(&samples).bytes_per_session
+        };
+        assert_eq!(per_session(8_000_000), None);
+        assert_eq!(per_session(9_000_000), None);
+        assert_eq!(per_session(9_010_230), None);
+        assert_eq!(per_session(9_010_240), Some(1_024.0));
     }
 }

@@ -1,10 +1,10 @@
-//! A report as tables for other programs: comma-separated values, RFC 4180, with a heading.
+//! A report as comma-separated values (RFC 4180) with a heading: a table of subscriptions and one of seconds.
 
 use super::{RelaySecond, Report, SubscriberReport, TrackReport};
 use crate::form::table::Table;
 use crate::latency::LatencySecond;
 
-/// One row per subscription.
+/// Writes a table with a row for each subscription.
 pub fn subscriptions(report: &Report) -> String {
     let rows = report.tracks.iter().flat_map(|track| {
         let subscribers = track.subscribers.iter();
@@ -13,7 +13,7 @@ pub fn subscriptions(report: &Report) -> String {
     csv(SUBSCRIPTION, rows)
 }
 
-/// One row per track and second of the run, with what the relay spent in that second.
+/// Writes a table with a row for each track and second of the run, with the relay's load in that second.
 pub fn seconds(report: &Report) -> String {
     let rows = report.tracks.iter().flat_map(|track| {
         let seconds = track.latency.per_second.iter();
@@ -25,7 +25,7 @@ pub fn seconds(report: &Report) -> String {
     csv(SECOND, rows)
 }
 
-/// A column: its name, and its cell of a row.
+/// A column: its name, and the function that makes its cells.
 type Column<R> = (&'static str, fn(&R) -> String);
 
 fn csv<R, const N: usize>(columns: [Column<R>; N], rows: impl Iterator<Item = R>) -> String {
@@ -37,7 +37,6 @@ fn csv<R, const N: usize>(columns: [Column<R>; N], rows: impl Iterator<Item = R>
 type Subscription<'a> = (&'a TrackReport, &'a SubscriberReport);
 type SubscriptionCell = fn(&Subscription<'_>) -> String;
 
-// A line for each column.
 #[rustfmt::skip]
 const SUBSCRIPTION: [(&str, SubscriptionCell); 34] = [
     ("section", |(track, _)| track.definition.section.clone()),
@@ -107,7 +106,7 @@ mod tests {
     use crate::relay::example_report;
 
     #[test]
-    fn every_subscription_and_every_second_has_a_row() {
+    fn there_is_a_row_for_each_subscription_and_each_second() {
         let report = example_report(7);
         let text = subscriptions(&report);
         let widths: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();

@@ -1,4 +1,4 @@
-//! Synthetic reports from a seed, close to what a run yields: for tests, and to be looked at.
+//! Synthetic reports for tests, made from a seed and similar to real ones.
 
 pub(super) mod hostile;
 mod observed;
@@ -10,7 +10,7 @@ use super::*;
 use crate::latency::{Latency, LatencySecond};
 use crate::statistics::{self, Bucket, Spread};
 
-/// What the synthetic run is like.
+/// The size and story of a synthetic run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) seed: u64,
@@ -20,7 +20,7 @@ pub(super) struct Shape {
     pub(super) story: Story,
 }
 
-/// How the synthetic run went.
+/// The course of a synthetic run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Story {
     Fine,
@@ -28,7 +28,7 @@ pub(super) enum Story {
     RelayDied,
     SlowGenerator,
     NotObserved,
-    /// Some of the subscribers read slowly.
+    /// One in ten subscribers is a slow reader.
     SlowReaders,
 }
 
@@ -48,7 +48,7 @@ impl Shape {
     }
 }
 
-/// The report of such a run.
+/// Returns the report of such a run.
 pub(super) fn report(shape: Shape) -> Report {
     let mut random = Random(shape.seed);
     let mut tracks = vec![track(shape, audio(shape), &mut random)];
@@ -60,12 +60,12 @@ pub(super) fn report(shape: Shape) -> Report {
     Report::new(run(shape), slo, tracks, relay, generator(shape))
 }
 
-/// A report of a run that held, for tests of other modules.
+/// Returns the report of a run that held, for tests of other modules.
 pub(crate) fn example_report(subscribers: u64) -> Report {
     report(Shape::audio(subscribers))
 }
 
-/// A run that came to nothing.
+/// Returns the report of a run without tracks.
 pub(super) fn empty() -> Report {
     let shape = Shape::audio(0).story(Story::NotObserved);
     let relay = Relay {
@@ -114,12 +114,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Between 0 and 1.
+    /// Returns a number between 0 and 1.
     fn unit(&mut self) -> f64 {
         statistics::float(self.next() >> 11) / statistics::float(1 << 53)
     }
 
-    /// Around `middle`, mostly near, sometimes far above.
+    /// Returns a number around `middle`, mostly near, sometimes far above.
     fn skewed(&mut self, middle: f64) -> f64 {
         let sum: f64 = (0..6).map(|_| self.unit()).sum();
         middle * ((sum - 3.0) * 0.55).exp()
@@ -165,7 +165,7 @@ fn run(shape: Shape) -> Run {
         },
         kernel: "Linux 6.1.0-28-amd64".to_owned(),
         cpu_model: "AMD EPYC 9R14".to_owned(),
-        interrupted: died.then(|| "the relay died of signal 9 after 17.2 s".to_owned()),
+        interrupted: died.then(|| "the relay's process ended by signal 9 after 17.2 s".to_owned()),
         ended_early_by: Vec::new(),
         partial: died,
     }
@@ -205,7 +205,7 @@ fn video(shape: Shape) -> TrackDefinition {
     }
 }
 
-/// How many objects `seconds` hold.
+/// Returns the number of objects in `seconds`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -264,7 +264,7 @@ fn track(shape: Shape, definition: TrackDefinition, random: &mut Random) -> Trac
     )
 }
 
-/// The latencies of each second, around `base` unless the relay is overloaded.
+/// Returns the latency of each second: around `base`, growing if the relay is overloaded.
 fn latency_seconds(
     shape: Shape,
     definition: &TrackDefinition,
@@ -293,7 +293,7 @@ fn latency_seconds(
         .collect()
 }
 
-/// How late the publisher sent so many objects.
+/// Returns the publisher lateness of `objects`.
 fn lateness(shape: Shape, objects: u64) -> Distribution {
     let (p99_ms, max_ms) = if shape.story == Story::SlowGenerator {
         (63.4, 148.9)
@@ -310,7 +310,7 @@ fn lateness(shape: Shape, objects: u64) -> Distribution {
     }
 }
 
-/// A histogram of values that follow the seconds, and its figures.
+/// Returns a histogram that fits the seconds, with its figures.
 fn latency(per_second: Vec<LatencySecond>, random: &mut Random) -> Latency {
     let mut values: Vec<f64> = Vec::new();
     for second in &per_second {
@@ -399,17 +399,17 @@ fn subscriber(
     }
 }
 
-/// What one subscriber received of the objects that were sent, and what it lost.
+/// The objects that one subscriber received and lost.
 struct Reception {
     sent: u64,
     lost_join: u64,
     lost_middle: u64,
     lost_tail: u64,
-    /// Whether it may lose or reorder objects at all.
+    /// Whether the subscriber loses or reorders objects.
     loses: bool,
-    /// Whether its subscription never began.
+    /// Whether the subscription failed.
     failed: bool,
-    /// Whether the relay died on it.
+    /// Whether the relay's process ended.
     died: bool,
 }
 
@@ -517,7 +517,7 @@ impl Reception {
     }
 }
 
-/// What a track sends after the first object of each group.
+/// Returns the bit rate of a track, without the first objects of groups.
 fn bits_per_second(definition: &TrackDefinition) -> f64 {
     statistics::float(definition.object_size_bytes * 8) * 1000.0 / definition.time_interval_ms
 }
@@ -550,7 +550,7 @@ fn service_level(tracks: &[TrackReport], relay: &Relay) -> JudgedLevel {
             "loss",
             0.0,
             Some(statistics::float(lost)),
-            "objects",
+            "",
             lost == 0,
         ),
         clause(

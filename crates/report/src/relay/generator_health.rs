@@ -1,22 +1,23 @@
-//! Whether the load generator kept up: each of its threads by itself, and together where they share a core.
+//! Judges whether the load generator kept up: each thread by itself, and threads that share a core together.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{Generator, GeneratorThread};
+use crate::form::number;
 use crate::process::percent;
 
-/// A thread of the generator as it was over the window, and where it ran.
+/// A thread of the generator: its load over the steady window, and its core.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadSeen {
-    /// What it did.
+    /// Load and event-loop lag.
     pub thread: GeneratorThread,
-    /// The core that it was bound to, if it was.
+    /// The core that the thread is bound to; none if it is not bound.
     pub core: Option<usize>,
 }
 
 impl ThreadSeen {
-    /// Returns the thread that used `cpu` in `elapsed`, and whose timers fired late by `lag`: its 99th percentile and its
-    /// largest value.
+    /// Creates a thread that used `cpu` in `elapsed`, and whose timers fired late by `lag`: 99th percentile and largest
+    /// value.
     pub fn new(
         name: &str,
         core: Option<usize>,
@@ -35,7 +36,7 @@ impl ThreadSeen {
 }
 
 impl Generator {
-    /// Judges whether a generator with these threads kept up. The other parts of it are empty.
+    /// Creates a generator with these threads, and judges whether it kept up. All other fields are empty.
     pub fn of(threads: Vec<ThreadSeen>, packets_dropped: u64) -> Self {
         let reasons = reasons(&threads, packets_dropped);
         Self {
@@ -48,13 +49,13 @@ impl Generator {
     }
 }
 
-/// What the generator did not keep up with, each with the names of the threads; empty if it did.
+/// Returns what the generator did not keep up with, with the names of the threads; empty if it kept up.
 fn reasons(threads: &[ThreadSeen], packets_dropped: u64) -> Vec<String> {
     let mut reasons = Vec::new();
     for ThreadSeen { thread, .. } in threads {
         if thread.event_loop_lag_p99_ms > LAG_P99_MAX_MS {
             reasons.push(format!(
-                "the event loop of the {} lagged {:.0} ms at p99",
+                "the event loop of the {} lagged {:.0} ms at p99 (at most {LAG_P99_MAX_MS} ms allowed)",
                 thread.name, thread.event_loop_lag_p99_ms
             ));
         }
@@ -62,13 +63,14 @@ fn reasons(threads: &[ThreadSeen], packets_dropped: u64) -> Vec<String> {
     reasons.extend(saturated(threads));
     if packets_dropped > 0 {
         reasons.push(format!(
-            "the kernel dropped {packets_dropped} packets before they were read"
+            "the kernel dropped {} packets because the generator's receive buffers were full",
+            number::count(packets_dropped)
         ));
     }
     reasons
 }
 
-/// Cores that were used up: a thread that shares none has one to itself, wherever the system let it run.
+/// Returns a reason for each core that was used up. A thread that is not bound counts as if it had a core of its own.
 fn saturated(threads: &[ThreadSeen]) -> Vec<String> {
     let mut by_core: BTreeMap<usize, Vec<&GeneratorThread>> = BTreeMap::new();
     let mut reasons = Vec::new();
@@ -105,9 +107,10 @@ fn saturated(threads: &[ThreadSeen]) -> Vec<String> {
     reasons
 }
 
-/// Above this share of a core, 100 being all of it, the generator itself may be what is slow.
+/// Largest CPU load of a healthy generator's core, in per cent. Above it, the generator may cause the latency.
 const CPU_PERCENT_MAX: f64 = 95.0;
-/// Above this lag, arrivals are stamped so late that latency says more about the generator than the relay.
+/// Largest 99th percentile of event-loop lag of a healthy generator. Above it, arrivals are recorded so late that
+/// latency says more about the generator than about the relay.
 const LAG_P99_MAX_MS: f64 = 50.0;
 
 #[cfg(test)]
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_has_used_up_its_core_is_named_whatever_the_others_leave() {
+    fn a_thread_that_uses_up_its_core_is_named() {
         let apart = [
             seen("publishers", Some(1), 5.0),
             seen("subscribers", Some(2), 99.6),
@@ -136,7 +139,7 @@ mod tests {
             reasons(&apart, 0),
             ["the thread of the subscribers used 100 % of core 2"]
         );
-        // The only thread of meetings, and of whoever only subscribes.
+        // Meetings, and processes that only subscribe, have one thread.
         assert_eq!(
             reasons(&[seen("clients", Some(1), 95.1)], 0),
             ["the thread of the clients used 95 % of core 1"]
@@ -161,7 +164,7 @@ mod tests {
             together(81.0),
             ["the threads on core 1 used 96 % of it together (publishers 15 %, subscribers 81 %)"]
         );
-        // With a core each, both have room.
+        // On cores of their own, neither thread is overloaded.
         let apart = [
             seen("publishers", Some(1), 60.0),
             seen("subscribers", Some(2), 95.0),
@@ -175,21 +178,21 @@ mod tests {
     }
 
     #[test]
-    fn lag_and_packets_that_were_not_read_are_reasons() {
+    fn event_loop_lag_and_dropped_packets_are_reasons() {
         let mut late = seen("subscribers", Some(1), 10.0);
         assert_eq!(reasons(&[late.clone()], 0), [""; 0]);
         late.thread.event_loop_lag_p99_ms = LAG_P99_MAX_MS + 1.0;
         assert_eq!(
             reasons(&[late], 3),
             [
-                "the event loop of the subscribers lagged 51 ms at p99",
-                "the kernel dropped 3 packets before they were read"
+                "the event loop of the subscribers lagged 51 ms at p99 (at most 50 ms allowed)",
+                "the kernel dropped 3 packets because the generator's receive buffers were full"
             ]
         );
     }
 
     #[test]
-    fn a_generator_is_healthy_while_there_is_no_reason_against_it() {
+    fn a_generator_is_healthy_if_there_is_no_reason_against_it() {
         let [half, second] = [500, 1_000].map(Duration::from_millis);
         let thread = |lag| ThreadSeen::new("clients", Some(1), (half, second), [lag, second]);
         let healthy = Generator::of(vec![thread(half / 10)], 0);

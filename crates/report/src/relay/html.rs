@@ -1,6 +1,6 @@
-//! A report as one HTML file that needs no network: to be sent to a colleague, or printed.
+//! A report as one HTML file that needs no network.
 //!
-//! The file's size is bounded: curves are thinned, and tables of subscribers and tracks are cut with a note.
+//! The size of the file is bounded: curves are thinned, and long tables are cut with a note.
 
 mod charts;
 mod tables;
@@ -8,19 +8,23 @@ mod tables;
 use maud::{Markup, html};
 
 use self::charts::{heat, relay as relay_charts, subscribers};
+use super::cost::{NO_SESSION_MEMORY, NOT_OBSERVED};
 use super::proof::NOT_CALIBRATED;
-use super::verdict::{GENERATOR_LIMIT, Judgement, judged};
+use super::verdict::{GENERATOR_LIMIT, Judgement, judged_part};
 use super::{Calibration, Outcome, Relay, RelaySource, Report, TrackReport};
 use crate::form::page::{
     Card, ENTRIES_MAX, Page, Tone, cards, command_line, cut, facts, plots, section, table_title,
     verdict,
 };
 use crate::form::table::{Cell, Table};
-use crate::form::{latency, number};
+use crate::form::{
+    latency,
+    number::{self, or_none},
+};
 use crate::service_level::JudgedClause;
 use crate::statistics::float;
 
-/// Tracks shown at most; the JSON has them all.
+/// Most track definitions shown. The JSON has them all.
 const TRACKS_MAX: usize = 32;
 
 /// Renders `report` as a complete document.
@@ -36,8 +40,8 @@ pub fn render(report: &Report) -> String {
         facts: vec![facts.join(" · ")],
         main: body(report),
         footer: vec![
-            "Latency counts from the planned send time, so a late publisher cannot hide its own lateness. \
-             Metrics bear the names of draft-evens-moq-bench-00, section 5.5."
+            "Latency counts from the planned send time of an object, so it includes the lateness of the publisher. \
+             Metrics have the names of draft-evens-moq-bench-00, section 5.5."
                 .to_owned(),
             format!("weir {} · report schema {}", run.weir_version, report.schema),
         ],
@@ -55,7 +59,7 @@ fn body(report: &Report) -> Markup {
             (track_section(track, number))
         }
         @if hidden > 0 {
-            p.reading { (hidden) " more track definitions are left out here; the JSON has them all." }
+            p.reading { (hidden) " more track definitions are not shown. The JSON has them all." }
         }
         (relay_section(report))
         (generator_section(report))
@@ -68,20 +72,40 @@ fn conclusion(report: &Report) -> Markup {
     let (tone, title) = match report.verdict.outcome {
         Outcome::Held => (Tone::Good, "The service level held"),
         Outcome::Broken => (Tone::Bad, "The service level broke"),
-        Outcome::GeneratorLimit => (Tone::Warn, "No statement about the relay"),
-        Outcome::Partial => (Tone::Warn, "A partial run"),
+        Outcome::GeneratorLimit => (Tone::Warn, "Invalid: the generator was the limit"),
+        Outcome::Partial => (Tone::Warn, "A partial run: it ended early"),
         Outcome::Empty => (Tone::Warn, "Nothing was measured"),
     };
     let body = html! {
         p { (cut(&report.verdict.sentence)) }
         @if !report.slo.text.is_empty() {
-            p.level-text { "Service level " code { (cut(&report.slo.text)) } }
+            p.level-text { "Service level: " code { (cut(&report.slo.text)) } }
         }
     };
     verdict(tone, title, &body)
 }
 
 fn key_figures(report: &Report) -> Markup {
+    let tracks = &report.tracks;
+    let mut list = if !tracks.is_empty() && tracks.iter().all(TrackReport::is_only_published) {
+        let published: u64 = tracks.iter().map(|track| track.published.objects).sum();
+        vec![Card {
+            name: "Objects published",
+            value: number::count(published),
+            beside: "no subscriber in this process".to_owned(),
+            ..Card::default()
+        }]
+    } else {
+        delivery_cards(report)
+    };
+    list.extend(latency_card(tracks));
+    if report.verdict.outcome != Outcome::GeneratorLimit {
+        list.extend(relay_cards(&report.relay));
+    }
+    cards(&list)
+}
+
+fn delivery_cards(report: &Report) -> Vec<Card> {
     let (delivered, lost) = (report.objects_delivered(), report.objects_lost());
     let due = delivered.saturating_add(lost);
     let (good, all) = report.tracks.iter().fold((0, 0), |(good, all), track| {
@@ -89,35 +113,49 @@ fn key_figures(report: &Report) -> Markup {
         let of_track = status.good + status.incomplete + status.failed;
         (good + status.good, all + of_track)
     });
-    let mut list = vec![
+    vec![
         Card {
             name: "Subscribers",
             value: number::count(report.run.subscribers_requested),
-            beside: format!("{} of {} good", number::count(good), number::count(all)),
+            beside: format!(
+                "{} of {} subscriptions good",
+                number::count(good),
+                number::count(all)
+            ),
             is_alarm: good < all,
             ..Card::default()
         },
         Card {
-            name: "Delivered",
+            name: "Objects delivered",
             value: number::count(delivered),
             beside: format!("of {} due", number::count(due)),
             ..Card::default()
         },
         Card {
-            name: "Lost",
+            name: "Objects lost",
             value: number::count(lost),
-            beside: format!("{} of all due", number::share(lost, due)),
+            beside: format!("{} of those due", number::share(lost, due)),
             is_alarm: lost > 0,
             ..Card::default()
         },
-    ];
-    let overall = report.tracks.iter().filter_map(|one| one.latency.overall);
-    let worst = overall.reduce(|a, b| if b.p99_ms > a.p99_ms { b } else { a });
-    list.extend(worst.as_ref().map(latency::card));
-    if report.verdict.outcome != Outcome::GeneratorLimit {
-        list.extend(relay_cards(&report.relay));
+    ]
+}
+
+/// The 99th percentile of the slowest track, and the slowest object of all tracks.
+fn latency_card(tracks: &[TrackReport]) -> Option<Card> {
+    let all = || tracks.iter().filter_map(|one| one.latency.overall);
+    let worst = all().reduce(|a, b| if b.p99_ms > a.p99_ms { b } else { a })?;
+    if all().count() == 1 {
+        return Some(latency::card(&worst));
     }
-    cards(&list)
+    let slowest = all().map(|one| one.max_ms).fold(0.0, f64::max);
+    Some(Card {
+        beside: format!(
+            "slowest track; slowest object {}",
+            number::milliseconds(slowest)
+        ),
+        ..latency::card(&worst)
+    })
 }
 
 fn relay_cards(relay: &Relay) -> Vec<Card> {
@@ -126,7 +164,7 @@ fn relay_cards(relay: &Relay) -> Vec<Card> {
     };
     let seconds = (cost.window.to_ms - cost.window.from_ms) / 1e3;
     let per_object = cost.cpu_us_per_delivered_object.map(|cpu| Card {
-        name: "CPU per object",
+        name: "Relay CPU per object",
         value: number::decimal(cpu),
         unit: "µs".to_owned(),
         beside: format!(
@@ -140,21 +178,23 @@ fn relay_cards(relay: &Relay) -> Vec<Card> {
         name: "Relay CPU",
         value: number::decimal(cost.cpu_percent),
         unit: "%".to_owned(),
-        beside: "of a core, steady window".to_owned(),
+        beside: "of a core, in the steady window".to_owned(),
         ..Card::default()
     };
-    let memory = cost.bytes_per_session.map(|each| {
-        let text = number::bytes(each);
-        let (value, unit) = text.split_once(' ').unwrap_or((&text, ""));
-        Card {
-            name: "Session memory",
-            value: value.to_owned(),
-            unit: unit.to_owned(),
-            beside: format!("peak {}", number::bytes(float(cost.rss_peak_bytes))),
-            ..Card::default()
-        }
-    });
-    per_object.into_iter().chain([load]).chain(memory).collect()
+    let text = or_none(cost.bytes_per_session, number::bytes);
+    let (value, unit) = text.split_once(' ').unwrap_or((&text, ""));
+    let peak = number::bytes(float(cost.rss_peak_bytes));
+    let memory = Card {
+        name: "Memory per session",
+        value: value.to_owned(),
+        unit: unit.to_owned(),
+        beside: cost.bytes_per_session.map_or_else(
+            || format!("not measured: {NO_SESSION_MEMORY}"),
+            |_| format!("whole relay: at most {peak}"),
+        ),
+        ..Card::default()
+    };
+    per_object.into_iter().chain([load, memory]).collect()
 }
 
 fn service_level(report: &Report) -> Markup {
@@ -165,7 +205,7 @@ fn service_level(report: &Report) -> Markup {
     let rows = clauses.iter().take(ENTRIES_MAX);
     let rows = rows.map(|clause| clause_row(clause, report.verdict.outcome));
     let table = Table::of_figures(["Clause", "Limit", "Measured", "Verdict"]).with_rows(rows);
-    let judged = judged(report).map(|sentence| format!("Judged: {sentence}."));
+    let judged = judged_part(report).map(|sentence| format!("Judged: {sentence}."));
     section(
         "Service level",
         "",
@@ -174,9 +214,6 @@ fn service_level(report: &Report) -> Markup {
 }
 
 fn clause_row(clause: &JudgedClause, outcome: Outcome) -> [Cell; 4] {
-    let measured = clause
-        .measured
-        .map(|value| number::quantity(value, &clause.unit));
     let judgement = Judgement::of(clause, outcome);
     let tone = match judgement {
         Judgement::Held => Some(Tone::Good),
@@ -186,14 +223,19 @@ fn clause_row(clause: &JudgedClause, outcome: Outcome) -> [Cell; 4] {
     let words = format!("{} {}", judgement.sign(), judgement.words());
     [
         cut(&clause.text).into(),
-        number::quantity(clause.limit, &clause.unit).into(),
-        measured.unwrap_or_else(|| "not measured".to_owned()).into(),
+        clause.limit_in_words().into(),
+        clause.measured_in_words().into(),
         Cell::toned(words, tone),
     ]
 }
 
 fn track_section(track: &TrackReport, number: usize) -> Markup {
     let definition = &track.definition;
+    let title = format!("Track: {}", cut(&definition.section));
+    let lead = cut(&definition.in_words());
+    if track.is_only_published() {
+        return section(&title, &lead, &tables::published(track));
+    }
     let plots = plots([
         latency::over_time(&track.latency, "object"),
         heat::latency(track),
@@ -213,8 +255,7 @@ fn track_section(track: &TrackReport, number: usize) -> Markup {
         (tables::progress(track))
         (tables::subscribers(track, number))
     };
-    let title = format!("Track: {}", cut(&definition.section));
-    section(&title, &cut(&definition.in_words()), &body)
+    section(&title, &lead, &body)
 }
 
 fn relay_section(report: &Report) -> Markup {
@@ -224,20 +265,22 @@ fn relay_section(report: &Report) -> Markup {
         .as_deref()
         .map_or_else(String::new, |name| format!(" · {}", cut(name)));
     let source = match relay.source {
-        RelaySource::ChildProcess { pid } => format!("Child process {pid}, sampled from outside"),
+        RelaySource::ChildProcess { pid } => format!("Process {pid}, started by weir"),
         RelaySource::PidGiven { pid } | RelaySource::ProcessNamed { pid } => {
-            format!("Process {pid}, sampled from outside")
+            format!("Process {pid}")
         }
-        RelaySource::Simulated => "Simulated under virtual time: cost is not stated".to_owned(),
-        RelaySource::NotObserved => "Not observed: cost is not stated".to_owned(),
+        RelaySource::Simulated => {
+            "Simulated in virtual time: CPU and memory have no meaning".to_owned()
+        }
+        RelaySource::NotObserved => format!("CPU and memory were {NOT_OBSERVED}"),
     };
-    let is_void = report.verdict.outcome == Outcome::GeneratorLimit && relay.cost.is_some();
+    let is_invalid = report.verdict.outcome == Outcome::GeneratorLimit && relay.cost.is_some();
     let counters = relay.counters.iter().take(ENTRIES_MAX);
     let counters = counters.map(|(name, value)| (name, number::count(*value)));
     let body = html! {
-        @if is_void {
+        @if is_invalid {
             p.lead {
-                "What follows was sampled, but the generator was the limit: it says nothing about the relay."
+                "The generator was the limit, so these figures say nothing about the relay."
             }
         }
         @if let Some(cost) = &relay.cost {
@@ -245,11 +288,11 @@ fn relay_section(report: &Report) -> Markup {
             (facts(tables::relay_cost(cost)))
         }
         @if !relay.metrics.is_empty() {
-            (table_title("The relay’s own metrics, on the same clock"))
+            (table_title("Metrics that the relay exports"))
             (plots(relay_charts::metrics(relay)))
         }
         @if !relay.counters.is_empty() {
-            (table_title("The relay’s own counters"))
+            (table_title("Counters of the relay"))
             (facts(counters))
         }
     };
@@ -259,7 +302,7 @@ fn relay_section(report: &Report) -> Markup {
 fn generator_section(report: &Report) -> Markup {
     let generator = &report.generator;
     let lead = if generator.healthy {
-        "It kept up with its own schedule."
+        "Healthy: it kept up with its schedule."
     } else {
         GENERATOR_LIMIT
     };
@@ -273,7 +316,7 @@ fn generator_section(report: &Report) -> Markup {
                 @for reason in generator.reasons.iter().take(ENTRIES_MAX) { li { (cut(reason)) } }
             }
         }
-        @if let Some(problem) = report.run.cores.problem() { p.lead { "Mind: " (problem) "." } }
+        @if let Some(problem) = report.run.cores.problem() { p.lead { "Warning: " (problem) "." } }
         p.lead { (cut(&proof)) }
         @if generator.per_second.len() > 1 { (plots(relay_charts::generator(generator))) }
         (tables::threads(generator))
@@ -292,7 +335,8 @@ fn set_up_section(report: &Report) -> Markup {
     if rows.iter().all(|(_, distribution)| distribution.is_none()) {
         return html! {};
     }
-    let lead = "Transport handshake and SETUP per connection; first object per subscription.";
+    let lead = "QUIC handshake and MOQT SETUP of each connection; time from SUBSCRIBE to the first object of each \
+                subscription.";
     section("Set-up", lead, &latency::quantiles(&rows))
 }
 

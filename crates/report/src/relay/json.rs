@@ -1,4 +1,4 @@
-//! A report as JSON; `docs/report.schema.json` describes the form.
+//! A report as JSON; `docs/report.schema.json` describes it.
 
 use super::{Report, SCHEMA};
 pub use crate::form::json::ReadError;
@@ -9,7 +9,10 @@ pub fn render(report: &Report) -> String {
     pretty(report)
 }
 
-/// Reads what [`render`] wrote.
+/// Reads a report that [`render`] wrote.
+///
+/// # Errors
+/// The text is not a report, or has another schema.
 pub fn parse(text: &str) -> Result<Report, ReadError> {
     parse_with(text, SCHEMA)
 }

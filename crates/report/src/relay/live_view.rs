@@ -1,22 +1,22 @@
-//! A run while it goes on: what is seen of it at one moment, as a line or as a few lines that are drawn again.
+//! The live view of a run: a plain line each second, or a few lines that are redrawn.
 
 use crate::form::number;
 use crate::statistics::ratio;
 
-/// What is seen of a run at one moment.
+/// The state of a run at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Moment {
-    /// Which of several runs it is, such as `800 subscribers`; empty if there is one only.
+    /// Name of the run among several, such as `800 subscribers`; empty for a single run.
     pub label: String,
-    /// What the run is at.
+    /// Stage of the run.
     pub stage: Stage,
     /// Seconds since the run began.
     pub second: u64,
-    /// Seconds since the schedules began, and how many of them there are, drain included.
+    /// Seconds since the schedules began, and their total number, drain included; none before the schedules begin.
     pub progress: Option<(u64, u64)>,
     /// Subscriptions that the relay has accepted.
     pub accepted: u64,
-    /// Subscriptions in all.
+    /// All subscriptions.
     pub subscriptions: u64,
     /// Connections that failed.
     pub failed: u64,
@@ -24,29 +24,29 @@ pub struct Moment {
     pub sent: u64,
     /// Objects that subscribers have received.
     pub delivered: u64,
-    /// Objects that they received in the last second.
+    /// Objects that subscribers received in the last second.
     pub delivered_per_second: u64,
-    /// Objects that were sent to subscribers and have not arrived: lost, or on their way.
+    /// Objects that are due to subscribers and have not arrived: lost, or on their way.
     pub outstanding: u64,
-    /// Median and 99th percentile of latency of those that arrived in the last whole second, in milliseconds.
+    /// Median and 99th percentile of latency of objects that arrived in the last whole second, in milliseconds.
     pub latency_ms: Option<(f64, f64)>,
-    /// The relay's load in the last second; 100 is one core.
+    /// CPU load of the relay in the last second; 100 is one core.
     pub relay_cpu_percent: Option<f64>,
-    /// The generator's, all threads together.
+    /// CPU load of all threads of the generator in the last second; 100 is one core.
     pub generator_cpu_percent: Option<f64>,
 }
 
-/// What a run is at.
+/// The stage of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
     /// Publishers offer their tracks, and subscribers join.
     #[default]
     Joining,
-    /// START goes out, and no object yet.
+    /// Publishers send START, and no object yet.
     Starting,
-    /// Objects are sent.
+    /// Publishers send objects.
     Sending,
-    /// What is on its way may still arrive.
+    /// All objects are sent; those on their way may still arrive.
     Draining,
 }
 
@@ -61,15 +61,15 @@ impl Stage {
     }
 }
 
-/// Objects that were sent and have not arrived everywhere. In meetings and over several tracks, an object counts for the
-/// mean number of subscriptions that a track has.
+/// Returns the number of objects that are due to subscribers and have not arrived. With several tracks, each sent object
+/// is due to the mean number of subscriptions of a track.
 pub fn outstanding(sent: u64, accepted: u64, tracks: u64, delivered: u64) -> u64 {
     let due = sent.saturating_mul(accepted).checked_div(tracks);
     due.unwrap_or(0).saturating_sub(delivered)
 }
 
 impl Moment {
-    /// The moment in one plain line, without a line feed.
+    /// Returns the state as one plain line, without a line feed.
     pub fn line(&self) -> String {
         let label = if self.label.is_empty() {
             String::new()
@@ -78,16 +78,16 @@ impl Moment {
         };
         let failed = match self.failed {
             0 => String::new(),
-            failed => format!(", {} failed", number::count(failed)),
+            failed => format!(", {} failed", number::counted(failed, "connection")),
         };
         let p99 = self.latency_ms.map_or_else(String::new, |(_, p99)| {
             format!(", p99 {}", number::milliseconds(p99))
         });
-        let cpu = self
-            .relay_cpu_percent
-            .map_or_else(String::new, |cpu| format!(", relay {cpu:.0} % CPU"));
+        let cpu = self.relay_cpu_percent.map_or_else(String::new, |cpu| {
+            format!(", relay CPU {cpu:.0} % of a core")
+        });
         format!(
-            "{label}{:>4} s  {}: {} of {} subscribed{failed}, {} sent, {} delivered{p99}{cpu}",
+            "{label}{:>4} s  {}: {} of {} subscriptions accepted{failed}, objects: {} sent, {} received{p99}{cpu}",
             self.second,
             self.stage.word(),
             number::count(self.accepted),
@@ -98,7 +98,7 @@ impl Moment {
     }
 }
 
-/// What was seen of a run so far, to be drawn again and again on a terminal.
+/// The history of a run, as it is redrawn on a terminal.
 #[derive(Clone, Debug, Default)]
 pub struct LiveView {
     delivered: Vec<f64>,
@@ -108,7 +108,7 @@ pub struct LiveView {
 }
 
 impl LiveView {
-    /// Takes in the next moment.
+    /// Adds the next moment.
     pub fn push(&mut self, moment: &Moment) {
         for (series, value) in [
             (
@@ -126,47 +126,42 @@ impl LiveView {
         }
     }
 
-    /// The moment with what came before it, for a terminal of `width` columns. Every line ends with a line feed and is
-    /// shorter than the terminal is wide, so that as many lines can be drawn over as there are.
+    /// Renders the moment and its history for a terminal of `width` columns. Every line ends with a line feed and fits the
+    /// width, so that the caller can overwrite the lines.
     pub fn render(&self, moment: &Moment, width: usize, colour: bool) -> String {
         let width = width.saturating_sub(1).max(1);
         let mut lines = vec![title(moment, width)];
         let failed = match moment.failed {
             0 => String::new(),
-            failed => format!("   {} failed", number::count(failed)),
+            failed => format!("   {} failed", number::counted(failed, "connection")),
         };
         lines.push(format!(
-            "subscribed  {} of {}{failed}",
+            "accepted    {} of {} subscriptions{failed}",
             number::count(moment.accepted),
             number::count(moment.subscriptions)
         ));
         let outstanding = match moment.outstanding {
             0 => "none missing".to_owned(),
-            some => format!("{} missing or on their way", number::count(some)),
+            some => format!("{} lost or on their way", number::count(some)),
         };
         let delivered = format!(
-            "{:>9}/s   {} in all, {outstanding}",
+            "{:>9}/s   {} objects, {outstanding}",
             number::count(moment.delivered_per_second),
             number::count(moment.delivered)
         );
-        lines.push(with_history(
-            "delivered",
-            &delivered,
-            &self.delivered,
-            width,
-        ));
+        lines.push(with_history("received", &delivered, &self.delivered, width));
         let latency = moment.latency_ms.map_or_else(
             || format!("{:>11}", number::NONE),
             |(p50, p99)| {
                 let (p50, p99) = (number::milliseconds(p50), number::milliseconds(p99));
-                format!("{p99:>11}   p99 of the last second, half within {p50}")
+                format!("{p99:>11}   p99 of the last second, p50 {p50}")
             },
         );
         lines.push(with_history("latency", &latency, &self.p99_ms, width));
         for (name, cpu, history) in [
-            ("relay", moment.relay_cpu_percent, &self.relay_cpu),
+            ("relay CPU", moment.relay_cpu_percent, &self.relay_cpu),
             (
-                "generator",
+                "load CPU",
                 moment.generator_cpu_percent,
                 &self.generator_cpu,
             ),
@@ -191,7 +186,7 @@ impl LiveView {
     }
 }
 
-/// Stage, time and a bar.
+/// Returns the first line: stage, time and a progress bar.
 fn title(moment: &Moment, width: usize) -> String {
     let label = if moment.label.is_empty() {
         String::new()
@@ -209,7 +204,7 @@ fn title(moment: &Moment, width: usize) -> String {
     format!("{head}{}{}", "━".repeat(filled), "─".repeat(cells - filled))
 }
 
-/// A labelled text, and what came before it as far as there is room.
+/// Returns a labelled text with as much of its history as fits.
 fn with_history(name: &str, text: &str, history: &[f64], width: usize) -> String {
     let head = format!("{name:<11}{text:<58}");
     let room = width.saturating_sub(head.chars().count());
@@ -217,12 +212,12 @@ fn with_history(name: &str, text: &str, history: &[f64], width: usize) -> String
     format!("{head}{}", sparkline(shown)).trim_end().to_owned()
 }
 
-/// A row of bars, the tallest for the largest value.
+/// Returns a row of bars. The largest value has the tallest bar.
 fn sparkline(values: &[f64]) -> String {
     let largest = values.iter().copied().fold(0.0, f64::max);
     let bar = |value: &f64| {
         let share = if largest > 0.0 { value / largest } else { 0.0 };
-        // Bars of an eighth each: as many thresholds as the value's share reaches.
+        // The tallest bar whose threshold the value reaches.
         let reached = BARS.iter().skip(1).zip(1_u8..);
         let highest = reached
             .filter(|(_, step)| share * STEPS >= f64::from(*step) - 0.5)
@@ -239,9 +234,9 @@ fn count(value: u64) -> f64 {
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Steps from the lowest bar to the highest.
 const STEPS: f64 = 7.0;
-/// Columns of the bar of progress at most.
+/// Most columns of the progress bar.
 const BAR_CELLS: usize = 40;
-/// Seconds that are kept to be drawn.
+/// Seconds of history.
 const HISTORY_MAX: usize = 120;
 
 #[cfg(test)]
@@ -268,15 +263,15 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_are_missing_somewhere() {
-        // Two tracks with three subscriptions each: ten objects are due thrice.
+    fn outstanding_objects_count_once_for_each_subscription() {
+        // Two tracks with three subscriptions each: each of ten objects is due three times.
         assert_eq!(outstanding(10, 6, 2, 25), 5);
         assert_eq!(outstanding(10, 6, 2, 31), 0);
         assert_eq!(outstanding(0, 0, 0, 0), 0);
     }
 
     #[test]
-    fn a_run_in_its_midst() {
+    fn a_run_that_sends() {
         let mut view = LiveView::default();
         for second in 0..12 {
             view.push(&moment(second));
@@ -285,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_begins() {
+    fn a_run_whose_subscribers_join() {
         let moment = Moment {
             accepted: 3,
             subscriptions: 200,
@@ -299,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_shorter_than_the_terminal_and_harmless() {
+    fn lines_fit_the_terminal_and_hold_no_control_characters() {
         let mut view = LiveView::default();
         let hostile = Moment {
             label: "\x1b[2J\u{202e}evil".to_owned(),
@@ -323,10 +318,11 @@ mod tests {
     }
 
     #[test]
-    fn the_same_as_a_plain_line() {
+    fn a_plain_line() {
         assert_eq!(
             moment(3).line(),
-            "audio:    9 s  sending: 1,000 of 1,000 subscribed, 150 sent, 150,000 delivered, p99 5.00 ms, relay 21 % CPU"
+            "audio:    9 s  sending: 1,000 of 1,000 subscriptions accepted, objects: 150 sent, 150,000 received, \
+             p99 5.00 ms, relay CPU 21 % of a core"
         );
     }
 }

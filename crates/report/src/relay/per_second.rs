@@ -1,35 +1,35 @@
-//! What the relay and the load generator cost second by second, in bounded memory for a run of any length.
+//! Load and memory of relay and load generator in each second, in bounded memory for a run of any length.
 
 use std::time::Duration;
 
 use super::{GeneratorSecond, RelaySecond};
 use crate::process::{Usage, percent};
 
-/// Both processes at the beginning of a second.
+/// The usage of both processes at the start of a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Second {
-    /// Its number, counted from the start of the run.
+    /// Number of the second, from the start of the run.
     pub number: u64,
-    /// Since the start of the run.
+    /// Time since the start of the run.
     pub at: Duration,
-    /// What the relay had used, if it is watched.
+    /// Usage of the relay's process; none if it is not observed.
     pub relay: Option<Usage>,
-    /// What the load generator had used.
+    /// Usage of the load generator's process.
     pub generator: Option<Usage>,
-    /// Objects received by then.
+    /// Objects received since the start of the run.
     pub objects: u64,
 }
 
-/// One entry for each second. When `ENTRIES_MAX` are there, neighbours are joined and each covers twice the time.
+/// Entries of one second each. When there are `ENTRIES_MAX`, adjacent entries are joined, and each covers twice the time.
 #[derive(Debug)]
 pub struct Seconds {
     /// Seconds that an entry covers.
     each: u64,
-    /// The beginning of the entry that is being made.
+    /// The start of the current entry.
     begun: Option<Second>,
-    /// What the relay cost.
+    /// Entries of the relay.
     pub relay: Vec<RelaySecond>,
-    /// What the load generator cost.
+    /// Entries of the load generator.
     pub generator: Vec<GeneratorSecond>,
 }
 
@@ -40,7 +40,7 @@ impl Default for Seconds {
 }
 
 impl Seconds {
-    /// Nothing yet.
+    /// Creates an empty series.
     pub fn new() -> Self {
         Self {
             each: 1,
@@ -50,7 +50,7 @@ impl Seconds {
         }
     }
 
-    /// A second begins.
+    /// Records the start of a second.
     pub fn note(&mut self, now: Second) {
         let Some(begun) = self.begun else {
             self.begun = Some(now);
@@ -85,7 +85,7 @@ impl Seconds {
     }
 }
 
-/// What the relay did between two moments, if it was seen at both.
+/// Returns the relay's entry between two times; none unless its process was observed at both.
 pub fn relay_between(before: &Second, after: &Second) -> Option<RelaySecond> {
     let used = after.relay?.since(&before.relay?);
     Some(RelaySecond {
@@ -97,7 +97,7 @@ pub fn relay_between(before: &Second, after: &Second) -> Option<RelaySecond> {
     })
 }
 
-/// What the load generator did between two moments.
+/// Returns the load generator's entry between two times; none unless its process was observed at both.
 pub fn generator_between(before: &Second, after: &Second) -> Option<GeneratorSecond> {
     let used = after.generator?.since(&before.generator?);
     Some(GeneratorSecond {
@@ -108,7 +108,7 @@ pub fn generator_between(before: &Second, after: &Second) -> Option<GeneratorSec
     })
 }
 
-/// Makes one entry of each two; one that is left over stays.
+/// Joins each two entries. A last single entry stays as it is.
 fn join<T: Copy>(entries: &mut Vec<T>, joined: impl Fn(&T, &T) -> T) {
     let pairs = entries.chunks(2);
     let halved = pairs.map(|pair| match pair {
@@ -118,7 +118,7 @@ fn join<T: Copy>(entries: &mut Vec<T>, joined: impl Fn(&T, &T) -> T) {
     *entries = halved.collect();
 }
 
-/// Entries of each of the two lists: half an hour of seconds, and then some.
+/// Most entries of each list: enough for half an hour of seconds.
 const ENTRIES_MAX: usize = 2048;
 
 #[cfg(test)]
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_keeps_as_much_as_half_an_hour() {
+    fn memory_is_bounded_for_a_run_of_a_day() {
         let mut seconds = Seconds::new();
         let mut largest = 0;
         for number in 0..=86_400 {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_joined_one_past_the_limit() {
+    fn entries_are_joined_when_one_more_than_the_limit_is_needed() {
         let mut seconds = Seconds::new();
         let mut lengths = Vec::new();
         for number in 0..=ENTRIES_MAX as u64 + 2 {

@@ -1,11 +1,11 @@
-//! A report as Prometheus text, for a push gateway or the node exporter's text files.
+//! A report as Prometheus text, for a push gateway or the textfile collector of the node exporter.
 
 use std::fmt::Write as _;
 
 use super::{Altered, Distribution, Report};
 use crate::statistics::float;
 
-/// Renders the figures that are worth a time series over many runs.
+/// Renders the figures that are worth comparing between runs.
 pub fn render(report: &Report) -> String {
     let mut text = Text::default();
     for (name, help, value) in of_run(report) {
@@ -17,7 +17,7 @@ pub fn render(report: &Report) -> String {
     text.out
 }
 
-/// Name, help and value of each gauge of the whole run.
+/// Returns name, help and value of each gauge of the whole run.
 fn of_run(report: &Report) -> [(&'static str, &'static str, Option<f64>); 9] {
     let flag = |is_true| Some(f64::from(u8::from(is_true)));
     let relay = report.relay.cost.as_ref();
@@ -25,32 +25,32 @@ fn of_run(report: &Report) -> [(&'static str, &'static str, Option<f64>); 9] {
     [
         (
             "held",
-            "Whether the service level held.",
+            "1 if every clause of the service level held in a complete run, else 0.",
             flag(report.verdict.outcome.is_held()),
         ),
         (
             "generator_healthy",
-            "Whether the load generator kept up.",
+            "1 if the load generator kept up, else 0: then the run says nothing about the relay.",
             flag(report.generator.healthy),
         ),
         (
             "subscribers",
-            "Subscribers asked for.",
+            "Number of subscribers requested.",
             Some(float(report.run.subscribers_requested)),
         ),
         (
             "duration_seconds",
-            "Length of the run.",
+            "Duration of the run, set-up and drain included.",
             Some(report.run.duration_ms / 1e3),
         ),
         (
             "relay_cpu_ratio",
-            "Load of the relay in the steady window; 1 is one core.",
+            "Mean CPU load of the relay in the steady window; 1 is one core.",
             relay.map(|cost| cost.cpu_percent / 100.0),
         ),
         (
             "relay_cpu_seconds_per_object",
-            "CPU time of the relay per delivered object.",
+            "CPU time of the relay in the steady window per object delivered in it.",
             cpu_us.map(|cost| cost / 1e6),
         ),
         (
@@ -60,12 +60,12 @@ fn of_run(report: &Report) -> [(&'static str, &'static str, Option<f64>); 9] {
         ),
         (
             "relay_memory_per_session_bytes",
-            "Resident memory of the relay per session.",
+            "Resident memory of the relay per session, before objects are sent.",
             relay.and_then(|cost| cost.bytes_per_session),
         ),
         (
             "objects_lost_judged",
-            "Objects that did not reach their subscribers, of those that the service level judges.",
+            "Lost objects in the part of the run that the service level judges, over all tracks and subscribers.",
             Some(float(report.slo.lost_objects)),
         ),
     ]
@@ -85,32 +85,32 @@ fn per_track(text: &mut Text, report: &Report) {
     };
     text.gauge(
         "objects_delivered",
-        "Objects that reached their subscribers.",
+        "Objects received, over all subscribers.",
         &count(|track| track.completion.objects_received.sum),
     );
     text.gauge(
         "objects_lost",
-        "Objects that did not.",
+        "Objects that were sent and not received, over all subscribers.",
         &count(|track| track.completion.lost_objects.sum),
     );
     text.gauge(
         "objects_late",
-        "Objects that came after their time to live.",
+        "Objects received later than their time to live, over all subscribers.",
         &count(|track| track.delivery.late),
     );
     text.gauge(
         "objects_altered",
-        "Objects that came with other content, or under another number, than they were sent with.",
+        "Objects received with other content, extension headers or numbers than were sent, over all subscribers.",
         &count(|track| Altered::of(&track.delivery).objects()),
     );
     text.gauge(
         "objects_foreign",
-        "Objects of other runs.",
+        "Objects received that belong to other runs, over all subscribers.",
         &count(|track| track.delivery.foreign),
     );
     text.gauge(
         "subscriptions_failed",
-        "Subscriptions that failed or stayed incomplete.",
+        "Subscriptions that failed, or ended without COMPLETION.",
         &count(|track| track.status.failed + track.status.incomplete),
     );
     let quantiles: [(&str, Figure); 4] = [
@@ -128,12 +128,12 @@ fn per_track(text: &mut Text, report: &Report) {
     }
     text.gauge(
         "latency_seconds",
-        "One-way latency from the planned send time.",
+        "One-way latency of objects from their planned send time to their arrival.",
         &latency,
     );
 }
 
-/// One figure of a distribution.
+/// A function that takes one figure of a distribution.
 type Figure = fn(&Distribution) -> f64;
 
 #[derive(Default)]
@@ -142,7 +142,7 @@ struct Text {
 }
 
 impl Text {
-    /// A family of values, each with its track and its quantile, empty where it has none.
+    /// Writes a gauge. Each value has a track and a quantile; empty ones make no label.
     fn gauge(&mut self, name: &str, help: &str, values: &[(&str, &str, f64)]) {
         let head = format!("# HELP weir_bench_{name} {help}\n# TYPE weir_bench_{name} gauge\n");
         self.out.push_str(&head);

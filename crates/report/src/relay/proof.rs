@@ -1,5 +1,5 @@
-//! Derived figures that a reader needs to trust the others: how far the generator was from its limit, and whether all
-//! subscribers were served alike.
+//! Figures that show whether the others can be trusted: headroom of the load generator, its calibration against a null
+//! relay, and fairness among subscribers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 use super::{Generator, Report, SubscriberReport, TrackReport};
 use crate::statistics::float;
 
-/// How far the generator was from its own limit.
+/// Headroom of the load generator: how much more load it could have made, extrapolated from this run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Headroom {
-    /// Objects that arrived per second, mean over the whole seconds in which all tracks were at work.
+    /// Objects received per second, summed over all tracks. Mean of each track without its first and last second.
     pub objects_per_second: f64,
-    /// The generator's busiest thread.
+    /// Name of the generator's busiest thread.
     pub busiest_thread: String,
-    /// Its mean load; 100 is one core.
+    /// Mean CPU load of that thread; 100 is one core.
     pub busiest_cpu_percent: f64,
-    /// Objects per second at which that thread, with those that share its core, would use the core up, at the cost per
-    /// object of this run. Batches grow with the load, so the real limit is rather above.
+    /// Objects per second at which that thread, with the threads on the same core, would use up the core, at this run's
+    /// CPU time per object. A low estimate: batches grow with the load, so the cost per object falls.
     pub objects_per_second_max: f64,
 }
 
 impl Headroom {
-    /// The headroom of a run; none if it was too short to tell, or its threads were not seen.
+    /// Computes the headroom of a run; none if the run was too short, or CPU times of threads are missing.
     pub fn of(tracks: &[TrackReport], generator: &Generator) -> Option<Self> {
         let busiest = generator
             .threads
             .iter()
             .max_by(|a, b| a.cpu_percent.total_cmp(&b.cpu_percent))?;
-        // The first and the last second of a track are hardly ever whole.
+        // The first and the last second of a track are rarely complete.
         let rate = |track: &TrackReport| {
             let seconds = &track.latency.per_second;
             let whole = seconds.get(1..seconds.len().checked_sub(1)?)?;
@@ -38,7 +38,7 @@ impl Headroom {
             Some(float(objects) / float(span))
         };
         let objects_per_second: f64 = tracks.iter().filter_map(rate).sum();
-        // Bound to one core, all threads together use it up.
+        // If the generator runs on one core, all threads share it.
         let of_core = match generator.cores[..] {
             [_] => generator.threads.iter().map(|one| one.cpu_percent).sum(),
             _ => busiest.cpu_percent,
@@ -52,72 +52,74 @@ impl Headroom {
         })
     }
 
-    /// How many times this run's load the generator could have made.
+    /// Returns the multiple of this run's load that the generator could have made.
     pub fn times(&self) -> f64 {
         self.objects_per_second_max / self.objects_per_second
     }
 }
 
-/// The same load against a null relay: one that does the least that MOQT asks for and keeps nothing. What the
-/// generator cannot do against it, it cannot do against any relay.
+/// Calibration: the same load against a null relay, which only forwards objects and keeps none. A load that the
+/// generator cannot make against it, it cannot make against any relay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// Whether the generator kept up, and every clause of the service level held but those about the relay's CPU.
+    /// True if the generator kept up, and every clause of the service level held except those about the relay's CPU.
     pub held: bool,
-    /// Why not; empty if it did.
+    /// Why the calibration did not hold; empty if it held.
     pub reasons: Vec<String>,
-    /// Objects that arrived per second, mean over the whole seconds in which all tracks were at work.
+    /// Objects received per second, summed over all tracks. Mean of each track without its first and last second; 0 if
+    /// the run was too short.
     pub objects_per_second: f64,
-    /// Worst of the tracks' 99th percentiles of latency.
+    /// 99th percentile of latency of the slowest track; null if no latency was measured.
     pub latency_p99_ms: Option<f64>,
-    /// The generator's busiest thread; 100 is one core.
+    /// Mean CPU load of the generator's busiest thread; 100 is one core. Null if it was not measured.
     pub generator_cpu_percent: Option<f64>,
-    /// The null relay's CPU time per object delivered: what the transport alone costs.
+    /// CPU time of the null relay per delivered object: the cost of the transport alone. Null if it was not measured.
     pub null_relay_cpu_us_per_object: Option<f64>,
 }
 
-/// What a report without a calibration says.
-pub(super) const NOT_CALIBRATED: &str = "not calibrated against a null relay";
+/// The note of a report without a calibration.
+pub(super) const NOT_CALIBRATED: &str = "not calibrated against a null relay (--calibrate)";
 
 impl Calibration {
-    /// What it shows, in a sentence.
+    /// Returns the result in one sentence.
     pub(crate) fn sentence(&self) -> String {
         if !self.held {
             return format!(
-                "Against a null relay the same load did not hold either: {}.",
+                "Against a null relay, the same load did not hold either: {}.",
                 self.reasons.join("; ")
             );
         }
-        // A search calibrates the load that broke, and shows it with the one that held: so the load has its own figure.
+        // A search calibrates the load that broke, but its page shows the load that held. So the sentence names the load.
         let load = if self.objects_per_second > 0.0 {
             format!(
-                "{} objects/s",
+                "{} objects per second",
                 crate::form::number::decimal(self.objects_per_second)
             )
         } else {
             "the same load".to_owned()
         };
-        let mut parts = vec![format!("Against a null relay {load} held")];
+        let mut parts = vec![format!("Against a null relay, {load} held")];
         parts.extend(
             self.latency_p99_ms
                 .map(|p99| format!("p99 {}", crate::form::number::milliseconds(p99))),
         );
         let cpu = self.generator_cpu_percent;
-        parts.extend(
-            cpu.map(|cpu| format!("busiest thread {} %", crate::form::number::decimal(cpu))),
-        );
+        parts.extend(cpu.map(|cpu| {
+            let cpu = crate::form::number::decimal(cpu);
+            format!("busiest generator thread {cpu} % of a core")
+        }));
         let null = self.null_relay_cpu_us_per_object;
         parts.extend(null.map(|us| {
             format!(
-                "the null relay spent {} µs per object",
+                "null relay {} µs of CPU per object",
                 crate::form::number::decimal(us)
             )
         }));
         parts.join(", ") + "."
     }
 
-    /// What a run against the null relay says.
+    /// Makes a calibration from the report of a run against the null relay.
     pub fn of(report: &Report) -> Self {
         let broken = report
             .slo
@@ -125,10 +127,7 @@ impl Calibration {
             .iter()
             .filter(|clause| !clause.held && clause.metric != "cpu")
             .map(|clause| {
-                let measured = clause.measured.map_or_else(
-                    || "not measured".to_owned(),
-                    |measured| crate::form::number::quantity(measured, &clause.unit),
-                );
+                let measured = clause.measured_in_words();
                 format!(
                     "against a null relay, {} broke too ({measured})",
                     clause.text
@@ -137,7 +136,7 @@ impl Calibration {
         let mut reasons = report.generator.reasons.clone();
         reasons.extend(broken);
         if reasons.is_empty() && report.objects_delivered() == 0 {
-            reasons.push("nothing arrived from the null relay".to_owned());
+            reasons.push("no object arrived from the null relay".to_owned());
         }
         let busiest = report
             .generator
@@ -160,14 +159,15 @@ impl Calibration {
     }
 }
 
-/// Whether a track's subscribers were served alike.
+/// Fairness: how evenly the relay served the subscribers of a track.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fairness {
-    /// Jain's index of the objects received: 1 if all got the same number, 1/n if one of n got all; none if nobody got
-    /// any.
+    /// Jain's index of objects received: 1 if all n subscribers received the same number, 1/n if one received all. Null
+    /// if no object was received.
     pub jain_objects: Option<f64>,
-    /// The worst subscriber's 99th percentile of latency over the median subscriber's; none without latency.
+    /// 99th percentile of latency of the worst subscriber, divided by that of the median subscriber; null without
+    /// latency.
     pub p99_worst_over_median: Option<f64>,
 }
 
@@ -203,7 +203,7 @@ mod tests {
     use crate::relay::example_report;
 
     #[test]
-    fn an_audience_that_is_served_alike_is_fair() {
+    fn fairness_is_one_if_all_receive_the_same_and_one_nth_if_one_receives_all() {
         let mut report = example_report(10);
         let subscribers = &mut report.tracks[0].subscribers;
         for one in subscribers.iter_mut() {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calibration_names_the_load_that_it_was_of() {
+    fn a_calibration_names_its_load() {
         let of = |objects_per_second| Calibration {
             held: true,
             reasons: Vec::new(),
@@ -231,12 +231,12 @@ mod tests {
         };
         let sentence = of(10_000.0).sentence();
         assert!(
-            sentence.starts_with("Against a null relay 10,000 objects/s held, p99 "),
+            sentence.starts_with("Against a null relay, 10,000 objects per second held, p99 "),
             "{sentence}"
         );
         let sentence = of(0.0).sentence();
         assert!(
-            sentence.starts_with("Against a null relay the same load held, p99 "),
+            sentence.starts_with("Against a null relay, the same load held, p99 "),
             "{sentence}"
         );
     }
@@ -255,7 +255,7 @@ mod tests {
             "{headroom:?}"
         );
         assert!((headroom.times() - 2.0).abs() < 1e-9, "{headroom:?}");
-        // Two threads at half of one core have none.
+        // Two threads at half of the same core have no headroom.
         report.generator.cores = vec![1];
         let headroom = Headroom::of(&report.tracks, &report.generator).unwrap();
         assert!((headroom.times() - 1.0).abs() < 1e-9, "{headroom:?}");

@@ -1,20 +1,30 @@
-//! Figures over subscribers, as rows that the terminal and the page share.
+//! Rows of figures over subscribers, shared by the terminal and the HTML page.
 
 use super::TrackReport;
 use crate::form::number::{self, or_none};
 use crate::statistics::{Count, Spread};
 
-/// A name in lower case; then the mean, the smallest, the largest and the sum.
+/// A row: the metric's name in lower case; then mean, minimum, maximum and sum over the subscribers.
 pub(super) type Row = (&'static str, [String; 4]);
 
-/// Table 3 of the draft.
+/// Returns the rows of Table 3 of draft-evens-moq-bench-00.
 pub(super) fn completion(track: &TrackReport) -> [Row; 11] {
     let metrics = &track.completion;
+    // Sent objects and groups are known from COMPLETION.
+    let mut subscribers = track.subscribers.iter();
+    let has_completion = subscribers.any(|one| one.completion.objects_sent.is_some());
+    let sent = |name, sent: &Count| {
+        if has_completion {
+            count(name, sent)
+        } else {
+            row(name, None, number::milliseconds)
+        }
+    };
     [
-        count("objects sent", &metrics.objects_sent),
+        sent("objects sent", &metrics.objects_sent),
         count("objects received", &metrics.objects_received),
         count(LOST_OBJECTS, &metrics.lost_objects),
-        count("groups sent", &metrics.groups_sent),
+        sent("groups sent", &metrics.groups_sent),
         count("groups received", &metrics.groups_received),
         milliseconds("total duration", metrics.total_duration_ms),
         milliseconds("actual duration", metrics.actual_duration_ms),
@@ -31,7 +41,7 @@ pub(super) fn completion(track: &TrackReport) -> [Row; 11] {
     ]
 }
 
-/// Table 2 of the draft.
+/// Returns the rows of Table 2 of draft-evens-moq-bench-00.
 pub(super) fn progress(track: &TrackReport) -> [Row; 8] {
     let metrics = &track.progress;
     [
@@ -70,5 +80,5 @@ fn row(name: &'static str, spread: Option<Spread>, format: fn(f64) -> String) ->
     (name, [mean, min, max, String::new()])
 }
 
-/// The row that is an alarm unless it is zero.
+/// Name of the row that is shown as an alarm unless it is zero.
 pub(super) const LOST_OBJECTS: &str = "lost objects";

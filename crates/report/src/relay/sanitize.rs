@@ -1,8 +1,8 @@
-//! A report that can be shown to anybody: it names no host, address, namespace or token.
+//! Sanitizes a report for publication: removes hosts, addresses, namespaces and tokens.
 //!
-//! Fields that hold such names are replaced, whatever else repeats one of them is blotted out, and so is
-//! everything that looks like an address. Of the relay's own counters and metrics the labels go, since nobody knows what
-//! a relay puts there. Section names, figures, versions and the CPU's name stay.
+//! Fields that hold such names are replaced. The same names, and anything that looks like an address, are removed from
+//! all other texts. Labels are removed from the relay's counters and metrics, because a relay may put any name there.
+//! Section names, figures, versions and the CPU model stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -11,12 +11,15 @@ use serde_json::Value;
 
 use super::Report;
 
-/// Why a report cannot be shown to anybody.
+/// The error of a report that is not valid after its names were removed.
 #[derive(Debug, thiserror::Error)]
-#[error("without its names it is no report any more: {0}")]
+#[error("the report cannot be sanitized: {0}")]
 pub struct SanitizeError(#[from] serde_json::Error);
 
-/// The same report without names of hosts, addresses, namespaces and tokens.
+/// Returns the report without names of hosts, addresses, namespaces and tokens.
+///
+/// # Errors
+/// The report holds a number that JSON cannot express.
 pub fn sanitize(report: &Report) -> Result<Report, SanitizeError> {
     let mut names = BTreeSet::new();
     for track in &report.tracks {
@@ -62,8 +65,8 @@ pub fn sanitize(report: &Report) -> Result<Report, SanitizeError> {
     Ok(clean)
 }
 
-/// What counters and metrics are called without their labels: by their family, and by a number in it in place of the
-/// labels, so that none takes another's place and a counter is still found among the metrics.
+/// Returns the new name of each counter and metric: its family, with a number in place of the labels. Names stay
+/// distinct, and a counter keeps the name of its metric.
 fn unlabelled<'a>(
     known: impl Iterator<Item = &'a String>,
     names: &BTreeSet<String>,
@@ -90,7 +93,7 @@ fn unlabelled<'a>(
         .collect()
 }
 
-/// Keeps a name and its parts, if they are long enough to mean something.
+/// Adds a name and its parts to `names`, except short and common ones.
 fn collect(names: &mut BTreeSet<String>, name: &str) {
     let parts =
         name.split(|letter: char| !letter.is_alphanumeric() && letter != '.' && letter != '-');
@@ -109,14 +112,14 @@ fn walk(value: &mut Value, key: &str, names: &BTreeSet<String>) {
                 "command_line" => "weir bench".to_owned(),
                 "relay_url" => "relay".to_owned(),
                 "run_id" => "run".to_owned(),
-                "namespace" | "name" | "track_name" => GONE.to_owned(),
+                "namespace" | "name" | "track_name" => REMOVED.to_owned(),
                 _ => scrub(text, names),
             };
         }
         Value::Array(items) => items.iter_mut().for_each(|item| walk(item, key, names)),
         Value::Object(fields) => {
             for (key, field) in fields.iter_mut() {
-                if !OURS.contains(&key.as_str()) {
+                if !OWN_FIELDS.contains(&key.as_str()) {
                     walk(field, key, names);
                 }
             }
@@ -125,13 +128,13 @@ fn walk(value: &mut Value, key: &str, names: &BTreeSet<String>) {
     }
 }
 
-/// `text` without the names, and without words that are addresses.
+/// Returns `text` without `names` and addresses.
 fn scrub(text: &str, names: &BTreeSet<String>) -> String {
     let mut text = text.to_owned();
     let mut longest: Vec<&String> = names.iter().collect();
     longest.sort_by_key(|name| std::cmp::Reverse(name.len()));
     for name in longest {
-        text = text.replace(name.as_str(), GONE);
+        text = text.replace(name.as_str(), REMOVED);
     }
     let is_apart = |letter: char| letter.is_whitespace() || "\"'(),;<>=".contains(letter);
     let words: Vec<&str> = text
@@ -143,7 +146,7 @@ fn scrub(text: &str, names: &BTreeSet<String>) -> String {
         .collect();
     let clean = |word: &&str| {
         if is_address(word) {
-            GONE.to_owned()
+            REMOVED.to_owned()
         } else {
             (*word).to_owned()
         }
@@ -151,7 +154,7 @@ fn scrub(text: &str, names: &BTreeSet<String>) -> String {
     words.iter().map(clean).collect()
 }
 
-/// An address with or without a port, or a URL.
+/// Returns true for a URL, and for an IP address with or without a port or prefix length.
 fn is_address(word: &str) -> bool {
     let bare = word.trim_end_matches('.').trim_matches(['[', ']']);
     word.contains("://")
@@ -166,24 +169,24 @@ fn is_address(word: &str) -> bool {
             .is_some_and(|(address, _)| address.parse::<IpAddr>().is_ok())
 }
 
-/// The profile with its names replaced and everything else as it is.
+/// Returns the profile with its names replaced.
 fn profile_text(text: &str, names: &BTreeSet<String>) -> String {
     let line = |line: &str| match line.split_once('=') {
-        Some((key, _)) if matches!(key.trim(), "namespace" | "name") => format!("{key}= {GONE}"),
+        Some((key, _)) if matches!(key.trim(), "namespace" | "name") => format!("{key}= {REMOVED}"),
         Some(_) => line.to_owned(),
         None => scrub(line, names),
     };
     text.lines().map(|one| line(one) + "\n").collect()
 }
 
-/// What stands where a name stood.
-const GONE: &str = "…";
-/// Shorter names say nothing, and would blot out half of the words of a report.
+/// Replacement of removed names.
+const REMOVED: &str = "…";
+/// Shortest name that is removed. Shorter ones identify nobody, and occur in many words of a report.
 const NAME_CHARS_MIN: usize = 3;
-/// Words of command lines and names that tell nothing of anybody.
+/// Words of command lines and names that identify nobody.
 const PLAIN: [&str; 5] = ["weir", "bench", "moqt", "https", "audio"];
-/// Fields whose words are our own, and of which programs depend.
-const OURS: [&str; 8] = [
+/// Fields whose values weir itself defines. Programs depend on them.
+const OWN_FIELDS: [&str; 8] = [
     "schema",
     "slo",
     "status",
@@ -202,7 +205,7 @@ mod tests {
         example_report, html, json, prometheus, terminal,
     };
 
-    /// What [`compromising`] says and no sanitized form may.
+    /// Secrets of [`report_with_secrets`], which no sanitized form may contain.
     const SECRETS: [&str; 9] = [
         "relay-7.internal.example",
         "198.51.100.23",
@@ -210,14 +213,14 @@ mod tests {
         "customer-acme",
         "s3cr3t-t0ken",
         "boardroom",
-        // In labels of the relay's own metrics, and nowhere else.
+        // Only in labels of the relay's metrics.
         "acme-eu-west",
         "10.1.2.3",
         "edge-9.acme.example",
     ];
 
-    /// A report with secrets in every field that may hold some.
-    fn compromising() -> Report {
+    /// Returns a report with secrets in every field that may hold one.
+    fn report_with_secrets() -> Report {
         let [host, ipv4, ipv6, customer, token, room, ..] = SECRETS;
         let mut report = example_report(5);
         report.run.relay_url = format!("moqt://{host}:4443/live?token={token}");
@@ -256,7 +259,7 @@ mod tests {
 
     #[test]
     fn no_form_names_a_host_an_address_a_namespace_or_a_token() {
-        let report = compromising();
+        let report = report_with_secrets();
         let clean = sanitize(&report.clone().judged_again()).unwrap();
         for text in [
             json::render(&clean),
@@ -290,7 +293,7 @@ mod tests {
         );
     }
 
-    /// All texts in a value.
+    /// Returns all texts in a value.
     fn texts(value: &Value) -> Vec<&str> {
         match value {
             Value::String(text) => vec![text],
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_of_our_own_is_taken_for_a_name() {
+    fn values_that_weir_defines_are_kept() {
         let pid = 4711;
         let sources = [
             RelaySource::ChildProcess { pid },
@@ -328,7 +331,7 @@ mod tests {
                 one.conduct = conduct;
                 one.status = status;
             }
-            // Whatever stands in it is a name of a track now, as a whole and by its parts.
+            // Every text of the report is also the name of a track, as a whole and in parts.
             let value = serde_json::to_value(&report).unwrap();
             let names = texts(&value).into_iter().flat_map(str::lines);
             let names = names.flat_map(|text| [text.to_owned(), text.replace('_', "/")]);
@@ -348,18 +351,18 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_cannot_be_read_again_is_refused_and_nothing_else_happens() {
+    fn a_report_with_an_invalid_number_is_refused() {
         let mut report = example_report(1);
         report.run.duration_ms = f64::NAN;
         let error = sanitize(&report).unwrap_err().to_string();
         assert!(
-            error.starts_with("without its names it is no report"),
+            error.starts_with("the report cannot be sanitized: "),
             "{error}"
         );
     }
 
     #[test]
-    fn addresses_are_told_from_figures() {
+    fn addresses_are_recognised() {
         for address in [
             "10.1.2.3",
             "10.1.2.3:443",

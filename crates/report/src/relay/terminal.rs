@@ -1,10 +1,11 @@
-//! A report for the terminal: the verdict first, then a table per track, then who paid for it.
+//! A report for the terminal: the verdict, a table for each track, the cost of relay and generator, the service level.
 
 #[cfg(test)]
 mod tests;
 
+use super::cost::{NO_SESSION_MEMORY, NOT_OBSERVED};
 use super::proof::NOT_CALIBRATED;
-use super::verdict::{Judgement, judged};
+use super::verdict::{Judgement, judged_part};
 use super::{Altered, Conduct, Delivery, Outcome, RelayCost, Report, TrackReport, rows};
 use crate::form::latency::percentiles;
 use crate::form::number;
@@ -13,8 +14,8 @@ use crate::statistics::{Spread, float};
 
 /// Renders `report` for a terminal of `width` columns, with escape sequences for colour if `colour`.
 ///
-/// Every line ends with a line feed. Text from outside cannot steer the terminal: its control characters
-/// are replaced.
+/// Every line ends with a line feed. Control characters of foreign text are replaced, so that they cannot control the
+/// terminal.
 pub fn render(report: &Report, width: usize, colour: bool) -> String {
     let mut screen = Screen::new(width, colour);
     verdict(&mut screen, report);
@@ -54,27 +55,40 @@ fn facts(screen: &mut Screen, report: &Report) {
         number::decimal(run.duration_ms / 1e3)
     );
     screen.paragraph(Paint::Faint, 0, &facts);
+    let has_latency = report
+        .tracks
+        .iter()
+        .any(|one| one.latency.overall.is_some());
+    if has_latency && !run.latency_clock.starts_with("one clock") {
+        let clock = format!("latency by {}", run.latency_clock);
+        screen.paragraph(Paint::Faint, 0, &clock);
+    }
 }
 
 fn track_table(screen: &mut Screen, track: &TrackReport) {
     screen.paragraph(Paint::Strong, 0, &track.definition.section);
     screen.paragraph(Paint::Faint, 2, &track.definition.in_words());
-    if track.subscribers.is_empty() && track.published.objects > 0 {
+    if track.is_only_published() {
         let text = format!(
-            "{} objects in {} groups; nobody subscribed here",
+            "{} objects in {} groups; no subscriber in this process",
             number::count(track.published.objects),
             number::count(track.published.groups)
         );
         screen.entry("published", Paint::Strong, 2, LABEL, &text);
+        screen.row(Paint::Faint, "per object", &["p50", "p90", "p99", "max"]);
+        let lateness = percentiles(track.published.lateness.as_ref());
+        screen.row(Paint::Plain, "publisher lateness", &lateness);
+        return;
     }
-    screen.row(Paint::Faint, "", &["mean", "min", "max", "sum"]);
+    let heading = ["mean", "min", "max", "sum"];
+    screen.row(Paint::Faint, "per subscriber", &heading);
     let is_lossy = track.completion.lost_objects.sum > 0;
     for (name, cells) in rows::completion(track) {
         let is_alarm = name == rows::LOST_OBJECTS && is_lossy;
         let paint = if is_alarm { Paint::Bad } else { Paint::Plain };
         screen.row(paint, name, &cells);
     }
-    screen.row(Paint::Faint, "", &["p50", "p90", "p99", "max"]);
+    screen.row(Paint::Faint, "per object", &["p50", "p90", "p99", "max"]);
     for (name, distribution) in [
         ("latency", &track.latency.overall),
         ("receive variance", &track.variance.receive),
@@ -89,17 +103,20 @@ fn delivery(screen: &mut Screen, track: &TrackReport) {
     losses(screen, track);
     fairness(screen, track);
     irregularities(screen, &track.delivery);
-    not_as_sent(screen, &track.delivery);
+    altered(screen, &track.delivery);
     set_apart(screen, track);
     subscriptions(screen, track);
     reasons(screen, track);
 }
 
-/// When objects were lost, and how.
+/// Writes where in the track objects were lost, and how.
 fn losses(screen: &mut Screen, track: &TrackReport) {
     let delivery = &track.delivery;
+    if delivery.lost_join + delivery.lost_middle + delivery.lost_tail == 0 {
+        return screen.entry("lost", Paint::Strong, 2, LABEL, "nothing");
+    }
     let mut lost = format!(
-        "{} at join, {} in the middle, {} at the tail",
+        "{} before the first arrival (join), {} between arrivals, {} after the last arrival (tail)",
         number::count(delivery.lost_join),
         number::count(delivery.lost_middle),
         number::count(delivery.lost_tail)
@@ -113,7 +130,7 @@ fn losses(screen: &mut Screen, track: &TrackReport) {
     screen.entry("lost", Paint::Strong, 2, LABEL, &lost);
     if track.completion.lost_objects.sum > 0 {
         let how = format!(
-            "{} to resets of streams, {} without a word",
+            "{} by a stream reset, {} without a reset",
             number::count(delivery.cut_by_reset),
             number::count(delivery.dropped)
         );
@@ -121,24 +138,26 @@ fn losses(screen: &mut Screen, track: &TrackReport) {
     }
 }
 
-/// How evenly the subscribers were served, if that can be said.
+/// Writes how evenly the subscribers were served, if any received an object.
 fn fairness(screen: &mut Screen, track: &TrackReport) {
     if let Some(jain) = track.fairness.jain_objects {
         let worst = track
             .fairness
             .p99_worst_over_median
             .map_or_else(String::new, |worst| {
-                format!("; worst p99 {} times the median's", number::brief(worst))
+                let worst = number::brief(worst);
+                format!("; p99 of the worst subscriber {worst} times the median subscriber's")
             });
-        let fair = format!("Jain index of objects {}{worst}", number::decimal(jain));
+        let jain = number::decimal(jain);
+        let fair = format!("Jain index of objects received {jain} (1 is equal){worst}");
         screen.entry("fairness", Paint::Strong, 2, LABEL, &fair);
     }
 }
 
-/// Objects that came late, out of order, twice or malformed.
+/// Writes how many objects arrived late, out of order, twice or malformed.
 fn irregularities(screen: &mut Screen, delivery: &Delivery) {
     let irregular = format!(
-        "{} late{}, {} reordered, {}, {} malformed",
+        "{} objects later than their ttl{}, {} reordered, {}, {} malformed messages",
         number::count(delivery.late),
         delivery
             .first_late
@@ -153,12 +172,12 @@ fn irregularities(screen: &mut Screen, delivery: &Delivery) {
     screen.entry("irregular", Paint::Strong, 2, LABEL, &irregular);
 }
 
-/// What those had who read slowly or came and went, if anybody did.
+/// Writes the figures of slow and churning subscribers, if there are any.
 fn set_apart(screen: &mut Screen, track: &TrackReport) {
-    if track.set_apart.is_anybody() {
+    if track.set_apart.has_subscribers() {
         let apart = &track.set_apart;
         let text = format!(
-            "{} read slowly, {} came and went, {}; {} objects received, {} missed, {} of them to resets",
+            "{} slow and {} churning subscribers, with {}: {} objects received, {} lost, {} of them by a stream reset",
             number::count(apart.slow_readers),
             number::count(apart.churning),
             number::counted(apart.sessions, "session"),
@@ -170,7 +189,7 @@ fn set_apart(screen: &mut Screen, track: &TrackReport) {
     }
 }
 
-/// How the subscriptions ended.
+/// Writes how the subscriptions ended.
 fn subscriptions(screen: &mut Screen, track: &TrackReport) {
     let status = &track.status;
     let ends = format!(
@@ -187,10 +206,10 @@ fn subscriptions(screen: &mut Screen, track: &TrackReport) {
     screen.entry("subscriptions", alarm, 2, LABEL, &ends);
 }
 
-/// The most frequent reasons why subscriptions did not end well.
+/// Writes the most frequent reasons why subscriptions were not good.
 fn reasons(screen: &mut Screen, track: &TrackReport) {
     let mut reasons: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
-    // What those miss who are set apart is their own doing.
+    // Slow and churning subscribers lose objects on purpose.
     for reason in track
         .subscribers
         .iter()
@@ -214,8 +233,8 @@ fn reasons(screen: &mut Screen, track: &TrackReport) {
     }
 }
 
-/// What came otherwise than it was sent, if anything did.
-fn not_as_sent(screen: &mut Screen, delivery: &Delivery) {
+/// Writes what the relay altered, if anything, and whether clocks disagree.
+fn altered(screen: &mut Screen, delivery: &Delivery) {
     let altered = Altered::of(delivery);
     if let Some(words) = altered.words() {
         let paint = if altered.objects() > 0 {
@@ -234,10 +253,10 @@ fn not_as_sent(screen: &mut Screen, delivery: &Delivery) {
     }
 }
 
-/// Column where text begins that has a label before it.
+/// Column of text after a label.
 const LABEL: usize = 17;
 
-/// Different reasons shown per track at most, the most frequent ones.
+/// Most reasons shown for a track.
 const REASONS_MAX: usize = 5;
 
 fn relay(screen: &mut Screen, report: &Report) {
@@ -247,7 +266,7 @@ fn relay(screen: &mut Screen, report: &Report) {
             "no statement: the generator was the limit".to_owned()
         }
         Some(cost) => relay_cost(cost),
-        None => "not observed".to_owned(),
+        None => NOT_OBSERVED.to_owned(),
     };
     screen.entry("relay", Paint::Strong, 0, LABEL, &text);
     let counters: Vec<String> = relay
@@ -263,21 +282,20 @@ fn relay(screen: &mut Screen, report: &Report) {
 
 fn relay_cost(cost: &RelayCost) -> String {
     let mut parts = vec![format!(
-        "{} CPU s, {} % of a core",
+        "{} s of CPU, {} % of a core",
         number::decimal(cost.cpu_seconds),
         number::decimal(cost.cpu_percent)
     )];
     if let Some(cpu) = cost.cpu_us_per_delivered_object {
-        parts.push(format!("{} µs per delivered object", number::decimal(cpu)));
+        let cpu = number::decimal(cpu);
+        parts.push(format!("{cpu} µs of CPU per delivered object"));
     }
-    let mut memory = format!(
-        "memory at most {}",
-        number::bytes(float(cost.rss_peak_bytes))
+    let each = cost.bytes_per_session.map_or_else(
+        || format!("per session not measured ({NO_SESSION_MEMORY})"),
+        |each| format!("{} per session", number::bytes(each)),
     );
-    if let Some(each) = cost.bytes_per_session {
-        memory = format!("{memory}, {} per session", number::bytes(each));
-    }
-    parts.push(memory);
+    let most = number::bytes(float(cost.rss_peak_bytes));
+    parts.push(format!("memory at most {most}, {each}"));
     parts.push(format!(
         "context switches {} voluntary, {} involuntary",
         number::count(cost.context_switches_voluntary),
@@ -293,7 +311,8 @@ fn generator(screen: &mut Screen, report: &Report) {
     };
     let mut parts = Vec::new();
     if let Some(busiest) = worst(|thread| thread.cpu_percent) {
-        parts.push(format!("busiest thread {} %", number::decimal(busiest)));
+        let busiest = number::decimal(busiest);
+        parts.push(format!("busiest thread {busiest} % of a core"));
     }
     let lag = worst(|thread| thread.event_loop_lag_p99_ms);
     if let (Some(lag), Some(most)) = (lag, worst(|thread| thread.event_loop_lag_max_ms)) {
@@ -306,13 +325,13 @@ fn generator(screen: &mut Screen, report: &Report) {
             number::milliseconds(late.p99_ms)
         ));
     }
-    let drops = number::counted(generator.socket_receive_buffer_drops, "socket drop");
-    parts.push(drops);
+    let drops = number::counted(generator.socket_receive_buffer_drops, "received packet");
+    parts.push(format!("{drops} dropped by full buffers"));
     if let Some(headroom) = report.headroom.as_ref().filter(|_| generator.healthy) {
         parts.push(format!(
-            "its {} could take {} times the load",
-            headroom.busiest_thread,
-            number::brief(headroom.times())
+            "headroom {} times this load (busiest thread: {})",
+            number::brief(headroom.times()),
+            headroom.busiest_thread
         ));
     }
     let (state, paint) = if generator.healthy {
@@ -374,10 +393,7 @@ fn service_level(screen: &mut Screen, report: &Report) {
         .max();
     let longest = longest.unwrap_or(0).min(COLUMN * 2);
     for clause in &report.slo.clauses {
-        let measured = clause.measured.map_or_else(
-            || "not measured".to_owned(),
-            |value| number::quantity(value, &clause.unit),
-        );
+        let measured = clause.measured_in_words();
         let judgement = Judgement::of(clause, report.verdict.outcome);
         let paint = match judgement {
             Judgement::Held => Paint::Good,
@@ -393,7 +409,7 @@ fn service_level(screen: &mut Screen, report: &Report) {
             &format!("{measured}, {}", judgement.words()),
         );
     }
-    if let Some(sentence) = judged(report) {
+    if let Some(sentence) = judged_part(report) {
         screen.entry(
             "judged",
             Paint::Strong,

@@ -1,4 +1,4 @@
-//! What must be true of every form of a report.
+//! Tests of all forms of a report.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::form;
 use crate::statistics::{Count, Spread};
 
-/// A report of every kind.
+/// Returns example reports of every kind, with names.
 fn all() -> Vec<(&'static str, Report)> {
     let video = Shape {
         video: true,
@@ -80,7 +80,7 @@ fn equal_reports_are_equal_files() {
 }
 
 #[test]
-fn a_kept_report_reads_back_the_same() {
+fn a_report_is_read_as_it_was_written() {
     for (name, report) in all() {
         let text = json::render(&report);
         let again = json::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -89,7 +89,7 @@ fn a_kept_report_reads_back_the_same() {
 }
 
 #[test]
-fn a_report_of_another_form_is_refused() {
+fn a_report_with_another_schema_is_refused() {
     let text = json::render(&example::empty());
     for other in [3, 5] {
         let text = text.replacen("\"schema\": 4", &format!("\"schema\": {other}"), 1);
@@ -122,7 +122,7 @@ fn numbers_are_kept_to_three_decimals() {
 #[test]
 fn a_core_that_relay_and_generator_share_is_named() {
     let mut report = example::report(Shape::audio(3));
-    let sentence = "relay and load generator share core 1: each takes time from the other";
+    let sentence = "relay and load generator share core 1 and slow each other down";
     for (relay, is_shared) in [(vec![0], false), (vec![0, 1], true), (Vec::new(), false)] {
         report.run.cores.relay = relay;
         assert_eq!(
@@ -139,10 +139,14 @@ fn a_core_that_relay_and_generator_share_is_named() {
 }
 
 #[test]
-fn nothing_hostile_gets_out() {
+fn hostile_text_is_escaped() {
     let report = hostile::report();
     let page = html::render(&report);
-    assert_eq!(page.matches("<script").count(), 1, "our own script alone");
+    assert_eq!(
+        page.matches("<script").count(),
+        1,
+        "only the page's own script"
+    );
     assert!(!page.contains("<img") && !page.contains(HOSTILE));
     assert!(!page.contains(['\u{1b}', '\u{0}', '\u{202e}']));
     let screen = terminal::render(&report, 100, false);
@@ -151,6 +155,83 @@ fn nothing_hostile_gets_out() {
         "{screen}"
     );
     json::parse(&json::render(&report)).expect("JSON escapes everything");
+}
+
+#[test]
+fn the_latency_card_shows_the_slowest_object_of_all_tracks() {
+    let video = Shape {
+        video: true,
+        ..Shape::audio(20)
+    };
+    let mut report = example::report(video);
+    let mut slowest = |track: usize, p99_ms, max_ms| {
+        let overall = report.tracks[track].latency.overall.as_mut().unwrap();
+        (overall.p99_ms, overall.max_ms) = (p99_ms, max_ms);
+    };
+    slowest(0, 4.0, 21.2);
+    slowest(1, 9.0, 11.4);
+    let page = html::render(&report);
+    let (_, card) = page.split_once("<h3>Latency p99</h3>").unwrap();
+    let (card, _) = card.split_once("</div>").unwrap();
+    assert!(card.contains("9.00"), "{card}");
+    assert!(
+        card.contains("slowest track; slowest object 21.2 ms"),
+        "{card}"
+    );
+}
+
+#[test]
+fn a_report_of_the_publisher_shows_no_figures_of_subscribers() {
+    let mut report = example::report(Shape::audio(0));
+    report.tracks[0].published.objects = 301;
+    let text = terminal::render(&report, 100, false);
+    assert!(text.contains("published      301 objects in"), "{text}");
+    assert!(text.contains("publisher lateness"), "{text}");
+    for absent in ["objects sent", "lost objects", "subscriptions", "latency  "] {
+        assert!(!text.contains(absent), "{absent}: {text}");
+    }
+    let page = html::render(&report);
+    assert!(page.contains("<h3>Objects published</h3>"));
+    for absent in ["Objects sent", "Lost objects", "Good subscriptions"] {
+        assert!(!page.contains(absent), "{absent}");
+    }
+}
+
+#[test]
+fn wall_clocks_of_two_processes_are_named() {
+    let mut report = example::report(Shape::audio(3));
+    assert!(!terminal::render(&report, 100, false).contains("latency by"));
+    report.run.latency_clock = "wall clock: publishers in another process".to_owned();
+    let text = terminal::render(&report, 100, false);
+    let named = "latency by wall clock: publishers in another process";
+    assert!(text.contains(named), "{text}");
+}
+
+#[test]
+fn memory_of_a_session_that_was_not_measured_says_why() {
+    let mut report = example::report(Shape::audio(3));
+    report.relay.cost.as_mut().unwrap().bytes_per_session = None;
+    let reason = "the relay reuses memory of earlier sessions";
+    let page = html::render(&report);
+    assert!(page.contains(&format!("not measured: {reason}")), "{page}");
+    let text = terminal::render(&report, 200, false);
+    let words = format!("per session not measured ({reason})");
+    assert!(text.contains(&words), "{text}");
+}
+
+#[test]
+fn a_clause_without_a_figure_says_why() {
+    let mut report = example::report(Shape::audio(3));
+    let clause = report.slo.clauses.last_mut().unwrap();
+    (clause.measured, clause.held) = (None, false);
+    report.slo.held = false;
+    let report = report.judged_again();
+    let reason = "not measured: the relay's process was not observed";
+    let sentence = &report.verdict.sentence;
+    let broke = format!("cpu<95% broke, {reason}; ");
+    assert!(sentence.starts_with(&broke), "{sentence}");
+    assert!(terminal::render(&report, 100, false).contains(reason));
+    assert!(html::render(&report).contains(reason));
 }
 
 #[test]
@@ -197,7 +278,7 @@ fn a_page_stays_small() {
 }
 
 #[test]
-fn figures_that_are_no_numbers_do_not_break_a_form() {
+fn infinite_and_missing_numbers_break_no_form() {
     let mut report = example::report(Shape::audio(5));
     for second in &mut report.tracks[0].latency.per_second {
         (second.p50_ms, second.p99_ms, second.max_ms) = (f64::NAN, f64::INFINITY, -1.0);
@@ -231,7 +312,7 @@ fn set_up_counts_a_connection_once() {
 }
 
 #[test]
-fn the_verdict_weighs_what_makes_figures_worthless_first() {
+fn an_early_end_and_a_slow_generator_decide_the_verdict_first() {
     let outcome = |story| {
         example::report(Shape::audio(30).story(story))
             .verdict
@@ -247,12 +328,14 @@ fn the_verdict_weighs_what_makes_figures_worthless_first() {
     let limited = example::report(Shape::audio(30).story(Story::SlowGenerator))
         .verdict
         .sentence;
-    assert!(limited.starts_with("the generator was the limit; no statement about the relay"));
+    assert!(
+        limited.starts_with("the generator was the limit; the run says nothing about the relay")
+    );
     assert!(!limited.contains("CPU per object"), "{limited}");
 }
 
 #[test]
-fn a_summary_keeps_sums_and_extremes() {
+fn summaries_of_values() {
     let count = Count::over([4, 0, 8]);
     assert_eq!((count.sum, count.min, count.max), (12, 0, 8));
     assert_eq!(Count::over([]), Count::default());

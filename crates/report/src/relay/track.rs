@@ -1,4 +1,4 @@
-//! What was measured on the tracks of one definition: all subscribers together, and each alone.
+//! The figures of all tracks of one definition: over all subscribers, and for each subscriber.
 
 use std::borrow::Cow;
 
@@ -11,40 +11,45 @@ use crate::form::number;
 use crate::latency::Latency;
 use crate::statistics::{Count, Distribution, Spread};
 
-/// All that was measured on the tracks of one definition (one section of the profile).
+/// The figures of all tracks of one definition (a section of the profile).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrackReport {
-    /// What the profile asked for.
+    /// The definition in the profile.
     pub definition: TrackDefinition,
-    /// What the publishers did.
+    /// What the publishers sent.
     pub published: Published,
-    /// How the subscribers ended.
+    /// Number of subscriptions by how they ended.
     pub status: StatusCounts,
-    /// The subscribers that figures over subscribers leave out.
+    /// Slow and churning subscribers, which all other figures over subscribers leave out.
     pub set_apart: SetApart,
-    /// Table 3 of draft-evens-moq-bench-00 §5.5.2 over the subscribers.
+    /// Metrics on completion, over the subscribers (draft-evens-moq-bench-00 §5.5.2, Table 3).
     pub completion: CompletionSummary,
-    /// Table 2 of draft-evens-moq-bench-00 §5.5.1 over the subscribers, as it stood at the end.
+    /// Metrics in progress at the end of the run, over the subscribers (draft-evens-moq-bench-00 §5.5.1, Table 2).
     pub progress: ProgressSummary,
-    /// Irregularities of the delivery, summed over the subscribers.
+    /// Late, lost, reordered, duplicate and altered objects, summed over the subscribers.
     pub delivery: Delivery,
-    /// Whether the subscribers were served alike.
+    /// How evenly the relay served the subscribers.
     pub fairness: Fairness,
-    /// Steadiness of the arrival.
+    /// Deviation of arrivals from the plan, and jitter.
     pub variance: VarianceSummary,
-    /// One-way latency from the *planned* send time to the arrival of the whole object.
+    /// One-way latency, from the planned send time to the arrival of the complete object.
     pub latency: Latency,
-    /// Loss and latency by subscriber and time; none without a subscriber.
+    /// Loss and latency by subscriber and time; null without subscribers.
     pub heat: Option<HeatMap>,
-    /// Each subscription by itself, by index and then by track name.
+    /// Each subscription, ordered by subscriber and then by track name.
     pub subscribers: Vec<SubscriberReport>,
 }
 
 impl TrackReport {
-    /// Makes the report of one definition; everything that follows from `subscribers` is computed.
+    /// Returns true if this process only published the tracks, so figures of subscribers are missing.
+    pub(super) fn is_only_published(&self) -> bool {
+        self.subscribers.is_empty() && self.published.objects > 0
+    }
+
+    /// Creates the figures of one definition. Those that follow from `subscribers` are computed.
     ///
-    /// `receive_variance` and `latency` come from merged histograms, which rows of figures cannot give.
+    /// `receive_variance` and `latency` come from merged histograms, which cannot be computed from `subscribers`.
     pub fn new(
         definition: TrackDefinition,
         published: Published,
@@ -76,16 +81,16 @@ impl TrackReport {
     }
 }
 
-/// How one subscriber behaves.
+/// The behaviour of a subscriber, which the profile sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Conduct {
-    /// It stays, and reads what comes.
+    /// The subscriber stays, and reads its streams at once.
     #[default]
     Steady,
-    /// It reads now and then only.
+    /// The subscriber reads its streams only from time to time.
     SlowReader,
-    /// It leaves and comes back with a new session.
+    /// The subscriber leaves and reconnects with a new session.
     Churning,
 }
 
@@ -99,22 +104,22 @@ impl Conduct {
     }
 }
 
-/// The subscribers that read slowly or came and went on purpose. What they lost is their own doing; what matters is
-/// whether the others noticed.
+/// Slow and churning subscribers. They lose objects on purpose, so other figures leave them out: these show whether the
+/// other subscribers were affected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetApart {
-    /// Subscribers that read now and then only.
+    /// Subscriptions of subscribers that read their streams only from time to time.
     pub slow_readers: u64,
-    /// Subscribers that left and came back.
+    /// Subscriptions of subscribers that left and reconnected.
     pub churning: u64,
-    /// Sessions of all these.
+    /// Sessions of these subscriptions, one after the other.
     pub sessions: u64,
-    /// Objects that they received.
+    /// Objects received by these subscriptions.
     pub objects_received: u64,
-    /// Objects that they missed.
+    /// Objects lost by these subscriptions.
     pub lost_objects: u64,
-    /// Of those, the ones that were lost to the reset of a stream.
+    /// Those of `lost_objects` that were lost because a stream was reset.
     pub cut_by_reset: u64,
 }
 
@@ -135,13 +140,13 @@ impl SetApart {
         apart
     }
 
-    /// Whether there are any.
-    pub fn is_anybody(&self) -> bool {
+    /// Returns true if there is a slow or churning subscriber.
+    pub fn has_subscribers(&self) -> bool {
         self.slow_readers + self.churning > 0
     }
 }
 
-/// A track's settings, as in Table 1 and Appendix A of draft-evens-moq-bench-00.
+/// The settings of a track (draft-evens-moq-bench-00, Table 1 and Appendix A).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrackDefinition {
@@ -153,30 +158,30 @@ pub struct TrackDefinition {
     pub name: String,
     /// `datagram` or `stream`.
     pub track_mode: String,
-    /// How groups map to streams, such as `subgroup_per_group`; none on a datagram track.
+    /// Mapping of groups to streams, such as `subgroup_per_group`; null for a datagram track.
     pub stream_mapping: Option<String>,
-    /// Publisher priority; lower is sent first.
+    /// Publisher priority, 0 to 255; lower is sent first.
     pub priority: u8,
-    /// How long an object may wait to be sent.
+    /// Time to live of an object: how long it may wait to be sent.
     pub ttl_ms: u64,
     /// Planned time between objects.
     pub time_interval_ms: f64,
     /// Objects in a group.
     pub objects_per_group: u64,
-    /// Size of a group's first object, benchmark header included.
+    /// Payload size of the first object of a group, benchmark header included.
     pub first_object_size_bytes: u64,
-    /// Size of the other objects, benchmark header included.
+    /// Payload size of all other objects, benchmark header included.
     pub object_size_bytes: u64,
-    /// Time of START messages before the first object.
+    /// Time in which the publisher sends START messages, before the first object.
     pub start_delay_ms: u64,
-    /// Start delay and data phase together.
+    /// Duration of start delay and data phase together.
     pub total_transmit_time_ms: u64,
-    /// The data phase alone.
+    /// Duration of the data phase.
     pub duration_ms: u64,
 }
 
 impl TrackDefinition {
-    /// A track's settings in one line.
+    /// Returns the settings in one line.
     pub(super) fn in_words(&self) -> String {
         let (first, other) = (self.first_object_size_bytes, self.object_size_bytes);
         let group = number::counted(self.objects_per_group, "object");
@@ -195,7 +200,8 @@ impl TrackDefinition {
             .map_or_else(String::new, |name| format!(", {}", name.replace('_', " ")));
         let seconds = |ms| number::plain(std::time::Duration::from_millis(ms).as_secs_f64());
         format!(
-            "{} {} · {}{mapping} · {size} every {} ms · {group} per group · priority {} · ttl {} ms · {} s, with the start delay {} s",
+            "{} {} · {}{mapping} · {size} every {} ms · {group} per group · priority {} · ttl {} ms · {} s, {} s with the \
+             start delay",
             self.namespace,
             self.name,
             self.track_mode,
@@ -208,21 +214,21 @@ impl TrackDefinition {
     }
 }
 
-/// What the publishers of one definition did, by their own count.
+/// What the publishers of one definition sent, by their own count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// Publishers of the definition.
     pub publishers: u64,
-    /// DATA objects sent, over the publishers.
+    /// DATA objects sent, summed over the publishers.
     pub objects: u64,
-    /// Groups begun, over the publishers.
+    /// Groups begun, summed over the publishers.
     pub groups: u64,
-    /// Objects that the publishers themselves dropped, because their time to live had passed.
+    /// Objects that the publisher's connection dropped because their time to live had passed.
     pub expired_objects: u64,
-    /// Objects that the publishers themselves dropped, because too much waited to be sent.
+    /// Objects that the publisher's connection dropped because its send queue was full.
     pub crowded_out_objects: u64,
-    /// How long after its planned time each object was handed to the transport.
+    /// Time from the planned send time of an object until the publisher gave it to the transport; null if none was sent.
     pub lateness: Option<Distribution>,
 }
 
@@ -232,11 +238,11 @@ pub struct Published {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// START and COMPLETION were seen.
+    /// The subscriber received START and COMPLETION.
     Good,
-    /// Data came, but COMPLETION never did.
+    /// The subscriber received START, but the track ended without COMPLETION.
     Incomplete,
-    /// No START was seen, the subscription was refused, or the session was lost.
+    /// The subscription was refused, its session was lost before COMPLETION, or no START arrived before the first object.
     Failed,
 }
 
@@ -250,15 +256,15 @@ impl Status {
     }
 }
 
-/// How many subscriptions ended how.
+/// Number of subscriptions by how they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StatusCounts {
-    /// Those that ended [`Status::Good`].
+    /// Good subscriptions: START and COMPLETION arrived.
     pub good: u64,
-    /// Those that ended [`Status::Incomplete`].
+    /// Incomplete subscriptions: START arrived, but the track ended without COMPLETION.
     pub incomplete: u64,
-    /// Those that ended [`Status::Failed`].
+    /// Failed subscriptions: refused, session lost before COMPLETION, or no START before the first object.
     pub failed: u64,
 }
 
@@ -280,89 +286,90 @@ impl StatusCounts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubscriberReport {
-    /// Which subscriber (connection), from 0; the same on every track that it receives.
+    /// Number of the subscriber (connection), from 0; the same on all its tracks.
     pub index: u64,
-    /// The full track name in MOQT's text form.
+    /// Full track name in the text form of MOQT.
     pub track_name: String,
-    /// How it behaved: figures over subscribers leave all but the steady ones out.
+    /// Behaviour of the subscriber. Figures over subscribers count only `steady` ones.
     pub conduct: Conduct,
-    /// Sessions that it had open, one after the other.
+    /// Sessions of the subscriber, one after the other.
     pub sessions: u64,
-    /// How it ended.
+    /// How the subscription ended.
     pub status: Status,
-    /// Why it did not end well; none if it did.
+    /// Why the subscription is not good; null if it is good.
     pub reason: Option<String>,
-    /// Table 3 of the draft.
+    /// Metrics on completion (Table 3 of the draft).
     pub completion: Completion,
-    /// Table 2 of the draft, as it stood at the end.
+    /// Metrics in progress at the end of the run (Table 2 of the draft).
     pub progress: Progress,
-    /// Irregularities of the delivery.
+    /// Late, lost, reordered, duplicate and altered objects.
     pub delivery: Delivery,
-    /// Steadiness of the arrival.
+    /// Deviation of arrivals from the plan, and jitter.
     pub variance: Variance,
-    /// One-way latency from the planned send time; none if nothing arrived.
+    /// One-way latency from the planned send time; null if no object with a send time arrived.
     pub latency: Option<Distribution>,
-    /// From the first packet to a connected transport.
+    /// Time from the first packet to the end of the QUIC handshake.
     pub handshake_ms: Option<f64>,
-    /// From the connected transport to the peer's SETUP.
+    /// Time from the end of the handshake to the relay's SETUP.
     pub setup_ms: Option<f64>,
-    /// From SUBSCRIBE to the first object of any kind.
+    /// Time from SUBSCRIBE to the first object, START included.
     pub first_object_ms: Option<f64>,
 }
 
-/// The metrics at the end of a track, draft-evens-moq-bench-00 Table 3 (§5.5.2).
+/// The metrics on completion of a track (draft-evens-moq-bench-00 §5.5.2, Table 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Completion {
-    /// Objects that the publisher's COMPLETION reported; none if it was not seen.
+    /// Objects sent, as COMPLETION reported; null if COMPLETION did not arrive.
     pub objects_sent: Option<u64>,
-    /// Groups that the publisher's COMPLETION reported; none if it was not seen.
+    /// Groups sent, as COMPLETION reported; null if COMPLETION did not arrive.
     pub groups_sent: Option<u64>,
-    /// Different DATA objects received.
+    /// DATA objects received, without duplicates.
     pub objects_received: u64,
-    /// Groups of which any object was received.
+    /// Groups of which at least one object was received.
     pub groups_received: u64,
-    /// Objects sent less objects received; without COMPLETION the publisher's own count stands in.
+    /// Objects sent minus objects received. Objects sent: the larger of COMPLETION's count and the publisher's own; if
+    /// neither is known, the highest received object counts as the last one.
     pub lost_objects: u64,
-    /// Duration that the publisher's COMPLETION reported; none if it was not seen.
+    /// Duration of the track, as COMPLETION reported; null if COMPLETION did not arrive.
     pub total_duration_ms: Option<f64>,
-    /// From the first object received to the last.
+    /// Time from the first received object to the last.
     pub actual_duration_ms: f64,
-    /// Mean absolute receive variance.
+    /// Receive variance (time of arrival minus planned time), mean of absolute values.
     pub average_receive_variance_ms: f64,
-    /// Mean absolute publisher variance.
+    /// Publisher variance (time of sending minus planned time), mean of absolute values.
     pub average_publisher_variance_ms: f64,
-    /// Payload received over the planned time of the objects.
+    /// Payload received, divided by the planned duration of the objects (of a fetch: by the actual one).
     pub average_bits_per_second: f64,
-    /// Payload planned over the planned time of the objects; equal to the average if nothing is lost.
+    /// Payload planned, divided by the planned duration of the objects; equal to the average if nothing was lost.
     pub expected_bits_per_second: f64,
 }
 
-/// [`Completion`] over the subscribers; a quantity that no subscriber has is none.
+/// The metrics on completion over the subscribers. Null: no subscriber measured the quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompletionSummary {
-    /// Over the subscribers that saw COMPLETION.
+    /// Objects sent, over the subscribers that received COMPLETION.
     pub objects_sent: Count,
-    /// Over the subscribers that saw COMPLETION.
+    /// Groups sent, over the subscribers that received COMPLETION.
     pub groups_sent: Count,
-    /// Over all subscribers.
+    /// DATA objects received, over all subscribers.
     pub objects_received: Count,
-    /// Over all subscribers.
+    /// Groups of which at least one object was received, over all subscribers.
     pub groups_received: Count,
-    /// Over all subscribers.
+    /// Lost objects, over all subscribers.
     pub lost_objects: Count,
-    /// Over the subscribers that saw COMPLETION.
+    /// Duration of the track, over the subscribers that received COMPLETION and an object.
     pub total_duration_ms: Option<Spread>,
-    /// Over the subscribers that received an object, as for all below.
+    /// Time from the first received object to the last, over the subscribers that received an object.
     pub actual_duration_ms: Option<Spread>,
-    /// Mean absolute receive variance.
+    /// Mean absolute receive variance, over the subscribers that received an object.
     pub average_receive_variance_ms: Option<Spread>,
-    /// Mean absolute publisher variance.
+    /// Mean absolute publisher variance, over the subscribers that received an object.
     pub average_publisher_variance_ms: Option<Spread>,
-    /// Payload received over the planned time of the objects.
+    /// Payload received, divided by the planned duration, over the subscribers that received an object.
     pub average_bits_per_second: Option<Spread>,
-    /// Payload planned over the planned time of the objects.
+    /// Payload planned, divided by the planned duration, over the subscribers that received an object.
     pub expected_bits_per_second: Option<Spread>,
 }
 
@@ -394,47 +401,47 @@ impl CompletionSummary {
     }
 }
 
-/// The metrics while a track is in progress, draft-evens-moq-bench-00 Table 2 (§5.5.1).
+/// The metrics in progress of a track, at the end of the run (draft-evens-moq-bench-00 §5.5.1, Table 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
-    /// Objects received so far, duplicates left out.
+    /// Objects received, without duplicates.
     pub received_objects: u64,
-    /// Groups received so far, in any part.
+    /// Groups of which at least one object was received.
     pub received_groups: u64,
-    /// Between the last two messages; none before the second.
+    /// Time between the last two messages; null with fewer than two.
     pub receive_delta_ms: Option<f64>,
-    /// Mean time between messages in the order of their arrival; none before the second.
+    /// Mean time between messages, in the order of arrival; null with fewer than two.
     pub average_delta_ms: Option<f64>,
-    /// Longest time between messages in the order of their arrival; none before the second.
+    /// Longest time between messages, in the order of arrival; null with fewer than two.
     pub max_delta_ms: Option<f64>,
-    /// The last object's time of sending against its plan, with its sign.
+    /// Publisher variance of the last object: time of sending minus planned time.
     pub publisher_variance_ms: f64,
-    /// The last object's time of arrival against its plan, with its sign.
+    /// Receive variance of the last object: time of arrival minus planned time.
     pub receive_variance_ms: f64,
-    /// Bits per second received so far.
+    /// Payload received per second.
     pub average_bits_per_second: f64,
 }
 
-/// [`Progress`] over the subscribers that received an object.
+/// The metrics in progress over the subscribers that received an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgressSummary {
-    /// Objects received, duplicates left out.
+    /// Objects received, without duplicates.
     pub received_objects: Count,
-    /// Groups received, in any part.
+    /// Groups of which at least one object was received.
     pub received_groups: Count,
-    /// Between the last two messages.
+    /// Time between the last two messages.
     pub receive_delta_ms: Option<Spread>,
-    /// Mean time between messages in the order of their arrival.
+    /// Mean time between messages, in the order of arrival.
     pub average_delta_ms: Option<Spread>,
-    /// Longest time between messages in the order of their arrival.
+    /// Longest time between messages, in the order of arrival.
     pub max_delta_ms: Option<Spread>,
-    /// The last object's time of sending against its plan, with its sign.
+    /// Publisher variance of the last object: time of sending minus planned time.
     pub publisher_variance_ms: Option<Spread>,
-    /// The last object's time of arrival against its plan, with its sign.
+    /// Receive variance of the last object: time of arrival minus planned time.
     pub receive_variance_ms: Option<Spread>,
-    /// Bits per second received.
+    /// Payload received per second.
     pub average_bits_per_second: Option<Spread>,
 }
 
@@ -460,41 +467,41 @@ impl ProgressSummary {
     }
 }
 
-/// Irregularities of a delivery, each counted apart.
+/// Counts of complete groups, and of late, lost, reordered, duplicate and altered objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Delivery {
     /// Groups of which every object arrived.
     pub groups_complete: u64,
-    /// Objects that arrived again.
+    /// Further copies of objects that had arrived.
     pub duplicates: u64,
-    /// Objects that arrived after one with a higher position.
+    /// Objects that arrived after an object with a higher position.
     pub reordered: u64,
     /// Objects that arrived later than their time to live.
     pub late: u64,
-    /// Objects lost because a stream was reset: they were cut short, or stood behind such a one.
+    /// Objects lost because their stream was reset: the object at the reset, and those after it.
     pub cut_by_reset: u64,
-    /// Objects lost without any word of it: datagrams that did not arrive, and objects left out.
+    /// Objects lost without a stream reset: datagrams that did not arrive, and objects missing in streams.
     pub dropped: u64,
-    /// Messages that are none of the benchmark's.
+    /// Messages that do not have the form of the benchmark.
     pub malformed: u64,
-    /// Objects with other content, or other extension headers, than were sent; copies count too.
+    /// Objects whose content or extension headers differ from what was sent; duplicates count too.
     pub corrupt: u64,
-    /// Objects under another group or object number than they were sent with; copies count too.
+    /// Objects with another group or object number than they were sent with; duplicates count too.
     pub misplaced: u64,
-    /// Objects of other runs; they measure nothing.
+    /// Objects of another run, by the run number in their payload. They count in no other figure.
     pub foreign: u64,
-    /// Objects that arrived before they were sent, by two clocks that disagree; their latency counts as zero.
+    /// Objects that arrived before they were sent, because two clocks disagree. Their latency counts as 0.
     pub negative_latencies: u64,
-    /// Lost before the first object received.
+    /// Objects lost before the first received object.
     pub lost_join: u64,
-    /// Lost between the first and the last object received.
+    /// Objects lost between the first and the last received object.
     pub lost_middle: u64,
-    /// Lost after the last object received; everything, where nothing was received.
+    /// Objects lost after the last received object; all objects if none was received.
     pub lost_tail: u64,
-    /// The first object lost; over subscribers, the lowest position of any.
+    /// Position of the first lost object; over several subscribers, the lowest. Null if none was lost.
     pub first_lost: Option<ObjectPosition>,
-    /// The first object that came later than its time to live; over subscribers, the lowest position of any.
+    /// Position of the first late object; over several subscribers, the lowest. Null if none was late.
     pub first_late: Option<ObjectPosition>,
 }
 
@@ -528,7 +535,7 @@ impl Delivery {
     }
 }
 
-/// Where an object stands in a track, by the benchmark's own numbers, which start at 0.
+/// The position of an object in its track, by the benchmark's own numbers, which start at 0.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -536,35 +543,35 @@ impl Delivery {
 pub struct ObjectPosition {
     /// Number of the group.
     pub group: u64,
-    /// Number of the object in its group.
+    /// Number of the object within the group.
     pub object: u64,
 }
 
-/// Steadiness of one subscriber's arrivals; its absolute values unless said otherwise.
+/// Receive variance of one subscriber (time of arrival minus planned time), and jitter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variance {
-    /// Mean receive variance with its sign: above zero, the arrivals fell behind the plan.
+    /// Mean receive variance with its sign: above 0 if arrivals fell behind the plan.
     pub signed_drift_ms: f64,
-    /// Half of the objects vary by at most this.
+    /// Median of absolute receive variance.
     pub p50_ms: f64,
-    /// Ninety-nine in a hundred objects vary by at most this.
+    /// 99th percentile of absolute receive variance.
     pub p99_ms: f64,
-    /// The largest.
+    /// Maximum of absolute receive variance.
     pub max_ms: f64,
-    /// Interarrival jitter as RFC 3550 §6.4.1 smooths it, at the end.
+    /// Interarrival jitter at the end of the track (RFC 3550 §6.4.1).
     pub jitter_rfc3550_ms: f64,
 }
 
-/// [`Variance`] over the subscribers that received an object.
+/// Receive variance and jitter over the subscribers that received an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VarianceSummary {
-    /// Mean receive variance with its sign.
+    /// Mean receive variance of each subscriber, with its sign.
     pub signed_drift_ms: Option<Spread>,
-    /// Interarrival jitter of RFC 3550.
+    /// Interarrival jitter of each subscriber at the end of the track (RFC 3550 §6.4.1).
     pub jitter_rfc3550_ms: Option<Spread>,
-    /// Absolute receive variance over all objects of all subscribers.
+    /// Absolute receive variance of all objects of all subscribers; null if none was received.
     pub receive: Option<Distribution>,
 }
 
@@ -581,7 +588,7 @@ impl VarianceSummary {
     }
 }
 
-/// The subscribers whose figures mean something: those that received an object.
+/// Returns the subscribers that received an object.
 fn receivers(subscribers: &[SubscriberReport]) -> impl Iterator<Item = &SubscriberReport> {
     subscribers
         .iter()

@@ -1,4 +1,4 @@
-//! The conclusion of a run, in one word and one sentence.
+//! The verdict on a run: one word and one sentence.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,27 +8,27 @@ use crate::form::number;
 use crate::service_level::{JudgedClause, JudgedLevel};
 use crate::statistics;
 
-/// The conclusion of a run.
+/// The verdict on a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
-    /// In one word.
+    /// How the run ended, in one word.
     pub outcome: Outcome,
-    /// In one sentence: what the relay carried and what it cost, or why nothing can be said about it.
+    /// The verdict in one sentence: what the relay carried and what that cost, or why the run says nothing about the relay.
     pub sentence: String,
 }
 
-/// How a run came out; the program's exit code is 0 for [`Outcome::Held`] only.
+/// How a run ended. The program's exit code is 0 for [`Outcome::Held`] only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The run was whole, the generator kept up, and every clause of the service level held.
+    /// The run was complete, the load generator kept up, and every clause of the service level held.
     Held,
-    /// A clause of the service level broke, and it was not the generator's doing.
+    /// A clause of the service level broke, and the load generator kept up.
     Broken,
-    /// The generator did not keep up, so nothing can be said about the relay.
+    /// The load generator did not keep up, so the run says nothing about the relay.
     GeneratorLimit,
-    /// The run ended before its time.
+    /// The run ended early.
     Partial,
     /// Nothing was measured.
     #[default]
@@ -36,12 +36,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether a script may go on.
+    /// Returns true if every clause of the service level held in a complete run.
     pub fn is_held(self) -> bool {
         self == Self::Held
     }
 
-    /// The word that stands before the sentence.
+    /// Returns the word that the verdict begins with in the terminal.
     pub fn word(self) -> &'static str {
         match self {
             Self::Held => "held",
@@ -54,14 +54,15 @@ impl Outcome {
 }
 
 impl Verdict {
-    /// Draws the conclusion of `report`. What makes the figures worthless outranks what the figures say.
+    /// Judges `report`. An early end comes first, then an overloaded generator, then the service level, because each
+    /// makes the figures of the next meaningless.
     pub(super) fn of(report: &Report) -> Self {
         let Report { run, slo, .. } = report;
         let carried = carried(report);
         let (outcome, sentence) = if run.partial || run.interrupted.is_some() {
             let reason = run.interrupted.as_deref();
-            let reason = reason.unwrap_or("the run ended before its time");
-            (Outcome::Partial, format!("{reason}; until then {carried}"))
+            let reason = reason.unwrap_or("the run ended early");
+            (Outcome::Partial, format!("{reason}; until then: {carried}"))
         } else if report.tracks.is_empty() {
             (Outcome::Empty, "no track was measured".to_owned())
         } else if !report.generator.healthy {
@@ -77,7 +78,7 @@ impl Verdict {
     }
 }
 
-/// What may be said of one clause, given how the run came out.
+/// The judgement on one clause, which depends on how the run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
     Held,
@@ -114,9 +115,9 @@ impl Judgement {
     }
 }
 
-/// What an unhealthy generator leaves to be said.
+/// The verdict on a run whose load generator did not keep up.
 pub(super) const GENERATOR_LIMIT: &str =
-    "the generator was the limit; no statement about the relay";
+    "the generator was the limit; the run says nothing about the relay";
 
 fn generator_sentence(generator: &Generator) -> String {
     if generator.reasons.is_empty() {
@@ -126,29 +127,30 @@ fn generator_sentence(generator: &Generator) -> String {
     }
 }
 
-/// What of the run the clauses about loss and latency look at; none if that is all of it.
-pub(super) fn judged(report: &Report) -> Option<String> {
+/// Says which objects the clauses about loss and latency count; none if they count all.
+pub(super) fn judged_part(report: &Report) -> Option<String> {
     if report.slo.judged_from_ms <= 0.0 {
         return None;
     }
     Some(format!(
-        "loss and latency of objects planned from {} s of the data phase on: {} of them lost, and {} before",
+        "for loss and latency, only objects planned {} s or more after the start of the data phase: {} of them lost, \
+         and {} before",
         number::plain(report.slo.judged_from_ms / 1e3),
         number::count(report.slo.lost_objects),
         number::count(report.objects_lost_before()),
     ))
 }
 
-/// The first clause that broke in the order in which they were asked for, and how many others did.
+/// Names the first broken clause of the service level, and counts the others.
 fn broken_clause(slo: &JudgedLevel) -> String {
     let mut broken = slo.clauses.iter().filter(|clause| !clause.held);
     let Some(first) = broken.next() else {
         return "the service level did not hold".to_owned();
     };
-    let measured = first.measured.map_or_else(
-        || "not measured".to_owned(),
-        |value| format!("measured {}", number::quantity(value, &first.unit)),
-    );
+    let measured = match first.measured {
+        Some(_) => format!("measured {}", first.measured_in_words()),
+        None => first.measured_in_words(),
+    };
     let others = match broken.count() {
         0 => String::new(),
         others => format!(" (and {})", number::counted(others as u64, "other clause")),
@@ -156,13 +158,13 @@ fn broken_clause(slo: &JudgedLevel) -> String {
     format!("{} broke{others}, {measured}", first.text)
 }
 
-/// What was delivered, how fast, and at what cost.
+/// Says what was delivered, how fast, and at what cost.
 fn carried(report: &Report) -> String {
     let Report { run, tracks, .. } = report;
     let (received, lost) = (report.objects_delivered(), report.objects_lost());
     let published: u64 = tracks.iter().map(|one| one.published.objects).sum();
     let mut parts = vec![if run.subscribers_requested == 0 && published > 0 {
-        // Somebody else's report says who received them.
+        // The report of the subscribers' process says how many arrived.
         format!("{} objects published", number::count(published))
     } else {
         format!(
@@ -179,7 +181,7 @@ fn carried(report: &Report) -> String {
         .sum();
     if failed > 0 {
         parts.push(format!(
-            "{} not good",
+            "{} failed or incomplete",
             number::counted(failed, "subscription")
         ));
     }

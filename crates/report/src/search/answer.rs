@@ -1,4 +1,4 @@
-//! What a search has found, in figures and in a sentence.
+//! The answer of a search, in figures and in a sentence.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::{Boundary, Class, Probe, ProbeOutcome, Tally, estimate};
 use crate::relay::Calibration;
 use crate::service_level::JudgedClause;
 
-/// What a search has found.
+/// The answer of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
@@ -18,40 +18,40 @@ pub enum Answer {
         held: u64,
         /// The smallest load that broke.
         broke: u64,
-        /// The clause that broke there, by the majority of the probes; where several did, the first in the order in which
-        /// they were asked for.
+        /// The clause that broke in most probes at `broke`. Of each probe, the first broken clause in the order of the
+        /// service level counts.
         clause: BrokenClause,
-        /// Where the limit lies by all probes together.
+        /// The 95 % interval of the limit, from all probes.
         interval: Option<Interval>,
     },
     /// The largest load of the search held.
     AtLeast {
-        /// That load.
+        /// The largest load.
         held: u64,
     },
     /// The smallest load of the search broke.
     Nothing {
-        /// That load.
+        /// The smallest load.
         broke: u64,
-        /// The clause that broke there, chosen likewise.
+        /// The clause that broke in most probes at that load.
         clause: BrokenClause,
     },
-    /// No limit for the relay: the generator was the limit.
+    /// The generator was the limit, so the limit of the relay is not known.
     Generator {
         /// The largest load that held; none if none did.
         held: Option<u64>,
         /// The load that the generator could not make.
         at: u64,
-        /// What it did not keep up with.
+        /// What the generator did not keep up with.
         reasons: Vec<String>,
     },
-    /// The search was broken off.
+    /// The search ended before it found the limit.
     Open {
         /// The largest load that held so far.
         held: Option<u64>,
         /// The smallest load that did not hold so far.
         not_held: Option<u64>,
-        /// Why it was broken off.
+        /// Why the search ended.
         reason: String,
     },
 }
@@ -60,26 +60,26 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BrokenClause {
-    /// As it was asked for, such as `p99<100ms`; or what else ended the run.
+    /// The clause as requested, such as `p99<100ms`; or another reason why the run failed.
     pub text: String,
-    /// What was measured, in `unit`; none if it could not be.
+    /// The measured value, in `unit`; none if it was not measured.
     pub measured: Option<f64>,
-    /// Unit of the measured value; empty for a plain number.
+    /// Unit of the measured value: `ms`, `%`, or empty for a count.
     pub unit: String,
 }
 
-/// A stretch that holds the limit with a probability of 95 %.
+/// An interval that contains the limit with a probability of 95 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
-    /// Its lower end.
+    /// Lower end.
     pub low: u64,
-    /// Its upper end.
+    /// Upper end.
     pub high: u64,
 }
 
 impl Answer {
-    /// The answer in one sentence; `unit` is what loads are counted in, such as `subscribers`.
+    /// Returns the answer in one sentence; `unit` is the unit of loads, such as `subscribers`.
     pub fn sentence(&self, unit: &str) -> String {
         match self {
             Self::Found {
@@ -90,7 +90,7 @@ impl Answer {
             } => {
                 let interval = interval.map_or_else(String::new, |interval| {
                     format!(
-                        "; 95 % interval of the limit {} to {}",
+                        "; the limit is between {} and {} (95 % interval)",
                         interval.low, interval.high
                     )
                 });
@@ -100,18 +100,18 @@ impl Answer {
                 )
             }
             Self::AtLeast { held } => format!(
-                "the relay carries at least {held} {unit}, the most that the search was allowed to try"
+                "the relay carries at least {held} {unit}, the largest load that the search may try"
             ),
             Self::Nothing { broke, clause } => format!(
-                "the relay does not carry {broke} {unit}, the least that was tried: {} broke",
+                "the relay does not carry {broke} {unit}, the smallest load that was tried: {} broke",
                 clause.sentence()
             ),
             Self::Generator { held, at, reasons } => {
                 let held = held.map_or_else(String::new, |held| {
-                    format!(" (the relay held {held} {unit})")
+                    format!("; largest load that held: {held} {unit}")
                 });
                 format!(
-                    "no limit for the relay: at {at} {unit} the generator was the limit{held}: {}",
+                    "no limit found for the relay: at {at} {unit} the generator was the limit ({}){held}",
                     reasons.join("; ")
                 )
             }
@@ -120,10 +120,11 @@ impl Answer {
                 not_held,
                 reason,
             } => {
-                let load =
-                    |load: &Option<u64>| load.map_or_else(|| "none".to_owned(), |l| l.to_string());
+                let load = |load: &Option<u64>| {
+                    load.map_or_else(|| "none".to_owned(), |load| format!("{load} {unit}"))
+                };
                 format!(
-                    "no limit found: {reason}; largest load that held: {}, smallest that did not: {} ({unit})",
+                    "no limit found: {reason}; largest load that held: {}; smallest load that did not: {}",
                     load(held),
                     load(not_held)
                 )
@@ -131,7 +132,8 @@ impl Answer {
         }
     }
 
-    /// The answer in the light of a null relay under the load that broke: if it broke there too, it was not the relay.
+    /// Returns the answer after a calibration at the load that broke. If the null relay failed too, the generator was the
+    /// limit.
     pub(super) fn calibrated(self, calibration: &Calibration) -> Self {
         let (held, broke) = match &self {
             Self::Found { held, broke, .. } => (Some(*held), *broke),
@@ -148,12 +150,12 @@ impl Answer {
         }
     }
 
-    /// Whether it says something of the relay that might be the generator's doing.
-    pub(super) fn wants_proof(&self) -> bool {
+    /// Returns true if the answer names a load of the relay, which a calibration should confirm.
+    pub(super) fn needs_calibration(&self) -> bool {
         !matches!(self, Self::Generator { .. } | Self::Open { .. })
     }
 
-    /// The largest load that held, where the relay's limit is known from both sides.
+    /// Returns the largest load that held, if a larger load broke the relay.
     pub fn limit(&self) -> Option<u64> {
         let Self::Found { held, .. } = self else {
             return None;
@@ -171,7 +173,7 @@ impl BrokenClause {
         }
     }
 
-    /// The clause with what was measured: `p99<100ms (measured 131 ms)`.
+    /// Returns the clause with the measured value: `p99<100ms (measured 131 ms)`.
     pub fn sentence(&self) -> String {
         match self.measured {
             Some(measured) if self.unit.is_empty() => {
@@ -192,7 +194,7 @@ fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-/// The answer once both sides of the boundary are settled.
+/// Returns the answer of a search whose boundary is settled on both sides.
 pub(super) fn settled(
     bound: &Boundary,
     tallies: &BTreeMap<u64, Tally>,
@@ -201,7 +203,7 @@ pub(super) fn settled(
     let Some(upper) = bound.not_held else {
         return match bound.held {
             Some(held) => Answer::AtLeast { held },
-            None => open(bound, "nothing was tried"),
+            None => open(bound, "no probe was made"),
         };
     };
     if tallies[&upper].class() == Class::Generator {
@@ -226,7 +228,7 @@ pub(super) fn settled(
     }
 }
 
-/// The answer of a search that ends before it is settled.
+/// Returns the answer of a search that ends before it is settled.
 pub(super) fn open(bound: &Boundary, reason: &str) -> Answer {
     Answer::Open {
         held: bound.held,
@@ -247,8 +249,8 @@ fn reasons_at(probes: &[Probe], load: u64) -> Vec<String> {
     reasons.unwrap_or_default()
 }
 
-/// The clause that broke in most probes at `load`, of each the first that was asked for; of equals the one that was seen
-/// first.
+/// Returns the clause that broke in most probes at `load`, counting the first broken clause of each probe. Of equally
+/// frequent clauses, the one that broke first.
 fn clause_at(probes: &[Probe], load: u64) -> BrokenClause {
     let firsts: Vec<&BrokenClause> = probes
         .iter()

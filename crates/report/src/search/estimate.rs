@@ -1,13 +1,13 @@
-//! Where the limit lies by all probes together, with what is known of it.
+//! Estimates the limit of a relay from all probes together.
 //!
-//! A relay near its limit holds by chance. The model: at load *x* it holds with the probability
-//! 1 / (1 + (x / T)^(1/s)), T the limit and s the width of the grey zone, both unknown. Every pair of a grid is
-//! weighed by how well it explains the probes; the interval leaves 2.5 % of the weight out at each end. Before the
-//! probes, limits are alike on a logarithmic scale, and so are the widths.
+//! Near its limit, a relay holds with some probability. The model: at load *x* it holds with the probability
+//! 1 / (1 + (x / T)^(1/s)). The limit T and the width s of the grey zone are unknown. Each pair on a grid of T and s is
+//! weighted by the likelihood of the probes. The 95 % interval leaves out 2.5 % of the weight at each end. The prior is
+//! uniform over the logarithm of T and over the widths.
 
 use super::{Interval, Probe, ProbeOutcome};
 
-/// The interval of 95 %; none unless some probe held and some broke.
+/// Returns the 95 % interval of the limit; none unless some probes held and some broke.
 pub(super) fn interval(probes: &[Probe]) -> Option<Interval> {
     let seen: Vec<(f64, bool)> = probes
         .iter()
@@ -48,7 +48,7 @@ pub(super) fn interval(probes: &[Probe]) -> Option<Interval> {
     })
 }
 
-/// How probable the probes are, given limit and width.
+/// Returns the likelihood of the probes for this limit and width.
 fn likelihood(seen: &[(f64, bool)], limit: f64, width: f64) -> f64 {
     seen.iter()
         .map(|(load, held)| {
@@ -73,11 +73,11 @@ fn ln(load: u64) -> f64 {
     (load.max(1) as f64).ln()
 }
 
-/// How far beyond the probes the limit may lie: a factor of two.
+/// Distance of the grid's ends from the smallest and largest probed loads, as a logarithm: a factor of two.
 const MARGIN: f64 = std::f64::consts::LN_2;
-/// Steps of the limit's grid: below a per cent each for a search over two powers of ten.
+/// Steps of the grid of limits: each below one per cent, for a search over two powers of ten.
 const STEPS: u32 = 2000;
 /// Widths of the grey zone, as shares of the limit.
 const WIDTHS: [f64; 6] = [0.003, 0.01, 0.02, 0.05, 0.1, 0.2];
-/// Chance that a probe comes out wrong for a reason that has nothing to do with the load.
+/// Probability that a probe fails or holds for a reason other than the load.
 const LAPSE: f64 = 0.01;

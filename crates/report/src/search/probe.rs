@@ -1,4 +1,4 @@
-//! One run at one load: how it came out, and what it measured.
+//! Probes: runs at one load, with their outcomes and figures.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,70 +6,69 @@ use super::BrokenClause;
 use crate::relay::{Outcome, Report};
 use crate::service_level::JudgedClause;
 
-/// One run at one load.
+/// A probe: one run at one load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
     /// The load, in the unit of the search.
     pub load: u64,
-    /// How it came out.
+    /// The outcome.
     pub outcome: ProbeOutcome,
-    /// What was measured.
+    /// The measured figures.
     pub figures: ProbeFigures,
 }
 
-/// How a probe came out.
+/// The outcome of a probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ProbeOutcome {
     /// Every clause of the service level held.
     Held,
-    /// The relay broke the service level, or died.
+    /// The service level broke, or the relay's process ended.
     Broke {
-        /// The clauses that broke, in the service level's order; at least one.
+        /// The broken clauses, in the order of the service level; at least one.
         clauses: Vec<BrokenClause>,
-        /// Whether the probe was ended before its time, since they could not hold any more: then others may have broken too.
+        /// True if the probe was ended early because these clauses were clearly broken. Others may have broken later.
         ended_early: bool,
     },
-    /// The load generator did not keep up: nothing is said of the relay.
+    /// The load generator did not keep up, so the probe says nothing about the relay.
     Generator {
-        /// What it did not keep up with.
+        /// What the generator did not keep up with.
         reasons: Vec<String>,
-        /// Whether the probe was ended before its time, since the service level could not hold any more.
+        /// True if the probe was ended early because a clause was clearly broken.
         ended_early: bool,
     },
 }
 
-/// What one probe measured, for the table of probes.
+/// The figures of a probe, as the tables show them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeFigures {
-    /// Objects that reached their subscribers.
+    /// Objects that subscribers received.
     pub objects_delivered: u64,
-    /// Objects that did not, of those that the service level judges; where the probe was ended early, also those that
-    /// were on their way.
+    /// Lost objects in the judged part of the probe. In a probe that was ended early, also objects that had not arrived yet.
     pub objects_lost: u64,
-    /// Objects that did not, of those in the beginning that nothing is judged by.
+    /// Lost objects before the judged part.
     pub objects_lost_before: u64,
-    /// 99th percentile of the latency that the service level judges.
+    /// 99th percentile of latency in the judged part, in ms; none if no latency was measured.
     pub latency_p99_ms: Option<f64>,
-    /// The relay's load; 100 is one core.
+    /// Mean CPU load of the relay, 100 is one core; none if its process was not observed.
     pub cpu_percent: Option<f64>,
-    /// The relay's CPU time per object delivered.
+    /// CPU time of the relay per delivered object, in µs.
     pub cpu_us_per_delivered_object: Option<f64>,
-    /// The relay's memory per session.
+    /// Memory of the relay per session, in bytes.
     pub bytes_per_session: Option<f64>,
-    /// The generator's busiest thread; 100 is one core.
+    /// Mean CPU load of the generator's busiest thread; 100 is one core.
     pub generator_cpu_percent: Option<f64>,
-    /// How long the probe took, ramp and drain included.
+    /// Duration of the probe in ms, ramp and drain included.
     pub duration_ms: f64,
-    /// What the hypervisor gave to others meanwhile, of that core which lost most; 100 is all of its time. None where the
-    /// kernel does not say it.
+    /// CPU time that the hypervisor gave to others during the probe, in per cent of the time of the core that lost most.
+    /// None if the kernel does not report it.
     pub stolen_percent: Option<f64>,
 }
 
 impl Probe {
-    /// The probe at `load` that `report` tells of.
+    /// Makes the probe at `load` from its report.
     pub fn of(load: u64, report: &Report) -> Self {
         let ended_early = !report.run.ended_early_by.is_empty();
         let broke = |clauses: &[JudgedClause]| ProbeOutcome::Broke {
@@ -87,7 +86,7 @@ impl Probe {
             Outcome::Partial if ended_early && !report.generator.healthy => {
                 ProbeOutcome::generator(report, ended_early)
             }
-            // What was on its way counts as lost in the report, so only what ended the run is held against the relay.
+            // The report counts objects that had not arrived yet as lost, so only the clauses that ended the run count.
             Outcome::Partial if ended_early => broke(&report.run.ended_early_by),
             Outcome::Partial | Outcome::Empty => ProbeOutcome::failed(&report.verdict.sentence),
         };
@@ -115,14 +114,14 @@ impl Probe {
         }
     }
 
-    /// Whether it did not hold while others took so much of the machine that it says nothing of relay and generator. A probe
-    /// that held, held in spite of them.
+    /// Returns true if the probe did not hold and the hypervisor gave at least [`STOLEN_PERCENT_MAX`] of a core to others.
+    /// Such a probe says nothing about relay and generator. A probe that held counts in any case.
     pub fn is_disturbed(&self) -> bool {
         let stolen = self.figures.stolen_percent;
         self.outcome != ProbeOutcome::Held && stolen.is_some_and(|one| one >= STOLEN_PERCENT_MAX)
     }
 
-    /// A probe at `load` that yielded no report, since the relay did not let the clients in.
+    /// Makes a probe at `load` without a report, because the relay did not accept the clients.
     pub fn failed(load: u64, reason: &str) -> Self {
         Self {
             load,
@@ -151,7 +150,7 @@ impl ProbeOutcome {
         }
     }
 
-    /// Whether the probe was ended before its time, since the service level could not hold any more.
+    /// Returns true if the probe was ended early because a clause was clearly broken.
     pub fn is_ended_early(&self) -> bool {
         match self {
             Self::Held => false,
@@ -160,6 +159,6 @@ impl ProbeOutcome {
     }
 }
 
-/// Share of a core's time that others may take before a probe that did not hold is theirs to answer for: of ten seconds this
-/// is 200 ms, and 100 ms are one object in a hundred.
+/// Least share of a core's time, in per cent, that counts as a disturbance if the hypervisor gives it to others. In ten
+/// seconds this is 200 ms; 100 ms delay one object in a hundred.
 pub const STOLEN_PERCENT_MAX: f64 = 2.0;

@@ -1,95 +1,96 @@
-//! A search as a file: what was asked, every probe, the answer. A search is resumed from it.
+//! The record of a search as a file: settings, every probe, the answer. `--resume` continues a search from it.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Answer, Probe, Settings, Step, next};
 use crate::relay::Calibration;
 
-/// Version of the record's form; it grows whenever a field changes or goes.
+/// Version of the record's form. It grows whenever a field is changed or removed.
 pub const FIND_MAX_SCHEMA: u32 = 5;
 
-/// What the load of a search is made of.
+/// The dimension in which a search raises the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dimension {
     /// Subscribers of one publisher.
     Subscribers,
-    /// Meetings, each of the same number of clients.
+    /// Meetings with the same number of clients each.
     Meetings,
-    /// Bits per second of the profile's tracks together, in thousands.
+    /// Bit rate of all tracks of the profile together, in kbit/s.
     BitRate,
 }
 
-/// All that one search has to say.
+/// The record of one search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// Version of this form: [`FIND_MAX_SCHEMA`].
     pub find_max: u32,
-    /// What was searched.
+    /// The settings and the load of the search.
     pub search: RecordedSearch,
     /// The probes in the order in which they were made.
     pub probes: Vec<Probe>,
-    /// The load of the answer against a null relay; none if that was not tried, or failed.
+    /// The calibration at the load of the answer; none if it was not requested, or failed.
     pub calibration: Option<Calibration>,
-    /// Why the load of the answer could not be put on a null relay; none if it was, or was not to be.
+    /// Why the calibration failed; none if it succeeded or was not requested.
     pub calibration_problem: Option<String>,
-    /// What they say.
+    /// The answer.
     pub answer: Answer,
-    /// The same in a sentence.
+    /// The answer in a sentence.
     pub sentence: String,
 }
 
-/// What was searched. A record is resumed only by a search of the same, though its settings may be others.
+/// The settings and the load of a search. A record can be resumed only by a search with the same values in all fields
+/// except `settings`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedSearch {
-    /// What the load is made of.
+    /// The dimension in which the load is raised.
     pub dimension: Dimension,
-    /// How it was searched.
+    /// Range, precision and repeats.
     pub settings: Settings,
     /// The profile in canonical form.
     pub profile: String,
-    /// The service level that has to hold.
+    /// The service level.
     pub slo: String,
-    /// Where the relay was reached, or `weir` for one of our own for each probe.
+    /// URL of the relay, or `weir` if each probe starts weir's own.
     pub relay: String,
-    /// What of the load stays the same in every probe.
+    /// The part of the load that is the same in every probe.
     pub fixed: FixedLoad,
-    /// How tracks are offered and found.
+    /// How tracks are offered and found: the publish flow and the subscribe flow.
     pub flow: String,
-    /// How the benchmark's messages look.
+    /// Encoding of the benchmark's messages (`--wire`).
     pub wire: String,
 }
 
-/// What of the load a search leaves as it is.
+/// The part of the load that a search does not change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FixedLoad {
-    /// Subscribers of the fan-out; none where they are what is searched, and for meetings.
+    /// Subscribers of one publisher; none if their number is searched, and in meetings.
     pub subscribers: Option<u64>,
-    /// Meetings; none where they are what is searched, and for a fan-out.
+    /// Meetings; none if their number is searched, and without meetings.
     pub meetings: Option<u64>,
-    /// Clients of each meeting; none for a fan-out.
+    /// Clients of each meeting; none without meetings.
     pub clients_per_meeting: Option<u64>,
 }
 
-/// Why a record could not be read or does not fit.
+/// An error in reading a record.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The text is no record of a search.
+    /// The text is not a record of a search.
     #[error("not a record of a search: {0}")]
     Invalid(#[from] serde_json::Error),
-    /// The record has another form than this version reads.
+    /// The record has a version that this program does not read.
     #[error("the record has version {0}, and this program reads version {FIND_MAX_SCHEMA}")]
     Version(u32),
-    /// The record is of another search: what differs, as it is in both.
+    /// The record is of another search. The text says what differs, with both values.
     #[error("the record is of another search: its {0}")]
     Other(String),
 }
 
 impl Dimension {
-    /// What loads are counted in.
+    /// Returns the unit of loads.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Subscribers => "subscribers",
@@ -100,7 +101,7 @@ impl Dimension {
 }
 
 impl Record {
-    /// The record of a search that has come this far; `broken_off` says why it does not go on, if so.
+    /// Makes the record of a search after `probes`. `broken_off` says why the search ended before it was settled.
     pub fn new(
         search: RecordedSearch,
         probes: Vec<Probe>,
@@ -110,7 +111,7 @@ impl Record {
         let answer = match (next(&search.settings, &probes), broken_off) {
             (Step::Done(answer), _) => answer,
             (Step::Probe(_), reason) => {
-                super::broken_off(&probes, reason.unwrap_or("the search is not over"))
+                super::broken_off(&probes, reason.unwrap_or("the search is not finished"))
             }
         };
         let answer = match &calibration {
@@ -128,7 +129,7 @@ impl Record {
         }
     }
 
-    /// The record as JSON, with a line feed at its end.
+    /// Writes the record as JSON, with a line feed at its end.
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self);
         let mut text = text.expect("a record has string keys only, and memory takes all");
@@ -136,7 +137,10 @@ impl Record {
         text
     }
 
-    /// Reads what [`Record::to_json`] wrote, for a search of the same as `search`.
+    /// Reads a record that [`Record::to_json`] wrote.
+    ///
+    /// # Errors
+    /// The text is not a record, has another version, or is of another search than `search`.
     pub fn resume(text: &str, search: &RecordedSearch) -> Result<Self, ReadError> {
         let value: serde_json::Value = serde_json::from_str(text)?;
         let version = value.get("find_max").and_then(serde_json::Value::as_u64);
@@ -154,7 +158,7 @@ impl Record {
         }
     }
 
-    /// The record of an answer that could not be put on a null relay, for `reason`.
+    /// Returns the record with the reason why its calibration failed.
     #[must_use]
     pub fn uncalibrated(mut self, reason: &str) -> Self {
         self.calibration_problem = Some(reason.to_owned());
@@ -164,7 +168,7 @@ impl Record {
 }
 
 impl RecordedSearch {
-    /// The first thing in which a search is another one than `here`.
+    /// Returns the first difference to the search `here`, if any.
     fn difference_to(&self, here: &Self) -> Option<ReadError> {
         let count =
             |count: Option<u64>| count.map_or_else(|| "none".to_owned(), |one| one.to_string());
@@ -174,7 +178,7 @@ impl RecordedSearch {
             ("service level", &*self.slo, &*here.slo),
             ("relay", &*self.relay, &*here.relay),
             ("publish flow", &*self.flow, &*here.flow),
-            ("form of messages", &*self.wire, &*here.wire),
+            ("encoding of messages (--wire)", &*self.wire, &*here.wire),
         ];
         let texts = texts.map(|(name, there, here)| (name, there.to_owned(), here.to_owned()));
         let counts = [
@@ -190,20 +194,20 @@ impl RecordedSearch {
         let mut all = texts.into_iter().chain(counts);
         let differing = all.find(|(_, there, here)| there != here);
         if let Some((name, there, here)) = differing {
-            let words = format!("{name} differs: {there} there, {here} here");
+            let words = format!("{name} is {there} in the record, and {here} in this search");
             return Some(ReadError::Other(words));
         }
-        // Too long to stand in a line.
+        // Profiles are too long for an error message.
         let is_same = self.profile == here.profile;
         (!is_same).then(|| ReadError::Other("profile differs".to_owned()))
     }
 }
 
-/// The answer in words, and what shows that it is the relay's and not the generator's.
+/// Returns the answer in words, with the result of the calibration.
 fn sentence(answer: &Answer, unit: &str, calibration: Option<&Calibration>) -> String {
     let sentence = answer.sentence(unit);
     let Some(calibration) = calibration else {
-        return if answer.wants_proof() {
+        return if answer.needs_calibration() {
             format!("{sentence}; not calibrated")
         } else {
             sentence
@@ -218,7 +222,7 @@ fn sentence(answer: &Answer, unit: &str, calibration: Option<&Calibration>) -> S
     let cpu = calibration
         .generator_cpu_percent
         .map_or_else(String::new, |cpu| {
-            format!(", its busiest thread at {cpu:.0} %")
+            format!(", busiest thread at {cpu:.0} % of a core")
         });
-    format!("{sentence}; the generator did the same against a null relay{p99}{cpu}")
+    format!("{sentence}; against a null relay the generator made this load{p99}{cpu}")
 }

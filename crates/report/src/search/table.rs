@@ -1,17 +1,17 @@
-//! The probes of a search as lines of a table.
+//! The probes of a search as rows of a table for the terminal.
 
 use super::{Probe, ProbeFigures, ProbeOutcome};
 use crate::form::table::{Table, left, right};
 
-/// The heading above [`row`]s.
+/// Returns the heading above the [`row`]s.
 pub fn heading(unit: &str) -> String {
     table(unit).line(0)
 }
 
-/// Rows are printed as probes end: widths cannot wait for the longest cell.
+/// Creates the table. Its columns have fixed widths, because each row is printed when its probe ends.
 fn table(unit: &str) -> Table {
     let load = unit.split(' ').next().unwrap_or(unit);
-    let figures = ["p99", "lost", "relay CPU", "µs/object", "generator"];
+    let figures = ["p99", "lost", "relay CPU", "µs/object", "gen. CPU"];
     let figures = figures.map(|name| right(name).wide(9));
     Table::new(
         [right(load).wide(11), left("outcome").wide(9)]
@@ -21,7 +21,7 @@ fn table(unit: &str) -> Table {
     )
 }
 
-/// One probe in one line.
+/// Returns a probe as one line.
 pub fn row(probe: &Probe) -> String {
     let ProbeFigures {
         objects_lost,
@@ -47,13 +47,13 @@ pub fn row(probe: &Probe) -> String {
     };
     let (lost, because) = if probe.outcome.is_ended_early() {
         let seconds = (duration_ms / 1e3).round();
-        // What was on its way is not lost.
+        // Objects that had not arrived yet are not lost.
         let lost = "–".to_owned();
         (lost, format!("{because}; ended early, after {seconds} s"))
     } else {
         let before = match objects_lost_before {
             0 => None,
-            lost => Some(format!("{lost} lost before what is judged")),
+            lost => Some(format!("{lost} lost before the judged part")),
         };
         let because: Vec<String> = [Some(because).filter(|because| !because.is_empty()), before]
             .into_iter()
@@ -63,7 +63,7 @@ pub fn row(probe: &Probe) -> String {
     };
     let because = match stolen_percent {
         Some(stolen) if probe.is_disturbed() => {
-            format!("{because}; others took {stolen:.0} % of a core")
+            format!("{because}; the hypervisor gave {stolen:.0} % of a core to others")
         }
         Some(_) | None => because,
     };

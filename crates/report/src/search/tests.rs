@@ -1,10 +1,10 @@
-//! The search against a relay that is a formula.
+//! Tests of the search against a model of a relay.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A relay that holds up to a limit, by chance near it, and a generator that is too weak above its own.
+/// A model of a relay with a limit, near which it holds with some probability, and of a generator with a limit.
 #[derive(Clone, Copy, Debug)]
 struct Formula {
     limit: f64,
@@ -24,7 +24,7 @@ impl Formula {
         }
     }
 
-    /// Between 0 and 1 (`SplitMix64`).
+    /// Returns a random number between 0 and 1 (`SplitMix64`).
     fn chance(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
@@ -87,7 +87,7 @@ fn settings() -> Settings {
     }
 }
 
-/// Searches to the end; every probe is in range, and a search that is resumed from its probes takes the same step.
+/// Searches to the end, and checks that every probe is in range.
 fn search(settings: &Settings, relay: &mut Formula) -> (Answer, Vec<Probe>) {
     let mut probes = Vec::new();
     loop {
@@ -143,9 +143,9 @@ fn stolen(probe: Probe, percent: f64) -> Probe {
 }
 
 #[test]
-fn what_others_took_of_the_machine_is_held_against_nobody() {
+fn disturbed_probes_are_repeated() {
     let (undisturbed, plain) = search(&settings(), &mut Formula::exact(1000.0));
-    // Each first probe at a load is made while others have the machine: the generator is too weak, or the relay breaks.
+    // The first probes at each load are disturbed: the relay breaks, or the generator is the limit.
     let outcomes: [fn(u64) -> Probe; 2] = [
         |load| Formula::exact(0.5).probe(load),
         |load| {
@@ -193,7 +193,7 @@ fn what_others_took_of_the_machine_is_held_against_nobody() {
 }
 
 #[test]
-fn a_search_on_a_machine_that_never_is_quiet_comes_to_its_end() {
+fn a_search_ends_even_if_every_probe_is_disturbed() {
     let mut probes = Vec::new();
     let mut relay = Formula::exact(1000.0);
     let answer = loop {
@@ -203,11 +203,11 @@ fn a_search_on_a_machine_that_never_is_quiet_comes_to_its_end() {
         }
     };
     let (undisturbed, _) = search(&settings(), &mut Formula::exact(1000.0));
-    assert_eq!(answer, undisturbed, "they count in the end");
+    assert_eq!(answer, undisturbed, "later disturbed probes count");
 }
 
 #[test]
-fn a_relay_that_carries_nothing_and_one_that_carries_all() {
+fn relays_below_the_smallest_and_above_the_largest_load() {
     let (answer, _) = search(&settings(), &mut Formula::exact(0.5));
     assert!(
         matches!(answer, Answer::Nothing { broke: 1, .. }),
@@ -219,7 +219,7 @@ fn a_relay_that_carries_nothing_and_one_that_carries_all() {
 }
 
 #[test]
-fn a_weak_generator_leaves_no_limit_for_the_relay() {
+fn no_limit_is_found_if_the_generator_is_the_limit() {
     let mut relay = Formula {
         generator: 500,
         ..Formula::exact(3000.0)
@@ -232,17 +232,17 @@ fn a_weak_generator_leaves_no_limit_for_the_relay() {
     assert_eq!(answer.limit(), None);
     let sentence = answer.sentence("subscribers");
     assert!(
-        sentence.starts_with("no limit for the relay: at "),
+        sentence.starts_with("no limit found for the relay: at "),
         "{sentence}"
     );
     assert!(sentence.contains("it lagged"), "{sentence}");
-    // A load that the generator could not make is tried again once: it may have been a hiccup.
+    // A load that the generator could not make is tried again once.
     let first = probes.iter().position(|probe| probe.load > 500).unwrap();
     assert_eq!(probes[first].load, probes[first + 1].load);
 }
 
 #[test]
-fn a_generator_that_was_weak_only_when_too_much_was_asked_does_not_hide_the_limit() {
+fn a_generator_limit_above_the_relays_limit_does_not_hide_it() {
     let mut relay = Formula {
         generator: 700,
         ..Formula::exact(600.0)
@@ -255,7 +255,7 @@ fn a_generator_that_was_weak_only_when_too_much_was_asked_does_not_hide_the_limi
 }
 
 #[test]
-fn a_hiccup_of_the_generator_is_forgiven() {
+fn a_single_failure_of_the_generator_does_not_end_the_search() {
     let mut relay = Formula::exact(1000.0);
     let mut probes = vec![Probe {
         outcome: ProbeOutcome::Generator {
@@ -276,7 +276,7 @@ fn a_hiccup_of_the_generator_is_forgiven() {
 }
 
 #[test]
-fn the_number_of_probes_and_the_time_end_a_search_openly() {
+fn a_search_that_runs_out_of_probes_or_time_says_so() {
     let few = Settings {
         probes_max: 5,
         ..settings()
@@ -303,7 +303,7 @@ fn the_number_of_probes_and_the_time_end_a_search_openly() {
 }
 
 #[test]
-fn a_record_is_resumed_by_a_search_of_the_same_only() {
+fn a_record_is_resumed_only_by_the_same_search() {
     let (_, probes) = search(&settings(), &mut Formula::exact(1000.0));
     let record = record(probes, None);
     let text = record.to_json();
@@ -345,13 +345,13 @@ fn a_probe_in_a_line() {
     assert!(row(&broke).ends_with("p99<100ms"), "{}", row(&broke));
     let disturbed = stolen(broke, 7.4);
     assert!(
-        row(&disturbed).ends_with("p99<100ms; others took 7 % of a core"),
+        row(&disturbed).ends_with("p99<100ms; the hypervisor gave 7 % of a core to others"),
         "{}",
         row(&disturbed)
     );
 }
 
-/// Searches that differ from `this` in one thing each, and what.
+/// Searches that differ from `this` in one field each, with the text of the difference.
 fn others_than(this: &RecordedSearch) -> Vec<(RecordedSearch, &'static str)> {
     let with = |change: fn(&mut RecordedSearch), differs| {
         let mut other = this.clone();
@@ -361,42 +361,42 @@ fn others_than(this: &RecordedSearch) -> Vec<(RecordedSearch, &'static str)> {
     vec![
         with(
             |one| one.dimension = Dimension::Meetings,
-            "dimension differs: subscribers there, meetings here",
+            "dimension is subscribers in the record, and meetings in this search",
         ),
         with(
             |one| one.slo = "loss=0".to_owned(),
-            "service level differs: p99<100ms there, loss=0 here",
+            "service level is p99<100ms in the record, and loss=0 in this search",
         ),
         with(
             |one| one.relay = "moqt://127.0.0.1:4443".to_owned(),
-            "relay differs: weir there, moqt://127.0.0.1:4443 here",
+            "relay is weir in the record, and moqt://127.0.0.1:4443 in this search",
         ),
         with(
             |one| one.flow = "PUBLISH".to_owned(),
-            "publish flow differs: PUBLISH_NAMESPACE there, PUBLISH here",
+            "publish flow is PUBLISH_NAMESPACE in the record, and PUBLISH in this search",
         ),
         with(
             |one| one.wire = "qperf".to_owned(),
-            "form of messages differs: draft there, qperf here",
+            "encoding of messages (--wire) is draft in the record, and qperf in this search",
         ),
         with(
             |one| one.fixed.subscribers = Some(7),
-            "number of subscribers differs: none there, 7 here",
+            "number of subscribers is none in the record, and 7 in this search",
         ),
         with(
             |one| one.fixed.meetings = Some(3),
-            "number of meetings differs: none there, 3 here",
+            "number of meetings is none in the record, and 3 in this search",
         ),
         with(
             |one| one.fixed.clients_per_meeting = Some(5),
-            "number of clients in a meeting differs: none there, 5 here",
+            "number of clients in a meeting is none in the record, and 5 in this search",
         ),
         with(|one| one.profile.push('x'), "profile differs"),
     ]
 }
 
 #[test]
-fn an_answer_that_could_not_be_calibrated_is_kept_and_says_so() {
+fn the_sentence_says_why_a_calibration_failed() {
     let (answer, probes) = search(&settings(), &mut Formula::exact(1000.0));
     let plain = record(probes, None);
     assert!(
@@ -431,9 +431,9 @@ fn record(probes: Vec<Probe>, broken_off: Option<&str>) -> Record {
     Record::new(search, probes, None, broken_off)
 }
 
-/// How often the interval holds the limit of a relay with a grey zone of 3 %.
+/// The interval contains the limit of a relay with a grey zone of 3 % in at least 180 of 200 searches.
 #[test]
-fn intervals_hold_the_limit_about_as_often_as_they_say() {
+fn the_interval_contains_the_limit_as_often_as_it_claims() {
     let mut inside = 0;
     for seed in 0..200_u32 {
         let limit = 150.0 + 17.0 * f64::from(seed);
@@ -493,7 +493,7 @@ proptest! {
     }
 
     #[test]
-    fn the_generators_limit_is_never_taken_for_the_relays(
+    fn the_generators_limit_is_never_reported_as_the_relays(
         limit in 200.0f64..100_000.0, share in 0.05f64..0.9
     ) {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]

@@ -31,7 +31,7 @@ fn evaluate(text: &str, measured: &Measured<'_>) -> JudgedLevel {
 }
 
 #[test]
-fn the_default_asks_for_delivery_in_time() {
+fn the_default_is_complete_delivery_within_100_ms() {
     let level = ServiceLevel::default();
     assert_eq!(level.to_string(), "loss=0,failed=0,p99<100ms");
     let quick = latency(&[5; 100]);
@@ -39,7 +39,7 @@ fn the_default_asks_for_delivery_in_time() {
 }
 
 #[test]
-fn a_level_keeps_the_clauses_that_somebody_can_see() {
+fn a_level_is_reduced_to_measurable_clauses() {
     let level: ServiceLevel = "late=0,p99<1s,max<2s,cpu<95%,failed=0".parse().unwrap();
     let kept = |seen: &[Subject]| {
         let kept = level.clone().about(|subject| seen.contains(&subject));
@@ -73,7 +73,7 @@ fn names_the_first_clause_that_broke() {
 }
 
 #[test]
-fn what_a_relay_altered_is_asked_for_in_any_case() {
+fn altered_objects_break_every_service_level() {
     let quick = latency(&[5]);
     let altered = |altered_objects| {
         let measured = Measured {
@@ -91,16 +91,16 @@ fn what_a_relay_altered_is_asked_for_in_any_case() {
     let broken = altered(Some(3));
     assert_eq!(broken.first_broken.as_deref(), Some("altered=0"));
     assert_eq!(broken.clauses[1].measured, Some(3.0));
-    // What was asked for is all that a later look at the same run may ask for.
+    // The text stays as requested, so that an archive is judged by the same clauses again.
     assert_eq!((broken.held, &*broken.text), (false, "loss=0"));
-    // Nobody subscribes, so nobody has looked.
+    // Without subscriptions, nothing is compared.
     let nobody = altered(None);
     assert!(nobody.held);
     assert_eq!(texts(&nobody), ["loss=0"]);
 }
 
 #[test]
-fn shares_and_counts_are_told_apart() {
+fn shares_counts_and_times_have_units() {
     let quick = latency(&[5]);
     let lossy = Measured {
         lost_objects: 1,
@@ -125,7 +125,7 @@ fn shares_and_counts_are_told_apart() {
 }
 
 #[test]
-fn what_was_not_measured_does_not_hold() {
+fn a_clause_that_was_not_measured_breaks() {
     let nothing = latency(&[]);
     let blind = Measured {
         cpu_percent: None,
@@ -140,6 +140,8 @@ fn what_was_not_measured_does_not_hold() {
             !verdict.held && verdict.clauses[0].measured.is_none(),
             "{text}"
         );
+        let words = verdict.clauses[0].measured_in_words();
+        assert!(words.starts_with("not measured: "), "{words}");
     }
 }
 
@@ -166,7 +168,7 @@ fn errors_say_what_was_expected() {
 }
 
 #[test]
-fn clauses_are_accepted_to_their_limit_and_no_further() {
+fn the_number_of_clauses_is_limited() {
     let clauses = |count| vec!["loss=0"; count].join(",").parse::<ServiceLevel>();
     assert_eq!(clauses(CLAUSES_MAX).unwrap().clauses().len(), CLAUSES_MAX);
     assert_eq!(clauses(CLAUSES_MAX + 1), Err(ServiceLevelError::TooMany));
@@ -174,7 +176,7 @@ fn clauses_are_accepted_to_their_limit_and_no_further() {
 
 proptest! {
     #[test]
-    fn prints_what_it_read(text in r"((loss|late|failed|cpu|p50|p99\.9|max)(<|<=|=|>|>=)[0-9]{1,3}(\.[0-9])?(ms|s|us|%|)?,?){1,4}") {
+    fn a_level_is_printed_as_it_is_read(text in r"((loss|late|failed|cpu|p50|p99\.9|max)(<|<=|=|>|>=)[0-9]{1,3}(\.[0-9])?(ms|s|us|%|)?,?){1,4}") {
         if let Ok(level) = text.parse::<ServiceLevel>() {
             prop_assert_eq!(level.to_string().parse::<ServiceLevel>(), Ok(level));
         }

@@ -1,4 +1,4 @@
-//! Archives as files: compressed with gzip.
+//! Archives of runs as files, compressed with gzip.
 
 use std::{
     fs::File,
@@ -21,7 +21,10 @@ pub(super) fn write(file: &Path, archive: &Archive) -> anyhow::Result<()> {
     written.with_context(|| format!("{}: cannot be written", file.display()))
 }
 
-/// Reads what [`write()`] wrote; a text that somebody has unpacked is read too.
+/// Reads an archive that [`write()`] wrote, also one that is unpacked.
+///
+/// # Errors
+/// The file cannot be read, or is no archive; the error names what the file is, if weir wrote it.
 pub(super) fn read(file: &Path) -> anyhow::Result<Archive> {
     let name = file.display();
     let mut input = File::open(file)
@@ -44,16 +47,36 @@ pub(super) fn read(file: &Path) -> anyhow::Result<Archive> {
     };
     unpacked.with_context(|| format!("{name}: cannot be unpacked after {} bytes", bytes.len()))?;
     if bytes.len() as u64 > UNPACKED_BYTES_MAX {
-        bail!("{name}: more than {UNPACKED_BYTES_MAX} bytes unpacked; no archive is that large");
+        bail!("{name}: has more than {UNPACKED_BYTES_MAX} bytes unpacked, and is no archive");
     }
     let text = std::str::from_utf8(&bytes)
         .with_context(|| format!("{name}: line 1: not an archive of weir bench"))?;
+    if let Some(kind) = other_kind(text) {
+        bail!(
+            "{name}: is {kind}, not an archive; expected the FILE of `weir bench --archive FILE`"
+        );
+    }
     Archive::parse(text).with_context(|| name.to_string())
 }
 
-/// What a file begins with that was compressed with gzip (RFC 1952 §2.3.1).
+/// Returns what a JSON file of weir holds, if `text` is one that is no archive.
+fn other_kind(text: &str) -> Option<&'static str> {
+    let json: serde_json::Value = serde_json::from_str(text).ok()?;
+    let has = |key: &str| json.get(key).is_some();
+    if has("find_max") {
+        Some("the record of a search (`weir bench find-max --json`)")
+    } else if has("verdict") && has("run") {
+        Some("a report (--json)")
+    } else if has("entries") || has("scenarios") || has("searches") {
+        Some("a comparison (--json)")
+    } else {
+        None
+    }
+}
+
+/// First bytes of a file that gzip compressed (RFC 1952 §2.3.1).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
-/// Fifty thousand subscribers on several tracks stay far below.
+/// Far above an archive of 50,000 subscribers on several tracks.
 const UNPACKED_BYTES_MAX: u64 = 1 << 30;
 
 #[cfg(test)]
@@ -74,6 +97,9 @@ mod tests {
         assert!(error("empty", b"").ends_with("line 1: not an archive of weir bench"));
         assert!(error("png", b"\x89PNG\r\n").contains("not an archive of weir bench"));
         assert!(error("half", &[0x1f, 0x8b, 8, 0]).contains("cannot be unpacked after 0 bytes"));
+        let search = br#"{"find_max": 1, "probes": []}"#;
+        let search = error("search.json", search);
+        assert!(search.contains("is the record of a search"), "{search}");
         let missing = format!("{:#}", read(&folder.join("none")).unwrap_err());
         assert!(missing.contains("none: cannot be opened"), "{missing}");
         std::fs::remove_dir_all(&folder).unwrap();

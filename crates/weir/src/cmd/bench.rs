@@ -1,4 +1,4 @@
-//! `weir bench`: measure a relay.
+//! `weir bench`: measures a relay.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use weir_report::relay::{Report, html, json, terminal};
+use weir_report::relay::{Report, TrackReport, html, json, terminal};
 
 use crate::{
     cmd::archive_file,
@@ -17,16 +17,16 @@ use crate::{
     signals,
 };
 
-// Files that a run leaves. (A doc comment would take the place of the command's own help.)
+// The files that a run writes. No doc comment: clap would show it as the help of the command.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Outputs {
-    /// Write the report as JSON
+    /// Write the report to FILE, as JSON
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Write the report as one HTML file
+    /// Write the report to FILE, as one HTML page
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
-    /// Keep everything that was measured in one file, for `weir bench report`
+    /// Write the whole measurement to FILE, for `weir bench report`
     #[arg(long, value_name = "FILE")]
     pub(super) archive: Option<PathBuf>,
 }
@@ -43,6 +43,12 @@ pub(super) fn run(
         check_writable(file)?;
     }
     let stop = signals::stop_on_signals()?;
+    if let Some(one_sided) = plan.one_sided() {
+        let (named, seed) = (one_sided.named, plan.seed);
+        print_line(&format!(
+            "weir: {named}: this process makes one side of the run; start the other side with --seed {seed}"
+        ));
+    }
     let mut progress = Progress::new();
     let ran = run::run(&plan, &machine, &stop, |moment| progress.show(moment));
     drop(progress);
@@ -57,14 +63,27 @@ pub(super) fn run(
     write_named(outputs.json.as_deref(), || json::render(&report))?;
     write_named(outputs.html.as_deref(), || html::render(&report))?;
     print_report(&report)?;
+    if has_only_other_runs(&report) {
+        print_line(&format!(
+            "weir: all objects are of another run: the publisher runs with another --seed than {}",
+            report.run.seed
+        ));
+    }
     if let Some(problem) = &calibration_problem {
-        print_line(&format!("weir: not calibrated: {problem}"));
+        print_line(&format!("weir: the calibration failed: {problem}"));
     }
     let held = report.verdict.outcome.is_held();
     Ok(exit_code(held && calibration_problem.is_none()))
 }
 
-/// Shows a report on standard output, in colour on a terminal.
+/// Whether objects arrived, and all of them were of other runs.
+fn has_only_other_runs(report: &Report) -> bool {
+    let delivered = |track: &TrackReport| track.completion.objects_received.sum;
+    let foreign = report.tracks.iter().map(|track| track.delivery.foreign);
+    foreign.sum::<u64>() > 0 && report.tracks.iter().all(|track| delivered(track) == 0)
+}
+
+/// Prints a report on standard output, in colour on a terminal.
 pub(super) fn print_report(report: &Report) -> anyhow::Result<()> {
     let (width, colour) = screen();
     print_out(&terminal::render(report, width, colour))

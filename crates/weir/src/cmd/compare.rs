@@ -1,4 +1,4 @@
-//! `weir bench compare`: several relays in turns, and a table of them.
+//! `weir bench compare`: measures several relays in turns, and tabulates them.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,6 +11,7 @@ use weir_report::comparison::relays::{html, markdown, terminal};
 use crate::{
     cmd::comparison_files::ComparisonFiles,
     harness::contender,
+    numbers::whole,
     output::{command_line, exit_code, print_out},
     run::{
         limit_searches::LimitSearches,
@@ -20,23 +21,23 @@ use crate::{
     signals,
 };
 
-/// Measure several relays in turns and put them in a table
+/// Measure several relays in turns, and compare them in a table
 ///
 /// A TOML file says how each relay is started and reached; profiles/relays.toml is an example. Each turn starts a
-/// relay on its core, warms it up, measures it, and ends it with all that it started. Exit code 0: all runs were
-/// made; 1: not, or a relay could not be started for one, or one could not be calibrated; 2: nothing was measured.
+/// relay on its core, warms it up, measures it, and ends all its processes. Exit code 0: all runs were made; 1: a run is
+/// missing, a relay did not start, or a calibration failed; 2: nothing was measured.
 #[derive(Debug, Args)]
 pub(super) struct CompareArguments {
-    /// Description of the relays, TOML
+    /// TOML file that describes the relays, such as profiles/relays.toml
     file: PathBuf,
-    /// Runs of each relay, instead of what the file says
-    #[arg(long, value_name = "COUNT")]
+    /// Runs of each relay, 1 to 50 [default: the file's `repeats`]
+    #[arg(long, value_name = "COUNT", value_parser = whole(1..=REPEATS_MAX))]
     repeats: Option<u32>,
-    /// Measure only the relay of this name; can be repeated
+    /// Name of a relay in the file, to measure only that one; can be repeated
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Find the largest number of subscribers that each relay carries, as `find_max` in the file says, instead of
-    /// measuring all under one load
+    /// Search for the largest number of subscribers that each relay carries, by the file's table `find_max`, instead of
+    /// measuring all relays under one load
     #[arg(long, conflicts_with = "repeats")]
     find_max: bool,
     #[command(flatten)]
@@ -46,7 +47,7 @@ pub(super) struct CompareArguments {
 pub(super) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let mut described = RelayFile::read(&arguments.file)?;
     if let Some(repeats) = arguments.repeats {
-        described.repeats = repeats.clamp(1, REPEATS_MAX);
+        described.repeats = repeats;
     }
     contender::keep_only(&mut described.relay, &arguments.only, &arguments.file)?;
     arguments.files.check()?;
@@ -59,7 +60,7 @@ pub(super) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(is_whole))
 }
 
-/// Measures all relays under one load; returns whether all runs were made and are calibrated.
+/// Measures all relays under one load. Returns true if all runs were made, and calibrated where they are to be.
 fn compare(
     arguments: &CompareArguments,
     described: RelayFile,
@@ -82,7 +83,7 @@ fn compare(
     Ok(comparison.broken_off.is_none() && is_calibrated)
 }
 
-/// Searches what each relay carries at most; returns whether all limits were found and are calibrated.
+/// Searches for the limit of each relay. Returns true if all limits were found and calibrated.
 fn find_limits(
     arguments: &CompareArguments,
     described: RelayFile,

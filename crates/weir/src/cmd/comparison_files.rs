@@ -1,4 +1,4 @@
-//! The files in which a comparison is kept.
+//! The files that a comparison writes.
 
 use std::path::PathBuf;
 
@@ -10,16 +10,16 @@ use crate::{
     results::{self, Section},
 };
 
-// The flags of both comparisons. (A doc comment would take the place of the commands' own help.)
+// The flags of both comparisons. No doc comment: clap would show it as the help of the commands.
 #[derive(Debug, Args)]
 pub(super) struct ComparisonFiles {
-    /// Write the comparison as JSON, with every run
+    /// Write all runs and the comparison to FILE, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write charts and tables as one HTML file
+    /// Write charts and tables to FILE, as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the tables as Markdown
+    /// Write the tables to FILE, as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Replace the section of this comparison in a Markdown file, and write its chart beside the file
@@ -28,7 +28,7 @@ pub(super) struct ComparisonFiles {
 }
 
 impl ComparisonFiles {
-    /// Finds out before the first run whether all of them can be written.
+    /// Checks that all files can be written, before the first run.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let files = [&self.json, &self.html, &self.markdown, &self.results];
         files
@@ -37,7 +37,7 @@ impl ComparisonFiles {
             .try_for_each(|file| check_writable(file))
     }
 
-    /// Writes the forms that are asked for.
+    /// Writes the files that flags name.
     pub(super) fn write(&self, json: &str, html: &str, markdown: &str) -> anyhow::Result<()> {
         write_named(self.json.as_deref(), || json.to_owned())?;
         write_named(self.html.as_deref(), || html.to_owned())?;

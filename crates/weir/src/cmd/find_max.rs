@@ -1,4 +1,4 @@
-//! `weir bench find-max`: the largest load that a relay carries, and what breaks first.
+//! `weir bench find-max`: searches for the largest load that a relay carries, and for the limit that breaks first.
 
 use std::{
     fs,
@@ -22,19 +22,25 @@ use crate::{
     run::{
         self, Plan, RelayChoice,
         options::RunOptions,
-        search::{By, Method, Onlooker, Search},
+        search::{By, Method, Observer, Search},
     },
     signals,
 };
 
-/// Find the largest load that a relay carries, and what breaks first
+/// Find the largest load that a relay carries, and the limit that breaks first
 ///
-/// Brackets by doubling, bisects, and repeats both sides of the boundary. Without --relay, each probe gets a fresh
-/// relay of weir's own, so that no probe pays for the one before. Exit code 0: a limit was found, or the largest
-/// load allowed held; 1: not, or it could not be calibrated; 2: nothing was measured.
+/// The load doubles until the service level breaks; then the range is halved, and both sides of the limit are repeated.
+/// Without --relay, each probe has a new relay of weir's own. Exit code 0: a limit was found, or --most held; 1: no
+/// limit was found, or its calibration failed; 2: nothing was measured.
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("archive", |argument| argument.hide(true)),
+    mut_arg("calibrate", |argument| argument.hide(true)),
+    mut_arg("role", |argument| argument.hide(true)),
+    mut_arg("seconds", |argument| argument.hide(true))
+)]
 pub(super) struct FindMaxArguments {
-    /// Profile in the INI form of the draft's Appendix A
+    /// Profile: the tracks to send, in the INI form of the draft's Appendix A, such as profiles/audio.ini
     profile: PathBuf,
     #[command(flatten)]
     options: RunOptions,
@@ -42,7 +48,7 @@ pub(super) struct FindMaxArguments {
     outputs: Outputs,
     #[command(flatten)]
     method: Method,
-    /// Continue the search recorded in the file of --json
+    /// Continue the search that the file of --json records; it must be of the same load, relay and service level
     #[arg(long, requires = "json")]
     resume: bool,
 }
@@ -81,7 +87,7 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(is_found))
 }
 
-/// The search, with the probes of an earlier one if it is to go on.
+/// Returns the search, with the recorded probes if --resume is given.
 fn search(arguments: &FindMaxArguments) -> anyhow::Result<Search> {
     let machine = Machine::this();
     let plan = plan(arguments, &machine)?;
@@ -95,7 +101,6 @@ fn search(arguments: &FindMaxArguments) -> anyhow::Result<Search> {
     if let Some(problem) = run::cores(&plan, &machine).problem() {
         print_line(&format!("weir: {problem}"));
     }
-    check(&arguments.method)?;
     let mut search = Search::new(arguments.method, plan, machine, relay)?;
     let outputs = &arguments.outputs;
     let Some(file) = outputs.json.as_deref().filter(|_| arguments.resume) else {
@@ -105,40 +110,42 @@ fn search(arguments: &FindMaxArguments) -> anyhow::Result<Search> {
     let step = next(&search.recorded.settings, &search.probes);
     if matches!(step, Step::Done(_)) && outputs.html.is_some() {
         bail!(
-            "--html: the search in {} is over, and the report of its largest load was not kept; leave --html out, or \
-             search anew",
+            "--html: the search in {} is over, and a record holds no report of its largest load. Leave --html out, or \
+             start a new search without --resume",
             file.display()
         );
     }
     Ok(search)
 }
 
-/// What probes are made from.
+/// Returns the plan of a probe.
 fn plan(arguments: &FindMaxArguments, machine: &Machine) -> anyhow::Result<Plan> {
     let mut options = arguments.options.clone();
     match (arguments.method.by, options.meetings) {
         (By::Subscribers, Some(_)) => {
-            bail!("--meetings: goes with --by meetings or --by bitrate")
+            bail!(
+                "--meetings: needs --by meetings or --by bitrate; --by subscribers has no meetings"
+            )
         }
-        // How many there are is what is searched.
+        // The search sets their number.
         (By::Meetings, None) => options.meetings = Some(1),
         (By::Subscribers | By::Meetings | By::Bitrate, _) => {}
     }
     let plan = options.plan(&arguments.profile, machine)?;
     plan.check_both_sides()?;
     if arguments.outputs.archive.is_some() {
-        bail!("--archive: a search has many runs; --json keeps what each of its probes found");
+        bail!("--archive: a search has many runs; use --json FILE, which records every probe");
     }
     if let Some(problem) = plan.calibration_problem()
         && !arguments.method.no_calibration
     {
-        bail!("{problem}; say --no-calibration");
+        bail!("{problem}; add --no-calibration to search without that proof");
     }
     Ok(plan)
 }
 
-/// Writes the report of the largest load that held, or says why there is none to write, and leaves no empty file that was
-/// not there before.
+/// Writes the report of the largest load that held, or prints why there is none. Removes the empty file that
+/// [`check_writable`] made.
 fn write_best(file: &Path, is_new: bool, search: &Search) -> anyhow::Result<()> {
     let held = search.probes.iter();
     let held = held.filter(|probe| probe.outcome == ProbeOutcome::Held);
@@ -148,14 +155,12 @@ fn write_best(file: &Path, is_new: bool, search: &Search) -> anyhow::Result<()> 
             return write_file(file, &html::render(&report));
         }
         (Some(largest), _) => format!(
-            "the largest load that held, {largest} {}, was probed before the search was resumed, and its report was not \
-             kept",
+            "the largest load that held, {largest} {}, was probed before --resume, and a record holds no reports",
             search.recorded.dimension.unit()
         ),
         (None, _) => "no load held".to_owned(),
     };
     print_line(&format!("weir: {}: not written: {reason}", file.display()));
-    // It was made to see whether it could be.
     let is_empty = |file: fs::Metadata| file.is_file() && file.len() == 0;
     if is_new && fs::symlink_metadata(file).is_ok_and(is_empty) {
         fs::remove_file(file).with_context(|| format!("{}: cannot be removed", file.display()))?;
@@ -163,24 +168,14 @@ fn write_best(file: &Path, is_new: bool, search: &Search) -> anyhow::Result<()> 
     Ok(())
 }
 
-fn check(method: &Method) -> anyhow::Result<()> {
-    if !(1..=STEADY_SECONDS_MAX).contains(&method.steady_seconds) {
-        bail!("--steady: expected 1 to {STEADY_SECONDS_MAX} seconds");
-    }
-    if method.settle_seconds > STEADY_SECONDS_MAX {
-        bail!("--settle: expected at most {STEADY_SECONDS_MAX} seconds");
-    }
-    Ok(())
-}
-
-/// Shows a search, and keeps its record.
+/// Shows the progress of a search, and writes its record.
 struct Watcher<'a> {
     json: Option<&'a Path>,
     progress: Progress,
 }
 
-impl Onlooker for Watcher<'_> {
-    /// Without --relay, the run itself starts a fresh one.
+impl Observer for Watcher<'_> {
+    /// Returns `None`: without --relay, the run itself starts a relay.
     fn prepare(&mut self, _plan: &mut Plan, _stop: &Stop) -> anyhow::Result<Option<ChildGroup>> {
         Ok(None)
     }
@@ -196,7 +191,7 @@ impl Onlooker for Watcher<'_> {
     }
 }
 
-/// Writes a record. A search that is broken off while it writes must not lose what it had.
+/// Replaces the record in one step, so that a search that is killed loses nothing.
 fn keep(file: &Path, record: &Record) -> anyhow::Result<()> {
     let new = file.with_extension("new");
     write_file(&new, &record.to_json())?;
@@ -219,6 +214,3 @@ fn resumed(file: &Path, search: &RecordedSearch) -> anyhow::Result<Vec<Probe>> {
 fn print(line: &str) -> anyhow::Result<()> {
     print_out(&format!("{line}\n"))
 }
-
-/// Ten minutes: a longer probe is a run of its own.
-const STEADY_SECONDS_MAX: u64 = 600;

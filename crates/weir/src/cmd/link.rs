@@ -1,4 +1,4 @@
-//! `weir link`: a slow link between real sockets.
+//! `weir link`: emulates a slow link between real sockets.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,38 +12,42 @@ use weir_link::{Bitrate, Rate, Stats};
 use weir_net::{Shaper, ShaperConfig};
 
 use crate::live::{link_conditions::Conditions, network_profile::NetworkProfile};
+use crate::numbers::whole;
 use crate::output::print_json;
 use crate::signals;
 
 /// Emulate a slow link: a UDP proxy with a rate, a queue, delay, jitter and loss
 ///
-/// Clients send to --listen what is meant for --to; all of them share one link. The rate limits what goes to clients;
-/// delay, jitter, queue and loss are those of both directions. No privileges are needed. One line of JSON says where it
-/// listens, another one at the end what it did.
+/// The proxy forwards packets from clients at --listen to the server at --to, and its answers back. All clients share one
+/// link. The rate limits the direction to clients; delay, jitter, queue and loss apply to both directions. No privileges
+/// are needed. The command prints a line of JSON with its address when it is ready, and another with its counters when it
+/// ends.
 #[derive(Debug, Args)]
 pub(crate) struct LinkArguments {
-    /// Address for clients; port 0 lets the system choose
+    /// Address for clients; port 0: a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Address that their packets are forwarded to
+    /// Address of the server
     #[arg(long, value_name = "ADDRESS")]
     to: SocketAddr,
-    /// A constant rate, such as 500k or 5M bits per second [default: no limit]
+    /// Constant rate in bits per second, such as 500k or 5M [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["profile", "trace"])]
     rate: Option<Bitrate>,
-    /// A profile of `weir live lab`, such as `INTRA_CASCADE`, from the first packet on
+    /// Rate that changes over time as in this profile of `weir live lab`, from the first packet on: 500k, CASCADE,
+    /// `INTRA_CASCADE`, SPIKE, `SLOW_JITTERS` or `FAST_JITTERS`
     #[arg(long, value_name = "NAME", conflicts_with = "trace")]
     profile: Option<String>,
-    /// A recorded link in Mahimahi's form, from the first packet on
+    /// Recorded rate in Mahimahi's form, from the first packet on: one line per packet of 1500 bytes, the time in ms at which
+    /// the link carries it; repeats at its end
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     #[command(flatten)]
     conditions: Conditions,
-    /// Random seed of loss and jitter
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    /// Seed of random loss and jitter, a 64-bit number: the same seed gives the same sequence
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(0..=u64::MAX))]
     seed: u64,
-    /// Clients at once
-    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    /// Largest number of clients; packets of others are dropped
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = whole(0..=usize::MAX))]
     clients_max: usize,
 }
 
@@ -66,8 +70,8 @@ pub(crate) fn run(arguments: &LinkArguments) -> anyhow::Result<ExitCode> {
         clients_max: arguments.clients_max,
     };
     let stop = signals::stop_on_signals()?;
-    let mut shaper =
-        Shaper::bind(config).with_context(|| format!("cannot bind to {}", arguments.listen))?;
+    let mut shaper = Shaper::bind(config)
+        .with_context(|| format!("--listen: cannot bind to {}", arguments.listen))?;
     let address = shaper
         .local_address()
         .context("the socket has no address")?;
@@ -112,7 +116,7 @@ fn rate(text: &str) -> Result<Bitrate, String> {
     let bits = bits.and_then(|number| number.checked_mul(factor));
     let bits = bits.filter(|bits| *bits > 0);
     bits.map(Bitrate::from_bits_per_second)
-        .ok_or_else(|| "expected bits per second above zero, such as 500k or 5M".to_owned())
+        .ok_or_else(|| "expected bits per second above 0, such as 500k or 5M".to_owned())
 }
 
 #[cfg(test)]

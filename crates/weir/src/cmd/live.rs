@@ -1,4 +1,4 @@
-//! `weir live`: publish and play live streams, and the testbed for them.
+//! `weir live`: publishes and plays live streams, and compares ways to deliver them.
 
 mod lab;
 mod play;
@@ -36,13 +36,13 @@ pub(crate) fn run(command: &LiveCommand) -> anyhow::Result<ExitCode> {
 }
 
 impl TrustArguments {
-    /// How the relay at `url` is reached.
+    /// Returns how clients reach the relay at `url`.
     fn target(&self, url: &RelayUrl) -> anyhow::Result<Target> {
         client_target(url, &self.choice()?)
     }
 }
 
-/// How a stream is delivered.
+/// Flags that choose how a stream is delivered.
 #[derive(Clone, Debug, Args)]
 struct StrategyArguments {
     #[arg(long, value_name = "NAME", default_value = "weir", help = strategy_help(""))]
@@ -54,13 +54,13 @@ struct StrategyArguments {
 }
 
 impl StrategyArguments {
-    /// The strategy, or an error that names what is wrong.
+    /// Returns the strategy, or an error that names the flag.
     fn strategy(&self) -> anyhow::Result<Box<dyn Strategy>> {
         targeted_strategy(&self.strategy, self.target)
     }
 }
 
-/// A target of the latency.
+/// Parses a target of the latency.
 fn latency(text: &str) -> Result<Duration, String> {
     let target = time(text)?;
     if (TARGET_MIN..=TARGET_MAX).contains(&target) {
@@ -75,7 +75,7 @@ const TARGET_MIN: Duration = Duration::from_millis(100);
 /// The longest target.
 const TARGET_MAX: Duration = Duration::from_secs(10);
 
-/// A namespace with `/` between its parts.
+/// Parses a namespace with `/` between its fields.
 fn namespace(text: &str) -> Result<Namespace, String> {
     Namespace::new(text.split('/').map(str::to_owned)).map_err(|error| error.to_string())
 }

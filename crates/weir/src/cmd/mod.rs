@@ -1,9 +1,10 @@
-//! The subcommands, one file each: they parse and wire, nothing else.
+//! The subcommands, one file each: flags, and the calls that they lead to.
 
 mod archive_file;
 mod bench;
 mod compare;
 mod comparison_files;
+pub(crate) mod examples;
 mod find_max;
 mod h3;
 mod link;
@@ -16,50 +17,53 @@ mod token;
 use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
-use clap::{Args, Parser, Subcommand};
+use clap::{
+    Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::ErrorKind,
+};
 use tracing_subscriber::EnvFilter;
 
-use crate::run::options::RunOptions;
+use crate::{output, run::options::RunOptions};
 
-/// Measure Media-over-QUIC relays; be one.
+/// Measure Media over QUIC relays, or run one; measure HTTP/3 servers; stream live
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, propagate_version = true)]
 pub(crate) struct Arguments {
-    /// What to log on standard error, e.g. `info` or `weir_relay=debug` [default: warn]
+    /// Log on standard error: a level (error, warn, info, debug, trace), or TARGET=LEVEL such as `weir_relay=debug`, or
+    /// several with commas between [default: warn]
     #[arg(long, global = true, env = "WEIR_LOG", value_name = "FILTER")]
     log: Option<String>,
     #[command(subcommand)]
-    command: Command,
+    command: Job,
 }
 
-// Variants have no doc comments: those of their arguments are the help of the commands.
+// Variants without a doc comment have the help of their arguments.
 #[derive(Debug, Subcommand)]
-enum Command {
+enum Job {
     Bench(Box<BenchCommand>),
-    /// HTTP/3: a server, a load client, and a comparison of servers
+    /// Serve files over HTTP/3, measure an HTTP/3 server, or compare several
     #[command(subcommand)]
     H3(h3::H3Command),
     Link(link::LinkArguments),
-    /// Stream live video, and compare ways to do it
+    /// Publish, play or watch live video, or compare ways to deliver it
     #[command(subcommand)]
     Live(live::LiveCommand),
-    /// Run a relay that does nothing but forward
+    /// Run a relay that only forwards, to calibrate the load generator
     #[command(hide = true)]
     NullRelay(null_relay::NullRelayArguments),
     Relay(Box<relay::RelayArguments>),
     Token(token::TokenArguments),
 }
 
-/// Benchmark a relay by draft-evens-moq-bench-00
+/// Measure a MOQT relay by draft-evens-moq-bench-00
 ///
-/// Without --relay, weir's own relay is started on a core of its own. Exit code 0: the service level held;
-/// 1: it broke, the run is invalid or partial, or it could not be calibrated; 2: nothing was measured.
+/// Without --relay, weir starts its own relay on a core of its own. Exit code 0: the service level held;
+/// 1: the level broke, the run is invalid or partial, or its calibration failed; 2: nothing was measured.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct BenchCommand {
     #[command(subcommand)]
     question: Option<Question>,
-    /// Profile in the INI form of the draft's Appendix A
+    /// Profile: the tracks to send, in the INI form of the draft's Appendix A, such as profiles/audio.ini
     #[arg(required = true)]
     profile: Option<PathBuf>,
     #[command(flatten)]
@@ -83,7 +87,7 @@ impl BenchCommand {
             Some(Question::Report(arguments)) => report::run(arguments),
             None => {
                 let profile = self.profile.as_deref();
-                let profile = profile.context("expected a PROFILE; see weir bench --help")?;
+                let profile = profile.context("PROFILE is missing: expected a file such as profiles/audio.ini; see `weir bench --help`")?;
                 bench::run(profile, &self.options, &self.outputs)
             }
         }
@@ -91,40 +95,62 @@ impl BenchCommand {
 }
 
 impl Arguments {
+    /// Returns the definition of the program, with examples in the help of each command.
+    pub(crate) fn definition() -> Command {
+        examples::add(Self::command())
+    }
+
+    /// Returns what the command line asks for. Ends the process for help, a version or bad arguments (code 2).
+    pub(crate) fn of_this_process() -> Self {
+        let matches = Self::definition().try_get_matches();
+        match matches.and_then(|mut matches| Self::from_arg_matches_mut(&mut matches)) {
+            Ok(arguments) => arguments,
+            Err(error) => {
+                let has_arguments = std::env::args_os().nth(1).is_some();
+                if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                    && !has_arguments
+                {
+                    output::print_text(examples::FIRST_STEPS);
+                    std::process::exit(EXIT_ERROR.into());
+                }
+                error.exit()
+            }
+        }
+    }
+
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let log = self.log.as_deref();
-        let is_live = matches!(self.command, Command::Live(_));
-        let usual = if is_live { LIVE_LOG } else { "warn" };
+        let is_live = matches!(self.command, Job::Live(_));
+        let default = if is_live { LIVE_LOG } else { "warn" };
         // The relay has settings for its log.
-        if !matches!(self.command, Command::Relay(_) | Command::Token(_)) {
-            start_log(log.unwrap_or(usual), LogFormat::Text);
+        if !matches!(self.command, Job::Relay(_) | Job::Token(_)) {
+            start_log(log.unwrap_or(default), LogFormat::Text);
         }
         match self.command {
-            Command::Bench(arguments) => arguments.run(),
-            Command::H3(command) => h3::run(&command),
-            Command::Link(arguments) => link::run(&arguments),
-            Command::Live(command) => live::run(&command),
-            Command::NullRelay(arguments) => null_relay::run(&arguments),
-            Command::Relay(arguments) => relay::run(&arguments, log),
-            Command::Token(arguments) => token::run(arguments),
+            Job::Bench(arguments) => arguments.run(),
+            Job::H3(command) => h3::run(&command),
+            Job::Link(arguments) => link::run(&arguments),
+            Job::Live(command) => live::run(&command),
+            Job::NullRelay(arguments) => null_relay::run(&arguments),
+            Job::Relay(arguments) => relay::run(&arguments, log),
+            Job::Token(arguments) => token::run(arguments),
         }
     }
 }
 
-/// What live streams log unless told otherwise. The decoder of MP4 warns of each box that it does not expect, and a peer can send
-/// many.
+/// The default log filter of `weir live`. The MP4 decoder warns of each unknown box, and a peer can send many.
 const LIVE_LOG: &str = "warn,mp4_atom=error";
 
-/// How a line of the log looks.
+/// The form of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// One JSON object for each.
+    /// One JSON object per line.
     Json,
 }
 
-/// Logs what `filter` lets through on standard error from now on.
+/// Starts the log on standard error, with the messages that `filter` selects.
 fn start_log(filter: &str, format: LogFormat) {
     let filter = EnvFilter::builder().parse_lossy(filter);
     let log = tracing_subscriber::fmt()
@@ -136,5 +162,5 @@ fn start_log(filter: &str, format: LogFormat) {
     }
 }
 
-/// Bad arguments, files or addresses: nothing was measured. (1 is a run whose service level broke.)
+/// Exit code of bad arguments, files or addresses: nothing was measured. Code 1 is a service level that broke.
 pub(crate) const EXIT_ERROR: u8 = 2;

@@ -1,4 +1,4 @@
-//! `weir null-relay`: the relay that load generators are calibrated against.
+//! `weir null-relay`: a relay that only forwards. The load generator is calibrated against it.
 
 use std::{net::SocketAddr, process::ExitCode};
 
@@ -11,20 +11,21 @@ use weir_quic::{EndpointConfig, Limits, tls::ServerTls};
 
 use crate::{
     event_loop::{self, EventLoop},
+    numbers::core,
     output::print_json,
     run, signals,
 };
 
-/// Run a relay that does nothing but forward
+/// Run a relay that only forwards, to calibrate the load generator
 ///
-/// It keeps nothing and asks nobody who may do what. `weir bench --calibrate` starts it by itself.
+/// This relay has no cache and no authorization. `weir bench --calibrate` starts it.
 #[derive(Debug, Args)]
 pub(super) struct NullRelayArguments {
-    /// Address to listen on
+    /// Address to listen on; port 0: a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// Core to run on
-    #[arg(long, value_name = "CORE")]
+    #[arg(long, value_name = "CORE", value_parser = core)]
     cores: Option<usize>,
 }
 
@@ -58,7 +59,7 @@ pub(super) fn run(arguments: &NullRelayArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A certificate of its own, for as long as it runs.
+/// Returns TLS with a certificate that is made for this process.
 fn tls() -> anyhow::Result<ServerTls> {
     let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     let made = rcgen::generate_simple_self_signed(names).context("cannot make a certificate")?;
@@ -68,5 +69,5 @@ fn tls() -> anyhow::Result<ServerTls> {
     ServerTls::new(vec![made.cert.der().clone()], key.into(), &protocols).context("TLS")
 }
 
-/// As many as a load generator opens.
+/// A load generator opens fewer connections.
 const CONNECTIONS_MAX: usize = 1 << 16;

@@ -1,4 +1,4 @@
-//! `weir relay`: the relay on real sockets.
+//! `weir relay`: runs the relay.
 
 use std::{
     io::Read as _,
@@ -11,9 +11,10 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::json;
 use weir_moqt::draft::Draft;
-use weir_net::{SocketConfig, Telemetry, raise_open_files_limit};
+use weir_net::{SocketConfig, Telemetry, certificate::load_chain, raise_open_files_limit};
 
 use crate::{
+    certificate_check::ca_warning,
     cmd::{LogFormat, start_log},
     event_loop,
     output::{print_json, print_line, print_out},
@@ -31,16 +32,16 @@ use crate::{
 
 /// Run a relay
 ///
-/// Every setting has a key in a TOML file (--config), a variable `WEIR_RELAY_KEY` and --set KEY=VALUE; the usual
-/// ones have flags. Flags win over variables over the file; --print-config shows the outcome with a word on each
-/// setting. When the relay is ready it prints one line of JSON with its address, when it has stopped another one
-/// with its counters. SIGINT and SIGTERM stop it cleanly.
+/// Every setting has a key in the TOML file of --config, a variable `WEIR_RELAY_KEY`, and --set KEY=VALUE; common settings
+/// have a flag. Flags override variables, and variables override the file; --print-config shows the result, with a comment
+/// on each setting. The relay prints a line of JSON with its address when it is ready, and another with its counters when
+/// it has stopped. SIGINT and SIGTERM stop it cleanly.
 #[derive(Debug, Args)]
 pub(crate) struct RelayArguments {
-    /// Settings, TOML
+    /// File of settings, TOML
     #[arg(long, value_name = "FILE", env = "WEIR_RELAY_CONFIG")]
     config: Option<PathBuf>,
-    /// Check all settings, files and addresses, print what is wrong, and exit
+    /// Check all settings, files and addresses, print what was read, and exit: code 0 if the relay could start, otherwise 2
     #[arg(long)]
     check: bool,
     /// Print all settings as TOML, and exit
@@ -49,49 +50,50 @@ pub(crate) struct RelayArguments {
     /// Any setting, such as `limits.relay.tracks_max=1000`; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Address to listen on; port 0 lets the system choose [default: 127.0.0.1:4443]
+    /// Address to listen on; port 0: a free port [default: 127.0.0.1:4443]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Certificate chain, PEM; without it a certificate is made for --name
+    /// Certificate chain, PEM [default: a self-signed certificate for --name]
     #[arg(long, value_name = "FILE")]
     cert: Option<String>,
     /// Private key of the certificate, PEM
     #[arg(long, value_name = "FILE")]
     key: Option<String>,
-    /// Name or address that a self-made certificate is for [default: `localhost 127.0.0.1 ::1`]
+    /// Name or address for the self-signed certificate; can be repeated [default: `localhost 127.0.0.1 ::1`]
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
-    /// Print the SHA-256 hash of the certificate for a browser's `serverCertificateHashes`
+    /// Print the SHA-256 hash of the certificate, for --certificate-hash of clients and `serverCertificateHashes` of browsers
     #[arg(long)]
     show_hash: bool,
-    /// Threads that serve, each with connections of its own [default: 1]
+    /// Threads that serve, 1 to 255; each has its own connections [default: 1]
     #[arg(long, value_name = "COUNT")]
     threads: Option<String>,
-    /// Run each thread on one core only; as many numbers as there are threads, with commas between
+    /// Cores of the threads, one for each, with commas between [default: any]
     #[arg(long, alias = "core", value_name = "CORES")]
     cores: Option<String>,
-    /// Connections at most [default: 20000]
+    /// Largest number of connections, all threads together [default: 20000]
     #[arg(long, value_name = "COUNT")]
     connections_max: Option<String>,
-    /// Pause after handling packets, so that more are handled together [default: 500us]
+    /// Pause between two reads of the socket, so that more packets are handled together; adds up to this much latency
+    /// [default: 500us]
     #[arg(long, value_name = "TIME")]
     rest: Option<String>,
-    /// Send packets one by one even where the kernel can take several at once
+    /// Send and receive packets one by one, without GSO and GRO
     #[arg(long)]
     no_offload: bool,
-    /// Write qlog files into this folder
+    /// Folder for qlog files, one per connection [default: none are written]
     #[arg(long, value_name = "FOLDER")]
     qlog: Option<String>,
-    /// Address for metrics and health, such as 127.0.0.1:9443 [default: none]
+    /// Address of metrics and health, such as 127.0.0.1:9443 [default: none]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
-    /// Format of the log, text or json [default: text]
+    /// Format of the log: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
 }
 
 impl RelayArguments {
-    /// The flags as a layer of settings; those behind --set first, so that a flag of its own wins.
+    /// Returns the flags as a layer of settings: --set first, so that the other flags override it.
     fn layer(&self, log: Option<&str>) -> anyhow::Result<Vec<(String, Raw, Place)>> {
         let mut layer = Vec::new();
         let mut add = |flag: &str, key: &str, raw| {
@@ -137,7 +139,7 @@ impl RelayArguments {
     }
 }
 
-/// `log`: what the flag --log says, if it is given.
+/// Runs the relay, or what --check or --print-config ask for. `log` is the value of --log.
 pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Result<ExitCode> {
     let file = arguments.config.as_deref().map(read_file).transpose()?;
     let file = file
@@ -169,7 +171,8 @@ pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Resu
     serve(&configured, arguments.show_hash)
 }
 
-/// Whether the relay could be started with these settings, a relay that runs with them already notwithstanding.
+/// Checks whether the relay could start with these settings, and prints what was read. A relay that runs with the same
+/// settings does not matter.
 fn check(configured: &Configured) -> anyhow::Result<()> {
     let config = &configured.config;
     let certificates = Certificates::load(configured)?;
@@ -186,10 +189,39 @@ fn check(configured: &Configured) -> anyhow::Result<()> {
         address.set_port(0);
         std::net::TcpListener::bind(address).with_context(|| configured.place("admin.listen"))?;
     }
+    let certificate = match &config.tls.certificate {
+        Some(file) => {
+            let warning = load_chain(file)
+                .ok()
+                .and_then(|chain| ca_warning(file, &chain));
+            if let Some(warning) = warning {
+                print_line(&warning);
+            }
+            format!("certificate {}", file.display())
+        }
+        None => "self-signed certificate".to_owned(),
+    };
+    let keys = config
+        .auth
+        .jwt
+        .keys
+        .iter()
+        .map(|file| format!(", token keys {}", file.display()));
+    let admin = config
+        .admin
+        .listen
+        .map(|address| format!(", admin address {address}"));
+    print_line(&format!(
+        "weir: ok: {certificate}{}, address {}{}",
+        keys.collect::<String>(),
+        config.listen,
+        admin.unwrap_or_default()
+    ));
     Ok(())
 }
 
-/// What is offered in TLS: who offers both raw QUIC and HTTP/3 is a native client, which has less to send without HTTP/3.
+/// Returns the ALPN protocols of the relay, preferred ones first. A client that offers raw QUIC and HTTP/3 gets raw QUIC,
+/// which has less overhead.
 fn protocols() -> Vec<&'static str> {
     let drafts = Draft::ALL.iter().map(|draft| draft.alpn());
     drafts.chain([weir_h3::ALPN]).collect()
@@ -268,10 +300,10 @@ fn read_file(path: &Path) -> anyhow::Result<(String, String)> {
         .read_to_string(&mut text)
         .with_context(|| format!("{name}: cannot be read"))?;
     if text.len() as u64 == FILE_BYTES_MAX {
-        bail!("{name}: larger than {FILE_BYTES_MAX} bytes");
+        bail!("{name}: expected a file of less than {FILE_BYTES_MAX} bytes");
     }
     Ok((name, text))
 }
 
-/// A configuration has some hundred lines.
+/// Limit of the settings' file, which has some hundred lines.
 const FILE_BYTES_MAX: u64 = 1 << 20;

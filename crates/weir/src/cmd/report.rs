@@ -1,4 +1,4 @@
-//! `weir bench report`: the forms of a run that was archived.
+//! `weir bench report`: shows an archived run, and writes its report in several formats.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -7,37 +7,40 @@ use clap::Args;
 use weir_report::relay::{Report, csv, html, json, prometheus, sanitize};
 
 use super::{archive_file, bench};
-use crate::output::{exit_code, write_named};
+use crate::{
+    numbers::whole,
+    output::{exit_code, write_named},
+};
 
-/// Show a run that was kept with --archive
+/// Show a run that `weir bench --archive` wrote, and convert its report
 ///
-/// Exit code as that of the run: 0 if the service level held, 1 if not.
+/// Exit code 0: the service level held; 1: the level broke; 2: the archive cannot be read.
 #[derive(Debug, Args)]
 pub(super) struct ReportArguments {
     /// File that `weir bench --archive` wrote
     archive: PathBuf,
-    /// Write the report as JSON, as docs/report.schema.json describes it
+    /// Write the report to FILE, as JSON (docs/report.schema.json)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report as one HTML file
+    /// Write the report to FILE, as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write a table with a row for each subscription
+    /// Write a row for each subscription to FILE, as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write a table with a row for each track and second
+    /// Write a row for each track and second to FILE, as CSV
     #[arg(long, value_name = "FILE")]
     seconds_csv: Option<PathBuf>,
-    /// Write figures as Prometheus text
+    /// Write the figures to FILE, as Prometheus text
     #[arg(long, value_name = "FILE")]
     prometheus: Option<PathBuf>,
-    /// Judge latency from this second of the run on
-    #[arg(long, value_name = "SECOND")]
+    /// First second of the run whose latency counts, from 0 [default: 0]
+    #[arg(long, value_name = "SECOND", value_parser = whole(0..=u64::MAX))]
     from: Option<u64>,
-    /// Judge latency up to this second of the run
-    #[arg(long, value_name = "SECOND")]
+    /// Second of the run before which latency counts [default: the end of the run]
+    #[arg(long, value_name = "SECOND", value_parser = whole(0..=u64::MAX))]
     to: Option<u64>,
-    /// Leave out hosts, addresses, namespaces and tokens
+    /// Leave hosts, addresses, namespaces and tokens out of all output
     #[arg(long)]
     sanitize: bool,
 }
@@ -49,7 +52,7 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         (from, to) => {
             let (from, to) = (from.unwrap_or(0), to.unwrap_or(u64::MAX));
             if from >= to {
-                bail!("--from, --to: second {from} is not before second {to}");
+                bail!("--from, --to: expected a --from below --to, not {from} and {to}");
             }
             archive.between(from, to).context("--from, --to")?
         }
@@ -71,5 +74,5 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(report.verdict.outcome.is_held()))
 }
 
-/// Renders a report.
+/// A function that renders a report.
 type Form = fn(&Report) -> String;

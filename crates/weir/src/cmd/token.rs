@@ -1,6 +1,12 @@
-//! `weir token`: keys and tokens for a relay that asks for them.
+//! `weir token`: makes keys and tokens for relays with JWT authentication.
 
-use std::{fs, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    fs,
+    io::{ErrorKind, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
@@ -15,10 +21,10 @@ use crate::output::print_out;
 use crate::relay::authority::{Claims, Prefix, Prefixes};
 use crate::time::validity;
 
-/// Make keys and tokens for a relay
+/// Make keys and tokens for a relay with JWT authentication
 ///
-/// For trying things out, and for issuers that are a script. The relay gets the public half of the key
-/// (--set auth.jwt.keys=FILE), whoever may hand out tokens keeps the other.
+/// The relay gets the public key (`weir relay --set auth.jwt.keys=FILE.jwk`). The private key, FILE.pem, signs tokens and
+/// stays with the issuer.
 #[derive(Debug, Args)]
 pub(crate) struct TokenArguments {
     #[command(subcommand)]
@@ -27,32 +33,34 @@ pub(crate) struct TokenArguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a key: FILE.pem to sign with, FILE.jwk for relays
+    /// Make a key pair: FILE.pem to sign tokens, FILE.jwk for relays
     Key {
-        /// Path of the key files, without an ending
+        /// Path of the two key files, without an ending; an existing FILE.pem is not overwritten
         file: PathBuf,
     },
-    /// Make a token and print it
+    /// Make a token, and print it
+    ///
+    /// At least one of --put and --get is required: a token without them permits nothing.
     Sign {
-        /// The key to sign with, PEM
+        /// Private key, the FILE.pem of `weir token key`
         #[arg(long, value_name = "FILE")]
         key: PathBuf,
-        /// Namespace in which its bearer may publish, fields with `/` between them; can be repeated; "" is all
+        /// Namespace below --root that the bearer may publish in, with / between its fields; '' for all; can be repeated
         #[arg(long, value_name = "NAMESPACE")]
         put: Vec<String>,
-        /// Namespace that its bearer may subscribe to; can be repeated
+        /// Namespace below --root that the bearer may subscribe to, with / between its fields; '' for all; can be repeated
         #[arg(long, value_name = "NAMESPACE")]
         get: Vec<String>,
-        /// Namespace that all namespaces of --put and --get are below
+        /// Namespace above those of --put and --get; '' for none
         #[arg(long, value_name = "NAMESPACE", default_value = "")]
         root: String,
-        /// How long the token is valid
+        /// Time for which the token is valid, up to 100 years, such as 30m, 12h or 10days
         #[arg(long, value_name = "TIME", default_value = "1h", value_parser = validity)]
         lasts: Duration,
-        /// Audience of the token (`aud`)
+        /// Audience of the token, its claim `aud` [default: none]
         #[arg(long, value_name = "NAME")]
         audience: Option<String>,
-        /// Issuer of the token (`iss`)
+        /// Issuer of the token, its claim `iss` [default: none]
         #[arg(long, value_name = "NAME")]
         issuer: Option<String>,
     },
@@ -71,7 +79,10 @@ pub(crate) fn run(arguments: TokenArguments) -> anyhow::Result<ExitCode> {
             issuer,
         } => {
             if put.is_empty() && get.is_empty() {
-                bail!("--put, --get: a token without either permits nothing");
+                bail!(
+                    "--put, --get: expected at least one: a token without them permits nothing. For all namespaces say \
+                     --put '' or --get ''"
+                );
             }
             let prefixes =
                 |list: Vec<String>| Prefixes::Several(list.into_iter().map(Prefix::Path).collect());
@@ -84,9 +95,15 @@ pub(crate) fn run(arguments: TokenArguments) -> anyhow::Result<ExitCode> {
                 aud: audience.map(Into::into),
                 iss: issuer,
             };
-            let name = || key.display().to_string();
+            let name = || format!("--key: {}", key.display());
             let text = fs::read(&key).with_context(name)?;
-            let signing = EncodingKey::from_ec_pem(&text).with_context(name)?;
+            let Ok(signing) = EncodingKey::from_ec_pem(&text) else {
+                bail!(
+                    "{}: not a private EC P-256 key in PEM (PKCS #8); expected the FILE.pem that `weir token key FILE` \
+                     writes",
+                    name()
+                );
+            };
             let mut header = Header::new(Algorithm::ES256);
             header.kid = public(&signing).with_context(name)?.common.key_id;
             let token = encode(&header, &claims, &signing).with_context(name)?;
@@ -99,10 +116,10 @@ pub(crate) fn run(arguments: TokenArguments) -> anyhow::Result<ExitCode> {
 fn make_key(file: &std::path::Path) -> anyhow::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)
-        .map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
+        .map_err(|_| anyhow::anyhow!("the system returns no random bytes"))?;
     let der = pair
         .to_pkcs8v1()
-        .map_err(|_| anyhow::anyhow!("the key cannot be written down"))?;
+        .map_err(|_| anyhow::anyhow!("the key cannot be encoded"))?;
     let signing = EncodingKey::from_ec_der(der.as_ref());
     let public = serde_json::to_string(&public(&signing)?)?;
     let ending = |ending: &str| {
@@ -111,15 +128,20 @@ fn make_key(file: &std::path::Path) -> anyhow::Result<()> {
         PathBuf::from(name)
     };
     let (secret_file, public_file) = (ending(".pem"), ending(".jwk"));
-    // Nobody else may read it, and no key is lost to a second call.
     let mut options = fs::OpenOptions::new();
     let name = || secret_file.display().to_string();
-    let mut secret = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&secret_file)
-        .with_context(name)?;
+    // Only the owner may read the key, and a second call overwrites no key.
+    let opened = options.write(true).create_new(true).mode(0o600);
+    let opened = opened.open(&secret_file);
+    if let Err(error) = &opened
+        && error.kind() == ErrorKind::AlreadyExists
+    {
+        bail!(
+            "{}: the file exists, and is not overwritten; choose another FILE, or remove it",
+            name()
+        );
+    }
+    let mut secret = opened.with_context(|| format!("{}: cannot be created", name()))?;
     secret
         .write_all(pem(der.as_ref()).as_bytes())
         .with_context(name)?;
@@ -127,14 +149,14 @@ fn make_key(file: &std::path::Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The public half of a key, under a name that is made from it.
+/// Returns the public key, with its thumbprint as its key ID.
 fn public(signing: &EncodingKey) -> anyhow::Result<Jwk> {
     let mut key = Jwk::from_encoding_key(signing, Algorithm::ES256)?;
     key.common.key_id = Some(key.thumbprint(ThumbprintHash::SHA256)?);
     Ok(key)
 }
 
-/// PKCS #8 in PEM (RFC 7468).
+/// Encodes a PKCS #8 key as PEM (RFC 7468).
 fn pem(der: &[u8]) -> String {
     pem::encode(&pem::Pem::new("PRIVATE KEY", der))
 }

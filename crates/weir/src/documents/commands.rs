@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
 
 use super::{assert_kept, cell};
-use crate::cmd::Arguments;
+use crate::cmd::{Arguments, examples::EXAMPLES};
 
 #[test]
 fn the_documentation_lists_every_command_and_flag() {
@@ -21,7 +21,7 @@ fn the_documentation_lists_every_command_and_flag() {
     assert_kept("commands.md", &page);
 }
 
-/// The flags that stand before or after every command.
+/// Writes the flags that every command accepts.
 fn write_global(program: &Command, page: &mut String) {
     page.push_str("\n## Every command\n\n");
     page.push_str(TABLE);
@@ -32,12 +32,16 @@ fn write_global(program: &Command, page: &mut String) {
     page.push_str("| `-V`, `--version` | | The version of the program |\n");
 }
 
-/// Writes the section of a command, and those of its subcommands. Rows that the parent has too are named only.
+/// Writes the sections of a command and of its subcommands. Flags that the parent has too are listed by name only.
 fn write_command(command: &Command, parent: &str, known: &BTreeSet<String>, page: &mut String) {
     let name = format!("{parent} {}", command.get_name());
     let about = command.get_long_about().or_else(|| command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
     write!(page, "\n## `{name}`\n\n{}\n", about.trim()).unwrap();
+    if let Some((_, examples)) = EXAMPLES.iter().find(|(path, _)| *path == name) {
+        let examples = examples.join("\n");
+        write!(page, "\n{NEEDS}\n```sh\n{examples}\n```\n").unwrap();
+    }
     let mut rows = BTreeSet::new();
     let mut own = String::new();
     let mut repeated = Vec::new();
@@ -112,7 +116,7 @@ fn write_row(argument: &Arg, page: &mut String) {
     writeln!(page, "| {} | {default} | {meaning} |", written(argument)).unwrap();
 }
 
-/// A flag or an argument as it is written on the command line.
+/// Returns a flag or an argument as it stands on the command line.
 fn written(argument: &Arg) -> String {
     let names = argument.get_value_names().unwrap_or_default();
     let value = names
@@ -126,6 +130,9 @@ fn written(argument: &Arg) -> String {
         None => format!("`{value}`"),
     }
 }
+
+/// Keeps the test of the documents from running examples.
+const NEEDS: &str = "<!-- needs: the relays, servers and files that the examples name -->";
 
 const TABLE: &str = "| flag | default | meaning |\n|---|---|---|\n";
 

@@ -1,10 +1,12 @@
-//! The commands in the documents: each one that calls weir has flags that exist.
+//! The commands in documents and in help texts: each one that calls weir has flags that exist.
 
-use clap::Parser as _;
+use std::collections::BTreeSet;
+
 use clap::error::ErrorKind;
+use clap::{Command, Parser as _};
 
 use super::folder;
-use crate::cmd::Arguments;
+use crate::cmd::{Arguments, examples::EXAMPLES};
 
 #[test]
 fn the_commands_in_the_documents_can_be_parsed() {
@@ -25,6 +27,50 @@ fn the_commands_in_the_documents_can_be_parsed() {
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     assert!(count > 20, "only {count} commands were found");
+}
+
+#[test]
+fn every_help_has_examples_that_can_be_parsed() {
+    let mut program = Arguments::definition();
+    program.build();
+    let mut unused: BTreeSet<&str> = EXAMPLES.iter().map(|(path, _)| *path).collect();
+    expect_examples(&program, "weir", &mut unused);
+    assert!(
+        unused.is_empty(),
+        "no command has these examples: {unused:?}"
+    );
+}
+
+/// Asserts that the help of a command shows its examples before its usage, and that the program can parse them.
+fn expect_examples(command: &Command, path: &str, unused: &mut BTreeSet<&str>) {
+    let known = EXAMPLES.iter().find(|(known, _)| *known == path);
+    let (known, examples) = known.unwrap_or_else(|| panic!("{path}: no examples"));
+    unused.remove(known);
+    assert!(examples.len() >= 2, "{path}: expected two examples");
+    for help in [
+        command.clone().render_help(),
+        command.clone().render_long_help(),
+    ] {
+        let help = help.to_string();
+        let before_usage = help.split("\nUsage: ").next().unwrap();
+        for example in *examples {
+            let is_shown = example.lines().all(|line| before_usage.contains(line));
+            assert!(is_shown, "{path}: {example:?} is not in {before_usage:?}");
+        }
+    }
+    for example in *examples {
+        let commands = commands(example);
+        let mut calls = commands.iter().filter_map(|one| arguments_of_weir(one));
+        let call = calls
+            .next()
+            .unwrap_or_else(|| panic!("{path}: {example:?} does not call weir"));
+        assert_eq!(parse(&call), Ok(()), "{path}: {example:?}");
+    }
+    let shown = command.get_subcommands();
+    for subcommand in shown.filter(|one| !one.is_hide_set() && one.get_name() != "help") {
+        let path = format!("{path} {}", subcommand.get_name());
+        expect_examples(subcommand, &path, unused);
+    }
 }
 
 #[test]
@@ -53,7 +99,7 @@ cargo run --release --bin weir -- bench a.ini --relay-pid $relay --relay moqt://
     assert_eq!(parsed, [false, true, true]);
 }
 
-/// The README and the pages of `docs/`, with their names.
+/// Returns the README and the pages of `docs/`, with their names.
 fn documents() -> Vec<(String, String)> {
     let pages = std::fs::read_dir(folder()).unwrap();
     let pages = pages.map(|entry| entry.unwrap().path());
@@ -69,7 +115,7 @@ fn documents() -> Vec<(String, String)> {
     files.iter().map(read).collect()
 }
 
-/// The scripts of a page, each with the number of its first line.
+/// Returns the shell scripts of a page, each with the number of its first line.
 fn shell_fences(page: &str) -> Vec<(usize, String)> {
     let mut fences: Vec<(usize, String)> = Vec::new();
     let mut is_inside = false;
@@ -87,7 +133,7 @@ fn shell_fences(page: &str) -> Vec<(usize, String)> {
     fences
 }
 
-/// The commands of a script, as words. It knows quotes, comments, pipes, continued lines and here-documents.
+/// Returns the commands of a script, as words. Quotes, comments, pipes, continued lines and here-documents are understood.
 fn commands(script: &str) -> Vec<Vec<String>> {
     let script = script.replace("\\\n", " ");
     let mut commands = Vec::new();
@@ -134,7 +180,7 @@ fn commands_of_line(line: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// What a command gives weir, if it calls weir: the words behind the program.
+/// Returns the arguments of a command that calls weir; `None` if it calls another program.
 fn arguments_of_weir(command: &[String]) -> Option<Vec<String>> {
     let is_assignment = |word: &&String| {
         word.split('/')
@@ -158,7 +204,7 @@ fn arguments_of_weir(command: &[String]) -> Option<Vec<String>> {
     Some(words.map(|word| filled_in(word)).collect())
 }
 
-/// A word with a number for a variable, and an address for a host that does not exist.
+/// Replaces a variable by a number, and a host that does not exist by an address.
 fn filled_in(word: &str) -> String {
     if word.starts_with('$') {
         return "1".to_owned();

@@ -1,4 +1,4 @@
-//! The files of a folder, read once.
+//! Reads the files of a folder.
 
 use std::{
     fs,
@@ -9,12 +9,15 @@ use std::{
 use anyhow::{Context as _, bail};
 use weir_http3::server::{Site, SiteLimits};
 
-/// Reads all files below `root`, whose names begin with no dot. Links are followed as long as they stay below it.
+/// Reads all files below `root`, except names that begin with a dot. Links are followed if their target is below `root`.
+///
+/// # Errors
+/// A file cannot be read, a link leaves `root`, or a limit is exceeded.
 pub(crate) fn load(root: &Path, limits: SiteLimits) -> anyhow::Result<Site> {
     let place = || root.display().to_string();
     let real = fs::canonicalize(root).with_context(place)?;
     if !real.is_dir() {
-        bail!("{}: is no folder", root.display());
+        bail!("{}: is not a folder", root.display());
     }
     let mut site = Site::new(limits);
     let mut folders = vec![(real.clone(), String::new(), 0)];
@@ -23,7 +26,7 @@ pub(crate) fn load(root: &Path, limits: SiteLimits) -> anyhow::Result<Site> {
         read_folders += 1;
         if depth > DEPTH_MAX || read_folders > limits.files_max {
             bail!(
-                "{}: deeper than {DEPTH_MAX} folders, or more than {} in all; does a link lead in a circle?",
+                "{}: expected at most {DEPTH_MAX} nested folders, and {} in all; is there a circle of links?",
                 folder.display(),
                 limits.files_max
             );
@@ -32,7 +35,11 @@ pub(crate) fn load(root: &Path, limits: SiteLimits) -> anyhow::Result<Site> {
             let shown = || path.display().to_string();
             let target = fs::canonicalize(&path).with_context(shown)?;
             if !target.starts_with(&real) {
-                bail!("{}: leads out of {}", path.display(), root.display());
+                bail!(
+                    "{}: the link leads out of {}; copy the file instead",
+                    path.display(),
+                    root.display()
+                );
             }
             let url = format!("{url}/{name}");
             let metadata = fs::metadata(&target).with_context(shown)?;
@@ -47,7 +54,7 @@ pub(crate) fn load(root: &Path, limits: SiteLimits) -> anyhow::Result<Site> {
     Ok(site)
 }
 
-/// What is in a folder, in the order of the names.
+/// Returns the entries of a folder, by name.
 fn entries(folder: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
     let place = || folder.display().to_string();
     let mut entries = Vec::new();
@@ -55,7 +62,7 @@ fn entries(folder: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
         let path = entry.with_context(place)?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         let Some(name) = name else {
-            bail!("{}: a name that is not UTF-8", path.display());
+            bail!("{}: expected a name in UTF-8", path.display());
         };
         if !name.starts_with('.') {
             entries.push((name.to_owned(), path));
@@ -67,14 +74,14 @@ fn entries(folder: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
 
 fn read(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    // One byte more, so that what is too large is seen to be.
+    // One byte above the limit shows that the file is too large.
     fs::File::open(path)?
         .take(bytes_max.saturating_add(1))
         .read_to_end(&mut content)?;
     Ok(content)
 }
 
-/// Deeper folders are a mistake.
+/// Nested folders; deeper ones are a mistake.
 const DEPTH_MAX: usize = 32;
 
 #[cfg(test)]
@@ -148,7 +155,10 @@ mod tests {
         scratch.write("outside", "x");
         scratch.link("outside", "root/inside");
         let error = scratch.load(limits()).unwrap_err();
-        assert!(error.contains("root/inside: leads out of"), "{error}");
+        assert!(
+            error.contains("root/inside: the link leads out of"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -156,7 +166,7 @@ mod tests {
         let scratch = Scratch::new("folder-circle");
         scratch.link("root", "root/sub/again");
         let error = scratch.load(limits()).unwrap_err();
-        assert!(error.contains("deeper than 32 folders"), "{error}");
+        assert!(error.contains("at most 32 nested folders"), "{error}");
     }
 
     #[test]
@@ -164,7 +174,7 @@ mod tests {
         let scratch = Scratch::new("folder-none");
         scratch.write("file", "x");
         let error = load(&scratch.0.join("file"), limits()).unwrap_err();
-        assert!(format!("{error:#}").contains("is no folder"));
+        assert!(format!("{error:#}").contains("is not a folder"));
         assert!(load(&scratch.0.join("none"), limits()).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! One measurement: load clients on their threads, the server's processes beside them, and a report of both.
+//! A measurement of an HTTP/3 server: load client, observation of the server's processes, report.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -22,8 +22,7 @@ use crate::harness::{
     udp::receive_buffer_errors,
 };
 
-/// Measures; what `say` is told is a line about the progress, once a second. A request to stop ends it with what there
-/// is by then.
+/// Measures a server. `say` receives a line of progress, once a second. A stop ends the measurement early, with a report.
 pub(crate) fn measure(
     plan: &Plan,
     machine: &Machine,
@@ -46,7 +45,7 @@ pub(crate) fn measure(
     Ok(measured.report(plan, run))
 }
 
-/// Load clients at work.
+/// A running measurement.
 struct Measurement {
     begin: Instant,
     threads: Vec<Hosted>,
@@ -55,15 +54,15 @@ struct Measurement {
     errors_before: Option<u64>,
 }
 
-/// What a measurement gave.
+/// The results of a measurement.
 struct Measured {
     figures: Figures,
-    /// What its handshakes agreed on.
+    /// The TLS parameters that the handshakes agreed on.
     tls: ClientTls,
-    /// Times that the server wanted a proof of our address.
+    /// Number of Retry packets received.
     retries: u64,
     server: (Sample, Sample),
-    /// Between the two samples.
+    /// Time between the two samples.
     watched: Duration,
     cores: Vec<u32>,
     died: Option<String>,
@@ -72,7 +71,7 @@ struct Measured {
     loads: Vec<Loads>,
 }
 
-/// The load of both sides in one second; 100 is one core.
+/// The CPU load of both sides in one second, in per cent of a core.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loads {
     server: Option<f64>,
@@ -135,7 +134,7 @@ impl Measurement {
                 break;
             }
             let until = next.min(end).saturating_duration_since(now);
-            // After a request to stop its descriptor no longer makes anybody wait.
+            // After a stop, `wait` returns at once.
             if stop.wait(until.min(STEP)) && self.threads.iter().all(Hosted::is_done) {
                 break;
             }
@@ -170,7 +169,7 @@ impl Measurement {
         })
     }
 
-    /// CPU time of all threads.
+    /// Returns the CPU time of all threads.
     fn cpu(&self) -> Duration {
         let threads = self.threads.iter();
         threads.map(|thread| thread.telemetry.snapshot().cpu).sum()
@@ -201,8 +200,7 @@ impl Measurement {
     }
 }
 
-/// Waits for the clients; returns what they count in all, how often the server wanted a proof of an address, and what their
-/// threads cost.
+/// Waits for the threads. Returns their figures together, the number of Retry packets, and each thread's telemetry.
 fn join(threads: Vec<Hosted>) -> anyhow::Result<(Figures, u64, Vec<TelemetrySnapshot>)> {
     let mut figures: Option<Figures> = None;
     let mut retries = 0;
@@ -283,7 +281,7 @@ impl Measured {
             begun: figures.connections_begun,
             handshakes: figures.handshakes,
             unfinished: figures.handshakes_unfinished,
-            // QUIC version 1 has no other one (RFC 9001 §4.2).
+            // QUIC version 1 uses TLS 1.3 (RFC 9001 §4.2).
             tls_version: (figures.handshakes > 0).then(|| "1.3".to_owned()),
             cipher_suites: suites.iter().map(|(name, _)| (*name).to_owned()).collect(),
             certificate_key: self.tls.certificate_key().map(str::to_owned),
@@ -352,7 +350,7 @@ fn latency(figures: &Figures) -> Latency {
     latency::of_seconds(&figures.latency, seconds)
 }
 
-/// What is known of a run before it begins.
+/// Returns the parameters of a run for its report.
 fn describe(plan: &Plan, machine: &Machine) -> figures::Run {
     figures::Run {
         weir_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -388,8 +386,8 @@ fn number(count: u64) -> f64 {
     count as f64
 }
 
-/// From the start of the threads to the first connection, so that all begin together.
+/// Time from the start of the threads to the first connection, so that all threads begin together.
 const LEAD: Duration = Duration::from_millis(50);
 const SECOND: Duration = Duration::from_secs(1);
-/// How often it is looked whether the clients are over.
+/// Time between two looks at the threads.
 const STEP: Duration = Duration::from_millis(10);

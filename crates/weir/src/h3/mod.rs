@@ -1,4 +1,4 @@
-//! HTTP/3 servers side by side: our own server on real sockets, load on any, and comparisons of several.
+//! HTTP/3 on real sockets: weir's server, measurements of servers, and comparisons.
 
 pub(crate) mod folder;
 pub(crate) mod measurement;

@@ -1,10 +1,10 @@
-//! The options of a measurement, and the plan that they are resolved into.
+//! The flags of `weir h3 bench`, and the plan of a measurement that follows from them.
 
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Command, FromArgMatches as _};
-use weir_http3::client::limits::SECONDS_MAX;
+use weir_http3::client::limits::{CONNECTIONS_MAX, REQUESTS_AT_ONCE_MAX, SECONDS_MAX};
 use weir_net::raise_open_files_limit;
 
 use super::{
@@ -13,83 +13,86 @@ use super::{
 };
 use crate::{
     harness::{machine::Machine, process, processes::Processes, udp::mtu_to},
+    numbers::{core, positive, whole},
     run::TrustArguments,
     time::{time, time_limit},
 };
 
-// How a server is loaded: the flags of `weir h3 bench`, and what files of comparisons say instead of them. (A doc comment
-// would take the place of the help of the command that has these flags.)
+// The flags of `weir h3 bench`, which files of comparisons give too. No doc comment: clap would show it as the help of the
+// command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LoadOptions {
-    /// Threads of the client
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    /// Threads of the client, 1 to 256; each has its own connections and requests
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = whole(1..=THREADS_MAX))]
     pub(crate) threads: usize,
-    /// Connections at once, of each thread
-    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    /// Open connections of each thread, 1 to 50000
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = whole(1..=CONNECTIONS_MAX))]
     pub(crate) max_concurrent_conns: usize,
-    /// Requests of a connection before another takes its place; 0: no limit
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    /// Requests of a connection before a new connection replaces it; 0: no limit
+    #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = whole(0..=u64::MAX))]
     pub(crate) max_requests_per_conn: u64,
-    /// Requests at once, of each connection
-    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    /// Requests in flight on each connection, 1 to 10000
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = whole(1..=REQUESTS_AT_ONCE_MAX))]
     pub(crate) max_concurrent_requests: usize,
-    /// Requests of each thread; 0: no limit
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    /// Requests of each thread, after which the run ends; 0: no limit
+    #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = whole(0..=u64::MAX))]
     pub(crate) max_requests_per_thread: u64,
-    /// Bytes of UDP payload in each full packet that is sent, from 1200 to 65527
-    #[arg(long, value_name = "BYTES", default_value_t = 1350, value_parser = clap::value_parser!(u16).range(1200..=65527))]
+    /// UDP payload of full packets that the client sends, in bytes, 1200 to 65527
+    #[arg(long, value_name = "BYTES", default_value_t = 1350, value_parser = whole(1200..=65_527_u16))]
     pub(crate) send_udp_payload_size: u16,
-    /// Bytes of UDP payload that the server may send in a packet (`max_udp_payload_size`), from 1200 to 65527
-    #[arg(long, value_name = "BYTES", default_value_t = 1350, value_parser = clap::value_parser!(u16).range(1200..=65527))]
+    /// Largest UDP payload that the server may send (`max_udp_payload_size`), in bytes, 1200 to 65527
+    #[arg(long, value_name = "BYTES", default_value_t = 1350, value_parser = whole(1200..=65_527_u16))]
     pub(crate) recv_udp_payload_size: u16,
-    /// How long to send requests; a plain number is seconds
+    /// Length of the measurement, up to 1h; a number without a unit is seconds
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     pub(crate) duration: Duration,
-    /// How long a handshake may take
+    /// Time that a handshake may take, 1ms to 1day
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time_limit)]
     pub(crate) handshake_timeout: Duration,
-    /// How long a connection may be silent
+    /// Time without a packet from the server after which a connection is lost, 1ms to 1day
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time_limit)]
     pub(crate) idle_timeout: Duration,
-    /// How long the same load runs before the measurement
+    /// Length of the same load before the measurement, which does not count, up to 1h
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
     pub(crate) warm_up: Duration,
-    /// Open loop: requests per second of all threads together; latency counts from when each was due
-    #[arg(long, value_name = "PER_SECOND")]
+    /// Open loop: send this many requests per second, all threads together, whether or not responses arrive; latency
+    /// starts when a request is due [default: closed loop, as fast as the server answers]
+    #[arg(long, value_name = "PER_SECOND", value_parser = positive)]
     pub(crate) rate: Option<f64>,
-    /// Short connections: one request each, closed as soon as its answer is complete
+    /// Short connections: each has one request, and is closed as soon as the response is complete
     #[arg(long, value_enum, value_name = "HANDSHAKE", conflicts_with_all = ["max_requests_per_conn", "max_concurrent_requests"])]
     pub(crate) short: Option<Handshake>,
-    /// Bytes that every answer has to have, besides what its own content-length says
-    #[arg(long, value_name = "BYTES")]
+    /// Length that every response must have, in bytes [default: what its content-length says]
+    #[arg(long, value_name = "BYTES", value_parser = whole(0..=u64::MAX))]
     pub(crate) expect_length: Option<u64>,
-    /// Address of the server, instead of what its name resolves to
+    /// Address of the server, such as 127.0.0.1:4433 [default: what DNS says of the URL's host]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) connect: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) trust: TrustArguments,
-    /// Allow a server that is neither on this machine nor in a private network
+    /// Allow a server outside this machine and private networks
     #[arg(long)]
     pub(crate) allow_public: bool,
-    /// Process ID of the server, if it runs on this machine: the report then has its CPU; can be repeated
-    #[arg(long, value_name = "PID")]
+    /// Process ID of the server, if it runs on this machine: adds its CPU time to the report; repeat it for a server of
+    /// several processes
+    #[arg(long, value_name = "PID", value_parser = whole(1..=u32::MAX))]
     pub(crate) server_pid: Vec<u32>,
-    /// Name of the server's program, instead of --server-pid
+    /// File name of the server's program, instead of --server-pid; all processes of that name are watched
     #[arg(long, value_name = "NAME", conflicts_with = "server_pid")]
     pub(crate) server_process: Option<String>,
-    /// Cores of the client's threads, with commas between [default: anywhere]
-    #[arg(long, alias = "core", value_name = "CORES", value_delimiter = ',')]
+    /// Cores of the client's threads, with commas between [default: any]
+    #[arg(long, alias = "core", value_name = "CORES", value_delimiter = ',', value_parser = core)]
     pub(crate) cores: Vec<usize>,
-    /// UDP sockets of each thread
-    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    /// UDP sockets of each thread, 1 to 1024
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = whole(1..=1024_u32))]
     pub(crate) sockets: u32,
-    /// Receive packets one by one even where the kernel can join them (and send them so)
+    /// Send and receive packets one by one, without GSO and GRO
     #[arg(long)]
     pub(crate) no_gro: bool,
 }
 
 impl LoadOptions {
-    /// The options that the `arguments` of a comparison's file give.
+    /// Returns the flags that `arguments` in a comparison's file gives.
     pub(crate) fn from_arguments(arguments: &[String]) -> anyhow::Result<Self> {
         let command = Self::augment_args(Command::new("weir h3 bench").no_binary_name(true));
         let matches = command.try_get_matches_from(arguments);
@@ -97,7 +100,10 @@ impl LoadOptions {
         Ok(Self::from_arg_matches(&matches)?)
     }
 
-    /// The plan of a measurement. Everything that can be wrong is found here, before anything is started.
+    /// Returns the plan of a measurement of `url`.
+    ///
+    /// # Errors
+    /// Anything that is wrong with flags or URL: nothing is started before all of it is checked.
     pub(crate) fn plan(&self, url: Url, machine: &Machine) -> anyhow::Result<Plan> {
         let address = match self.connect {
             Some(address) => address,
@@ -142,7 +148,10 @@ impl LoadOptions {
         plan.check()?;
         let files = raise_open_files_limit().context("cannot raise the limit of open files")?;
         if u64::from(plan.sockets) * plan.threads as u64 + FILES_BESIDE > files {
-            bail!("--sockets: more than the {files} files that may be open");
+            bail!(
+                "--sockets, --threads: expected fewer than {files} sockets in all: this process may not open more files \
+                 (`ulimit -n`)"
+            );
         }
         Ok(plan)
     }
@@ -151,7 +160,7 @@ impl LoadOptions {
         for core in &self.cores {
             if !machine.cores.contains(core) {
                 bail!(
-                    "--cores: there is no core {core} here; there are {:?}",
+                    "--cores: there is no core {core} on this machine; expected one of {:?}",
                     machine.cores
                 );
             }
@@ -163,25 +172,34 @@ impl LoadOptions {
             );
         }
         if self.warm_up > Duration::from_secs(SECONDS_MAX as u64) {
-            bail!("--warm-up: expected up to {SECONDS_MAX} s");
+            bail!(
+                "--warm-up: expected at most {SECONDS_MAX} s, not {} s",
+                self.warm_up.as_secs_f64()
+            );
         }
         if self.short.is_some() && self.max_requests_per_conn > 0 {
-            bail!("--max-requests-per-conn: short connections have one request each");
+            bail!(
+                "--max-requests-per-conn: leave it out with --short: short connections have one request each"
+            );
         }
         Ok(())
     }
 
-    /// The processes of the server that are watched.
+    /// Returns the processes of the server to watch.
     fn server(&self) -> anyhow::Result<Option<Processes>> {
         if let Some(name) = &self.server_process {
             let found = Processes::by_name(name);
             if found.pids.is_empty() {
-                bail!("--server-process: no process here is called {name:?}");
+                bail!(
+                    "--server-process: no process on this machine has a program called {name:?}; is the server running?"
+                );
             }
             return Ok(Some(found));
         }
         if let Some(pid) = self.server_pid.iter().find(|pid| process::has_ended(**pid)) {
-            bail!("--server-pid: there is no process {pid} here");
+            bail!(
+                "--server-pid: there is no process {pid} on this machine; is the server running?"
+            );
         }
         Ok((!self.server_pid.is_empty()).then(|| Processes {
             pids: self.server_pid.clone(),
@@ -189,9 +207,9 @@ impl LoadOptions {
     }
 }
 
-/// More than a machine has cores for.
+/// More threads than machines have cores.
 const THREADS_MAX: usize = 256;
-/// Files that the process needs beside its sockets.
+/// Files that the process opens beside its sockets.
 const FILES_BESIDE: u64 = 64;
 
 #[cfg(test)]

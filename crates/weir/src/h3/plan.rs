@@ -1,4 +1,4 @@
-//! The plan of a measurement: everything that it is made from, checked.
+//! The plan of a measurement: all parameters, checked.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,7 +12,7 @@ use weir_quic::{
 use super::{threads::Surroundings, url::Url};
 use crate::harness::processes::Processes;
 
-/// What is to be measured, and how.
+/// All parameters of a measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) url: Url,
@@ -20,12 +20,12 @@ pub(crate) struct Plan {
     pub(crate) trust: Trust,
     pub(crate) handshake: Handshake,
     pub(crate) threads: usize,
-    /// Of each thread.
+    /// Open connections of each thread.
     pub(crate) connections: usize,
     pub(crate) requests_per_connection: Option<u64>,
     pub(crate) requests_at_once: usize,
     pub(crate) requests_per_thread: Option<u64>,
-    /// Of all threads.
+    /// Requests per second of all threads together, in an open loop.
     pub(crate) rate_per_second: Option<f64>,
     pub(crate) send_udp_payload_size: u16,
     pub(crate) recv_udp_payload_size: u16,
@@ -34,32 +34,32 @@ pub(crate) struct Plan {
     pub(crate) handshake_timeout: Duration,
     pub(crate) idle_timeout: Duration,
     pub(crate) expected_bytes: Option<u64>,
-    /// Cores of the threads, in turns; anywhere if none is named.
+    /// Cores of the threads, in turns; any if empty.
     pub(crate) cores: Vec<usize>,
     /// Sockets of each thread.
     pub(crate) sockets: u32,
     pub(crate) gro: bool,
-    /// The server's processes; none if it is not watched.
+    /// The server's processes; `None` if they are not watched.
     pub(crate) server: Option<Processes>,
     pub(crate) mtu_bytes: Option<u64>,
     pub(crate) command_line: String,
     pub(crate) notes: Vec<String>,
 }
 
-/// How connections begin.
+/// The handshake of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Handshake {
-    /// Every handshake is a full one
+    /// A full handshake for every connection
     Full,
-    /// The session of an earlier connection is resumed
+    /// Resumes the session of an earlier connection
     Resumed,
-    /// The session is resumed, and the request leaves with the first packet (0-RTT)
+    /// Resumes a session, and sends the request in the first packet (0-RTT)
     #[value(name = "0rtt")]
     Early,
 }
 
 impl Handshake {
-    /// What reports call it.
+    /// Returns its name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -78,7 +78,7 @@ impl Handshake {
 }
 
 impl Plan {
-    /// The same for a short time that does not count.
+    /// Returns the plan of the warm-up.
     pub(super) fn warming_up(&self) -> Self {
         Self {
             duration: self.warm_up,
@@ -87,8 +87,9 @@ impl Plan {
         }
     }
 
-    /// One connection with one request, to find out whether the server is there.
-    pub(super) fn probing(&self) -> Self {
+    /// Returns a plan of one connection with one request, which shows whether the server responds within `duration`. Half of it
+    /// is for the handshake.
+    pub(super) fn probing(&self, duration: Duration) -> Self {
         Self {
             threads: 1,
             connections: 1,
@@ -97,8 +98,8 @@ impl Plan {
             requests_per_thread: Some(1),
             rate_per_second: None,
             handshake: Handshake::Full,
-            duration: PROBE,
-            handshake_timeout: PROBE / 2,
+            duration,
+            handshake_timeout: duration / 2,
             warm_up: Duration::ZERO,
             ..self.clone()
         }
@@ -130,7 +131,7 @@ impl Plan {
         }
     }
 
-    /// What a thread gets beside its load.
+    /// Returns the sockets and the endpoint's parameters of a thread.
     pub(super) fn surroundings(&self, thread: usize) -> Surroundings {
         Surroundings {
             sockets: self.sockets,
@@ -141,23 +142,20 @@ impl Plan {
                 ..Packets::default()
             },
             idle_timeout: self.idle_timeout,
-            // In an open loop latency is what is asked for.
+            // A pause would add to the latency of an open loop.
             rests: self.rate_per_second.is_none(),
             core: self.cores.get(thread % self.cores.len().max(1)).copied(),
         }
     }
 
-    /// The sockets that a thread would have.
+    /// Binds the sockets of a thread.
     #[cfg(test)]
     pub(crate) fn sockets(&self) -> anyhow::Result<Vec<weir_net::UdpSocket>> {
         self.surroundings(0).bind(self.address)
     }
 
-    /// Finds what is wrong with the load before anything is started.
+    /// Checks the load.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         Ok(self.load().check()?)
     }
 }
-
-/// How long it is tried to reach a server in one go.
-const PROBE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The threads that serve: one event loop each, with a socket and connections of its own, over the same files.
+//! The threads of the HTTP/3 server: each has an event loop, a socket and connections; all share the files.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -9,11 +9,11 @@ use weir_quic::{EndpointConfig, Limits, Packets, tls::ServerTls};
 
 use crate::event_loop::{self, EventLoop};
 
-/// What a server is made with.
+/// The parameters of a server.
 pub(crate) struct Plan {
     pub(crate) listen: SocketAddr,
     pub(crate) threads: u16,
-    /// One for each thread; empty: wherever the system likes.
+    /// One for each thread; empty for any.
     pub(crate) cores: Vec<usize>,
     pub(crate) tls: ServerTls,
     pub(crate) limits: Limits,
@@ -68,7 +68,7 @@ impl Plan {
         })
     }
 
-    /// What is bounded for the whole process, each thread keeps its part of.
+    /// Returns each thread's share of the limits of the whole process.
     fn limits_of_thread(&self) -> Limits {
         let threads = usize::from(self.threads);
         Limits {
@@ -80,18 +80,18 @@ impl Plan {
 }
 
 impl Serving {
-    /// Where clients find it.
+    /// Returns the address of the server.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its sockets.
+    /// Returns the sockets.
     #[cfg(test)]
     pub(crate) fn sockets(&self) -> impl Iterator<Item = &weir_net::UdpSocket> {
         self.members.iter().flat_map(|(one, _)| one.sockets())
     }
 
-    /// Serves until the request to stop; returns what all threads did together.
+    /// Serves until the stop. Returns the counters of all threads together.
     pub(crate) fn serve(self) -> anyhow::Result<Counters> {
         let done = event_loop::serve("server", self.members, &self.stop)?;
         let sum = |sum: Counters, (server, _): (Server, _)| sum.plus(server.counters());

@@ -1,4 +1,4 @@
-//! The file of `weir h3 compare`: which servers are compared, and under which loads.
+//! The file of `weir h3 compare`: the servers to compare, and the loads.
 
 use std::{
     fs,
@@ -16,11 +16,11 @@ use crate::{
     run::TrustArguments,
 };
 
-/// What is compared, as the file says.
+/// The content of the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerFile {
-    /// The kinds of load, by their names; see [`Load::named`].
+    /// The names of the loads; see [`Load::named`].
     #[serde(default = "scenarios")]
     pub(crate) scenarios: Vec<String>,
     /// Runs of each server in each scenario.
@@ -29,14 +29,14 @@ pub(crate) struct ServerFile {
     /// Seconds of each run.
     #[serde(default = "seconds")]
     pub(crate) seconds: f64,
-    /// Seconds of the same load before each run, which do not count.
+    /// Seconds of the same load before each run, which are not measured.
     #[serde(default = "warm_up_seconds")]
     pub(crate) warm_up_seconds: f64,
     /// Core of the server.
     pub(crate) server_core: Option<usize>,
     /// Core of the client.
     pub(crate) client_core: Option<usize>,
-    /// Further arguments of `weir h3 bench`.
+    /// More flags of `weir h3 bench`.
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
     /// The servers.
@@ -48,27 +48,28 @@ pub(crate) struct ServerFile {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerEntry {
     pub(crate) name: String,
-    /// Program and arguments; `{weir}`, `{port}`, `{cert}`, `{key}`, `{root}`, `{core}` and `{folder}` are filled in.
+    /// Program and arguments, with the placeholders `{weir}`, `{port}`, `{cert}`, `{key}`, `{root}`, `{core}` and `{folder}`.
     pub(crate) start: Vec<String>,
-    /// Core that it runs on, if not `server_core`.
+    /// Core of this server, instead of `server_core`.
     pub(crate) core: Option<usize>,
-    /// UDP port that it listens on; a free one in each turn if none is given.
+    /// UDP port of the server; without it, each turn has a free port.
     pub(crate) port: Option<u16>,
-    /// Its certificate chain, PEM, seen from the file's folder; one made for the comparison if none is given.
+    /// Certificate chain, PEM, relative to the file's folder; without it, the server gets a certificate made for the
+    /// comparison.
     pub(crate) cert: Option<PathBuf>,
-    /// The private key of that certificate, PEM.
+    /// Private key of the certificate, PEM, relative to the file's folder.
     pub(crate) key: Option<PathBuf>,
-    /// The path of a URL, with `{file}` for the file's name.
+    /// Path of the URLs, with `{file}` in place of the file's name.
     #[serde(default = "path")]
     pub(crate) path: String,
     /// Program and arguments that print its version.
     #[serde(default)]
     pub(crate) version: Vec<String>,
-    /// What to call the version where no program prints it.
+    /// The version, for a server without a program that prints it.
     pub(crate) version_text: Option<String>,
-    /// What a reader of the results should know of it.
+    /// A note for readers of the results.
     pub(crate) note: Option<String>,
-    /// How long it may take from its start to its first answer.
+    /// Longest time from the server's start to its first response.
     #[serde(default = "ready_seconds")]
     pub(crate) ready_seconds: f64,
 }
@@ -101,16 +102,16 @@ fn ready_seconds() -> f64 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) name: String,
-    /// The file that is asked for.
+    /// Name of the file that requests ask for.
     pub(crate) file: &'static str,
     pub(crate) bytes: u64,
-    /// Of short connections: how they begin.
+    /// The handshake of short connections; `None` for long ones.
     pub(crate) short: Option<Handshake>,
 }
 
 impl Load {
-    /// The load of this name: a file's, with long connections; or with `-short`, `-resumed` or `-0rtt` behind it, one
-    /// request for each connection.
+    /// Returns the load of this name: the name of a file, for long connections. With `-short`, `-resumed` or `-0rtt` behind
+    /// it, each connection has one request.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let (file, kind) = name.split_once('-').unwrap_or((name, ""));
         let (file, bytes) = FILES.into_iter().find(|(one, _)| *one == file)?;
@@ -129,12 +130,12 @@ impl Load {
         })
     }
 
-    /// Connections at once.
+    /// Returns the number of open connections.
     pub(crate) fn connections(&self) -> usize {
         if self.short.is_some() { 100 } else { 10 }
     }
 
-    /// In words.
+    /// Returns the load in words.
     pub(crate) fn words(&self) -> String {
         let size = format!("answers of {} bytes", self.bytes);
         let connections = self.connections();
@@ -153,10 +154,10 @@ impl Load {
 }
 
 impl ServerFile {
-    /// Reads a file.
+    /// Reads the file.
     ///
     /// # Errors
-    /// It cannot be read, or something in it is wrong; the error says where.
+    /// The file cannot be read, or a value is wrong; the error names the place.
     pub(crate) fn read(file: &Path) -> anyhow::Result<Self> {
         let mut described: Self = contender::read(file)?;
         let folder = file.parent().unwrap_or_else(|| Path::new(""));
@@ -170,7 +171,7 @@ impl ServerFile {
         Ok(described)
     }
 
-    /// The loads, in the file's order.
+    /// Returns the loads, in the file's order.
     pub(crate) fn loads(&self) -> Vec<Load> {
         self.scenarios
             .iter()
@@ -178,7 +179,7 @@ impl ServerFile {
             .collect()
     }
 
-    /// The options of every run under a load, without the server's address.
+    /// Returns the flags of every run under a load, without the server's address.
     pub(super) fn options(&self, load: &Load) -> anyhow::Result<LoadOptions> {
         let given = LoadOptions::from_arguments(&self.arguments)?;
         Ok(LoadOptions {
@@ -200,7 +201,7 @@ impl ServerFile {
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         contender::check(&self.server)?;
         if self.rounds == 0 || self.rounds > ROUNDS_MAX {
-            bail!("rounds: expected 1 to {ROUNDS_MAX}");
+            bail!("rounds: expected 1 to {ROUNDS_MAX}, not {}", self.rounds);
         }
         for (name, value) in [
             ("seconds", self.seconds),
@@ -208,26 +209,26 @@ impl ServerFile {
         ] {
             let least = if name == "seconds" { 0.1 } else { 0.0 };
             if !(least..=SECONDS_MAX).contains(&value) {
-                bail!("{name}: expected {least} to {SECONDS_MAX}");
+                bail!("{name}: expected {least} to {SECONDS_MAX} seconds, not {value}");
             }
         }
         for (number, name) in self.scenarios.iter().enumerate() {
             if Load::named(name).is_none() {
                 let files = FILES.map(|(file, _)| file).join(", ");
                 bail!(
-                    "scenarios: {name:?} is none; expected one of {files}, with -short, -resumed or -0rtt behind it for \
+                    "scenarios: there is no {name:?}; expected one of {files}, with -short, -resumed or -0rtt behind it for \
                      short connections"
                 );
             }
             if self.scenarios[..number].contains(name) {
-                bail!("scenarios: {name:?} stands twice");
+                bail!("scenarios: {name:?} is listed twice; remove one");
             }
         }
         if self.scenarios.is_empty() {
-            bail!("scenarios: expected one at least");
+            bail!("scenarios: expected at least one, such as 15k");
         }
         if let Some((flag, instead)) = refused_flag(&self.arguments, &OWN_FLAGS) {
-            bail!("arguments: {flag} is the comparison's own: {instead}");
+            bail!("arguments: {flag} is not allowed here; {instead}");
         }
         for server in &self.server {
             let checked = server.check();
@@ -240,10 +241,10 @@ impl ServerFile {
 impl ServerEntry {
     fn check(&self) -> anyhow::Result<()> {
         if self.port == Some(0) {
-            bail!("port: expected 1 to 65535");
+            bail!("port: expected 1 to 65535; leave it out for a free port");
         }
         if self.cert.is_some() != self.key.is_some() {
-            bail!("cert, key: expected both or none");
+            bail!("cert, key: expected both, or none for a certificate made for the comparison");
         }
         for (name, file) in [("cert", &self.cert), ("key", &self.key)] {
             if let Some(file) = file.as_ref().filter(|file| !file.is_file()) {
@@ -252,22 +253,25 @@ impl ServerEntry {
         }
         if !self.path.starts_with('/') || !self.path.contains("{file}") {
             bail!(
-                "path: expected a slash in front and {{file}} in it, not {:?}",
+                "path: expected a path that begins with / and contains {{file}}, not {:?}",
                 self.path
             );
         }
         if !(0.1..=READY_SECONDS_MAX).contains(&self.ready_seconds) {
-            bail!("ready_seconds: expected 0.1 to {READY_SECONDS_MAX}");
+            bail!(
+                "ready_seconds: expected 0.1 to {READY_SECONDS_MAX} seconds, not {}",
+                self.ready_seconds
+            );
         }
         Ok(())
     }
 
-    /// How long it may take from its start to its first answer.
+    /// Longest time from the server's start to its first response.
     pub(crate) fn ready_time(&self) -> Duration {
         Duration::from_secs_f64(self.ready_seconds)
     }
 
-    /// What is asked for under a load if the server listens on `port`.
+    /// Returns the URL of the requests of a load, for a server on `port`.
     pub(super) fn url(&self, load: &Load, port: u16) -> anyhow::Result<Url> {
         let path = self.path.replace("{file}", load.file);
         let url = format!("https://localhost:{port}{path}").parse();
@@ -291,14 +295,14 @@ impl Entry for ServerEntry {
     }
 }
 
-/// What start commands may refer to: files to serve, and places of their own. Gone after the comparison.
+/// The folder of files to serve, which exists as long as the comparison runs.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) root: PathBuf,
 }
 
 impl Files {
-    /// Makes the files that loads ask for below `folder`.
+    /// Makes the files of all loads below `folder`.
     pub(crate) fn make(folder: &Path) -> anyhow::Result<Self> {
         let root = folder.join("root");
         fs::create_dir(&root).context("cannot make a folder for the files to serve")?;
@@ -311,7 +315,7 @@ impl Files {
     }
 }
 
-/// A UDP port of this machine that nobody uses at the moment.
+/// Returns a free UDP port of this machine.
 pub(crate) fn free_port() -> anyhow::Result<u16> {
     let socket = UdpSocket::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
         .and_then(|socket| socket.local_addr())
@@ -319,7 +323,7 @@ pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(socket.port())
 }
 
-/// The files that there are, by name and size.
+/// Names and sizes of the files, in bytes.
 const FILES: [(&str, u64); 5] = [
     ("1k", 1 << 10),
     ("5k", 5 << 10),
@@ -327,28 +331,29 @@ const FILES: [(&str, u64); 5] = [
     ("50k", 50 << 10),
     ("2m", 2 << 20),
 ];
-/// Flags of `weir h3 bench` that a comparison gives itself, or that would be of no use in it, and what there is instead.
+/// Flags of `weir h3 bench` that a comparison sets itself, and what to use instead.
 const OWN_FLAGS: [(&str, &str); 16] = [
-    ("--connect", "each server has a port"),
-    ("--insecure", "each server has a certificate"),
-    ("--ca", "each server has a certificate"),
-    ("--certificate-hash", "each server has a certificate"),
-    ("--duration", "the file has `seconds`"),
-    ("--warm-up", "the file has `warm_up_seconds`"),
-    ("--expect-length", "the file has `scenarios`"),
-    ("--max-concurrent-conns", "the file has `scenarios`"),
-    ("--max-concurrent-requests", "the file has `scenarios`"),
-    ("--short", "the file has `scenarios`"),
-    ("--core", "the file has `client_core`"),
-    ("--cores", "the file has `client_core`"),
-    ("--server-pid", "what it has started is watched"),
-    ("--server-process", "what it has started is watched"),
-    ("--json", "`weir h3 compare` has --json"),
-    ("--html", "`weir h3 compare` has --html"),
+    ("--connect", "set `port` of the server"),
+    ("--insecure", "set `cert` and `key` of the server"),
+    ("--ca", "set `cert` and `key` of the server"),
+    ("--certificate-hash", "set `cert` and `key` of the server"),
+    ("--duration", "set `seconds`"),
+    ("--warm-up", "set `warm_up_seconds`"),
+    ("--expect-length", "set `scenarios`"),
+    ("--max-concurrent-conns", "set `scenarios`"),
+    ("--max-concurrent-requests", "set `scenarios`"),
+    ("--short", "set `scenarios`"),
+    ("--core", "set `client_core`"),
+    ("--cores", "set `client_core`"),
+    ("--server-pid", STARTED),
+    ("--server-process", STARTED),
+    ("--json", "use the flag --json of `weir h3 compare`"),
+    ("--html", "use the flag --html of `weir h3 compare`"),
 ];
-/// Of each long connection.
+const STARTED: &str = "leave it out: the processes that `start` begins are watched";
+/// Requests in flight on each long connection.
 const REQUESTS_AT_ONCE: usize = 10;
-const ROUNDS_MAX: u32 = 50;
+pub(crate) const ROUNDS_MAX: u32 = 50;
 const SECONDS_MAX: f64 = 600.0;
 const READY_SECONDS_MAX: f64 = 120.0;
 
@@ -375,9 +380,9 @@ mod tests {
         assert!(problem(&format!("rounds = 0\n{SERVER}")).contains("rounds: expected"));
         assert!(problem(&format!("rounds = 51\n{SERVER}")).contains("rounds: expected"));
         assert!(problem(&format!("seconds = 0\n{SERVER}")).contains("seconds: expected"));
-        assert!(problem(&format!("{SERVER}{SERVER}")).contains("\"a\" stands twice"));
+        assert!(problem(&format!("{SERVER}{SERVER}")).contains("\"a\" is listed twice"));
         let twice = problem(&format!("scenarios = [\"1k\", \"1k\"]\n{SERVER}"));
-        assert!(twice.contains("\"1k\" stands twice"));
+        assert!(twice.contains("\"1k\" is listed twice"));
         for name in ["3k", "1k-slow", "-short", ""] {
             let error = problem(&format!("scenarios = [\"{name}\"]\n{SERVER}"));
             assert!(error.contains("expected one of 1k, 5k"), "{error}");
@@ -390,20 +395,20 @@ mod tests {
         assert!(error.contains("server \"a\": port: expected 1"), "{error}");
         assert!(problem(&format!("{SERVER}port = 65536\n")).contains("65536"));
         let error = problem(&format!("{SERVER}cert = \"a\"\n"));
-        assert!(error.contains("expected both or none"), "{error}");
+        assert!(error.contains("expected both, or none"), "{error}");
         let error = problem(&format!("{SERVER}cert = \"/\"\nkey = \"/\"\n"));
         assert!(error.contains("cert: there is no file /"), "{error}");
         for (flag, _) in OWN_FLAGS {
             for argument in [flag.to_owned(), format!("{flag}=20")] {
                 let error = problem(&format!("arguments = [\"{argument}\"]\n{SERVER}"));
-                let expected = format!("arguments: {flag} is the comparison's own");
+                let expected = format!("arguments: {flag} is not allowed here");
                 assert!(error.contains(&expected), "{error}");
             }
         }
     }
 
     #[test]
-    fn a_run_is_told_what_the_file_says() {
+    fn a_run_has_the_flags_that_the_file_gives() {
         let text = format!(
             "warm_up_seconds = 0.25\nclient_core = 3\narguments = [\"--no-gro\"]\n{SERVER}"
         );

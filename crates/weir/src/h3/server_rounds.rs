@@ -1,4 +1,4 @@
-//! Several servers in turns: each round starts each server, asks it for everything, and ends it.
+//! Rounds of `weir h3 compare`: each round starts each server, measures it under every load, and ends it.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -32,24 +32,24 @@ pub(crate) struct ServerRounds {
     place: Workplace,
     files: Files,
     servers: Vec<Contender>,
-    /// By load and server.
+    /// Results by load and server.
     entries: Vec<Vec<Entry>>,
-    /// Servers that cannot be started, since their version cannot even be found out.
+    /// Servers whose program that prints the version cannot be run.
     is_absent: Vec<bool>,
     progress: Progress,
 }
 
-/// Why a server's turn gave nothing.
+/// Why a server's turn has no results.
 enum Trouble {
-    /// Somebody asked to stop.
+    /// The user interrupted the comparison.
     Stopped,
-    /// It is not there to be started.
+    /// The server cannot be started at all.
     Absent(anyhow::Error),
-    /// Something else, which may be different the next time.
+    /// The turn failed; the next one may succeed.
     Failed(anyhow::Error),
 }
 
-/// Finds what is wrong with any run before a server is started, and returns the plan of one of them.
+/// Checks all runs before a server is started. Returns the plan of the first.
 pub(crate) fn check(described: &ServerFile, machine: &Machine) -> anyhow::Result<Plan> {
     let mut plan = None;
     for server in &described.server {
@@ -109,7 +109,7 @@ impl ServerRounds {
         Ok(rounds)
     }
 
-    /// Makes the runs; returns why not all, if so.
+    /// Makes all runs. Returns why runs are missing, if any are.
     pub(crate) fn run(&mut self, stop: &Stop) -> anyhow::Result<Option<String>> {
         let (servers, rounds) = (self.described.server.len(), self.described.rounds);
         let broken_off = take_turns(servers, rounds, |round, number| {
@@ -132,7 +132,7 @@ impl ServerRounds {
         broken_off
     }
 
-    /// One server's turn: all loads.
+    /// Starts a server, and measures it under all loads.
     fn turn(&mut self, number: usize, round: u32, stop: &Stop) -> Result<(), Trouble> {
         let server = self.described.server[number].clone();
         let port = server.port.map_or_else(free_port, Ok);
@@ -156,7 +156,7 @@ impl ServerRounds {
             if stop.is_requested() {
                 return Err(Trouble::Stopped);
             }
-            // What a server answered until it fell is no run.
+            // A run in which the server ended does not count.
             if let Some(end) = self.place.end_of(&mut started) {
                 return Err(Trouble::Failed(anyhow!(
                     "it ended in scenario {load} of its turn {end}"
@@ -179,7 +179,7 @@ impl ServerRounds {
         Ok(())
     }
 
-    /// The plan of a run of a server that listens on `port`, under the load at `place`.
+    /// Returns the plan of a run under the load at `place`, for a server on `port`.
     fn plan(&self, server: &ServerEntry, place: usize, port: u16) -> anyhow::Result<Plan> {
         let (load, options) = &self.loads[place];
         let options = LoadOptions {
@@ -200,7 +200,7 @@ impl ServerRounds {
         self.place.start(&contender, &more)
     }
 
-    /// Asks a server for one answer until it gives it.
+    /// Waits until a server responds to a request.
     fn wait_for(
         &self,
         server: &ServerEntry,
@@ -208,8 +208,9 @@ impl ServerRounds {
         started: &mut ChildGroup,
         stop: &Stop,
     ) -> Result<(), Trouble> {
-        let probe = self.plan(server, 0, port).map_err(Trouble::Failed)?;
-        let probe = probe.probing();
+        let plan = self.plan(server, 0, port).map_err(Trouble::Failed)?;
+        // A busy machine may need long for a handshake, so each try lasts twice as long as the one before.
+        let mut patience = PROBE_MIN;
         let give_up = clock::now() + server.ready_time();
         loop {
             if stop.wait(PAUSE) {
@@ -218,6 +219,8 @@ impl ServerRounds {
             if let Some(end) = self.place.end_of(started) {
                 return Err(Trouble::Failed(anyhow!("it ended at once {end}")));
             }
+            let probe = plan.probing(patience);
+            patience = (2 * patience).min(server.ready_time().max(PROBE_MIN));
             let report = measurement::measure(&probe, &self.machine, stop, |_| ());
             let report = report.map_err(Trouble::Failed)?;
             if report.requests.successes > 0 {
@@ -226,21 +229,21 @@ impl ServerRounds {
             if clock::now() >= give_up {
                 let seen = problems_of(&report).join("; ");
                 return Err(Trouble::Failed(anyhow!(
-                    "no success within {} s of its start: {seen}",
+                    "no successful response within {} s of its start: {seen}",
                     server.ready_seconds
                 )));
             }
         }
     }
 
-    /// Remembers why a turn gave nothing.
+    /// Stores why a turn has no results.
     fn add_problem(&mut self, number: usize, problem: &str) {
         for load in &mut self.entries {
             load[number].problems.push(problem.to_owned());
         }
     }
 
-    /// What came of it. `client` is the plan of any run, and `network` says what carried the packets.
+    /// Returns the comparison. `client` is the plan of any run; `network` is a sentence about what carried the packets.
     pub(crate) fn comparison(
         self,
         client: &Plan,
@@ -255,7 +258,7 @@ impl ServerRounds {
     }
 }
 
-/// What was compared, in sentences.
+/// Returns how the comparison was made, in sentences.
 fn setting(described: &ServerFile, machine: &Machine, client: &Plan, network: &str) -> Vec<String> {
     let core = |core: Option<usize>| {
         core.map_or_else(|| "any core".to_owned(), |core| format!("core {core}"))
@@ -304,7 +307,7 @@ fn setting(described: &ServerFile, machine: &Machine, client: &Plan, network: &s
     ]
 }
 
-/// What went wrong in a run, in short.
+/// Returns the failures of a run, in short.
 fn problems_of(report: &weir_report::http3::Report) -> Vec<String> {
     let kinds = report
         .requests
@@ -331,7 +334,9 @@ fn problems_of(report: &weir_report::http3::Report) -> Vec<String> {
     problems
 }
 
-/// Of runs that are only checked.
+/// The port in plans that are only checked.
 const ANY_PORT: u16 = 4433;
-/// Between two tries to reach a server.
+/// Time between two attempts to reach a server.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Duration of the first try to reach a server.
+const PROBE_MIN: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Load clients on threads of their own, and what other threads may see of them.
+//! The load client's threads, and the progress that other threads can read.
 
 use std::{
     net::SocketAddr,
@@ -13,28 +13,28 @@ use weir_quic::{App, Endpoint, EndpointConfig, Event, Packets};
 
 use crate::event_loop::{self, EventLoop, LoopThread};
 
-/// How the sockets and the endpoint of a thread are made.
+/// The parameters of a thread's sockets and endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Surroundings {
     /// Sockets of the thread.
     pub(super) sockets: u32,
-    /// Let the kernel join packets.
+    /// Whether GSO and GRO are used.
     pub(super) offload: bool,
     pub(super) packets: Packets,
     pub(super) idle_timeout: Duration,
-    /// Whether the thread rests between turns.
+    /// Whether the thread pauses between two reads.
     pub(super) rests: bool,
     pub(super) core: Option<usize>,
 }
 
-/// A client on a thread of its own.
+/// A client on its thread.
 pub(super) struct Hosted {
     thread: LoopThread<Shown>,
     seen: Arc<Mutex<Progress>>,
     pub(super) telemetry: Arc<Telemetry>,
 }
 
-/// A client that shows itself now and then, and settles how long its thread rests.
+/// A client that publishes its progress, and adapts the pause between two reads.
 struct Shown {
     client: Client,
     seen: Arc<Mutex<Progress>>,
@@ -57,8 +57,8 @@ impl Shown {
     }
 }
 
-/// How long a closed loop rests with so many requests in flight and so many answers in a time: a part of the time that an
-/// answer takes (Little's law).
+/// Returns the pause of a closed loop: a part of the latency, which follows from requests in flight and responses per time
+/// (Little's law).
 fn rest_for(in_flight: u64, answers: u64, elapsed: Duration) -> Duration {
     let in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
     let answers = u32::try_from(answers).unwrap_or(u32::MAX).max(1);
@@ -94,7 +94,7 @@ impl App for Shown {
 }
 
 impl Surroundings {
-    /// The sockets of a thread whose server is at `remote`.
+    /// Binds the sockets of a thread whose server is at `remote`.
     pub(super) fn bind(&self, remote: SocketAddr) -> anyhow::Result<Vec<UdpSocket>> {
         let local = event_loop::local_address(remote);
         let config = SocketConfig {
@@ -124,7 +124,7 @@ impl Hosted {
         let mut event_loop = EventLoop::new(sockets, endpoint, stop.clone())?;
         event_loop.core = surroundings.core;
         event_loop.config = HostConfig {
-            // Answers are counted and dropped.
+            // The client keeps no data of responses.
             lends_buffers: true,
             ..HostConfig::default()
         };
@@ -154,7 +154,7 @@ impl Hosted {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client, once it is over, with the numbers of its thread and how often it got a Retry.
+    /// Waits for the thread. Returns its client, its telemetry, and the number of Retry packets received.
     pub(super) fn join(self) -> anyhow::Result<(Client, Arc<Telemetry>, u64)> {
         let panicked = |_| anyhow!("a thread of the load client panicked");
         let (shown, counters) = self.thread.join().map_err(panicked)??;
@@ -162,18 +162,17 @@ impl Hosted {
     }
 }
 
-/// Clients of a closed loop do not read their sockets at once, but when some packets have come: on one machine the server
-/// pays for waking them, and each turn costs system calls. They wait for this part of the time that an answer takes, by
-/// which latency is overstated at most. Meanwhile all other requests wait at the server, so that it is not idle because of
-/// it.
+/// The pause of a closed loop is the latency divided by this number. On one machine, the server's CPU time includes each
+/// wake-up of the client, so the client lets some packets gather. Measured latency is at most this part too high. The server
+/// does not become idle: it has the other requests meanwhile.
 const REST_PART: u32 = 8;
-/// At least.
+/// Shortest pause.
 const REST_MIN: Duration = Duration::from_micros(100);
-/// At most: acknowledgements are not to be late (RFC 9000 §13.2.1).
+/// Longest pause: acknowledgements must not be late (RFC 9000 §13.2.1).
 const REST_MAX: Duration = Duration::from_millis(1);
-/// How often a client shows itself.
+/// Time between two updates of the progress.
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
-/// Receive buffer of each socket: what a server sends in some milliseconds.
+/// Receive buffer of each socket, in bytes: holds what a server sends in some milliseconds.
 const BUFFER_BYTES: usize = 8 << 20;
 
 #[cfg(test)]

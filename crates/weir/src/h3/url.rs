@@ -1,4 +1,4 @@
-//! What is asked for: an `https` URL.
+//! URLs of HTTP/3 requests.
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
@@ -12,39 +12,41 @@ pub(crate) struct Url {
     url: url::Url,
 }
 
-/// What is wrong with a URL.
+/// Why a URL is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UrlError {
-    #[error("{0:?} is not HTTPS: HTTP/3 is always encrypted; expected https://HOST[:PORT][/PATH]")]
+    #[error(
+        "{0:?} is not HTTPS, and HTTP/3 is always encrypted; expected https://HOST[:PORT][/PATH]"
+    )]
     Scheme(String),
-    #[error("{0:?} is no URL; expected https://HOST[:PORT][/PATH]")]
+    #[error("{0:?} is not a URL; expected https://HOST[:PORT][/PATH]")]
     Form(String),
-    #[error("{0:?}: the host cannot be found: {1}")]
+    #[error("the host {0:?} has no address: {1}")]
     Unknown(String, String),
     #[error(
-        "{0} is not in a private network; a benchmark is an attack on a server that serves others. If it is yours, say \
-         --allow-public"
+        "{0} is outside this machine and private networks. A benchmark can overload a server that serves others; if the \
+         server is yours, add --allow-public"
     )]
     Public(SocketAddr),
 }
 
 impl Url {
-    /// The host; an IPv6 address without brackets.
+    /// Returns the host; an IPv6 address without brackets.
     pub(crate) fn host(&self) -> String {
         urls::host(&self.url)
     }
 
-    /// Host and port, as they stand in `:authority`.
+    /// Returns host and port, as in `:authority`.
     pub(crate) fn authority(&self) -> &str {
         &self.url[Position::BeforeHost..Position::AfterPort]
     }
 
-    /// With the slash in front, and the query.
+    /// Returns path and query, with the slash in front.
     pub(crate) fn path(&self) -> &str {
         urls::path(&self.url)
     }
 
-    /// Looks up where the host is.
+    /// Looks up the host's address.
     pub(crate) fn address(&self) -> Result<SocketAddr, UrlError> {
         let port = self.url.port().unwrap_or(DEFAULT_PORT);
         urls::look_up(&self.host(), port)
@@ -52,7 +54,7 @@ impl Url {
     }
 }
 
-/// Refuses an address that others may be served from.
+/// Refuses a public address, unless `allow_public` is set.
 pub(crate) fn check_isolated(address: SocketAddr, allow_public: bool) -> Result<(), UrlError> {
     if allow_public || urls::is_isolated(address.ip()) {
         Ok(())

@@ -1,4 +1,4 @@
-//! Child processes. Each leads a process group, which ends with this program, whatever ends it.
+//! Child processes. Each leads a process group, which ends when this program ends.
 
 use std::{
     os::unix::process::CommandExt as _,
@@ -10,49 +10,49 @@ use std::{
 use anyhow::Context as _;
 use weir_net::{Stop, clock, pin_to_core};
 
-/// Process groups that run now, by the number of their leader.
+/// The running process groups, by the process ID of their leaders.
 static RUNNING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
-/// A child process and all that it starts. The whole group is ended when this is dropped.
+/// A child process, and all processes that it starts. The drop ends the whole group.
 #[derive(Debug)]
 pub(crate) struct ChildGroup {
     leader: Child,
-    /// Number of the group.
+    /// ID of the process group.
     group: i32,
 }
 
 impl ChildGroup {
-    /// Starts a command on a core, or wherever the system wants. A signal from the terminal does not reach it.
+    /// Starts a command on `core`, or on any core. Signals of the terminal do not reach the child.
     pub(crate) fn start(mut command: Command, core: Option<usize>) -> anyhow::Result<Self> {
         command.process_group(0);
         let leader = spawn_on(command, core)?;
-        // A number that is none names no group, and is passed over.
+        // 0 is no group.
         let group = i32::try_from(leader.id()).unwrap_or(0);
         running().push(group);
         Ok(Self { leader, group })
     }
 
-    /// The process ID of the child.
+    /// Returns the process ID of the child.
     pub(crate) fn pid(&self) -> u32 {
         self.leader.id()
     }
 
-    /// Takes the child's standard output, if it was piped and has not been taken.
+    /// Takes the child's standard output, if it is piped and not taken yet.
     pub(crate) fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.leader.stdout.take()
     }
 
-    /// How the child has ended; none if it runs.
+    /// Returns the child's exit status; `None` if it runs.
     pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
         self.leader.try_wait().ok()?
     }
 
-    /// Asks the group to end.
+    /// Sends SIGTERM to the group.
     pub(crate) fn terminate(&self) {
         weir_net::terminate(-self.group);
     }
 
-    /// Ends the group at once.
+    /// Sends SIGKILL to the group, and waits for the child.
     pub(crate) fn kill(&mut self) {
         weir_net::kill(-self.group);
         self.wait();
@@ -60,7 +60,7 @@ impl ChildGroup {
 
     /// Waits until the child has ended.
     pub(crate) fn wait(&mut self) {
-        // Fails only if somebody else has waited for it.
+        // Fails only after an earlier wait.
         drop(self.leader.wait());
     }
 }
@@ -72,7 +72,7 @@ impl Drop for ChildGroup {
         while self.exit_status().is_none() && clock::now() < give_up {
             drop(Stop::new().map(|stop| stop.wait(STEP)));
         }
-        // What the child has started may have stayed, although the child itself is gone.
+        // The child's own children may still run.
         self.kill();
         let mut running = running();
         if let Some(place) = running.iter().position(|group| *group == self.group) {
@@ -81,7 +81,7 @@ impl Drop for ChildGroup {
     }
 }
 
-/// Ends all groups at once: the last act of a process that leaves without waiting for them.
+/// Kills all groups, before this process ends without waiting for them.
 pub(crate) fn kill_all() {
     for group in running().iter() {
         weir_net::kill(-group);
@@ -92,7 +92,7 @@ fn running() -> MutexGuard<'static, Vec<i32>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A child begins on the core of the thread that starts it, and the threads that it starts stay there.
+/// Starts a command on `core`. A child inherits the core of the thread that starts it.
 fn spawn_on(mut command: Command, core: Option<usize>) -> anyhow::Result<Child> {
     let Some(core) = core else {
         return Ok(command.spawn()?);
@@ -107,9 +107,9 @@ fn spawn_on(mut command: Command, core: Option<usize>) -> anyhow::Result<Child> 
         .map_err(|_| anyhow::anyhow!("the thread that starts it panicked"))?
 }
 
-/// How long a child may take to end when it is asked to.
+/// Time that a child may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked whether it has ended.
+/// Time between two looks whether the child has ended.
 const STEP: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

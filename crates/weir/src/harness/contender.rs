@@ -1,4 +1,4 @@
-//! Contenders of a comparison: programs that are started, measured and ended, as a TOML file describes them.
+//! Contenders of a comparison: relays or servers that a TOML file describes, and that a comparison starts, measures and ends.
 
 use std::{
     fs,
@@ -8,51 +8,55 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde::de::DeserializeOwned;
 
-/// A program that is compared with others: a relay or an HTTP/3 server.
+/// A program to compare with others: a relay or an HTTP/3 server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contender {
     pub(crate) name: String,
     /// Program and arguments, with placeholders such as `{cert}`.
     pub(crate) start: Vec<String>,
-    /// Core that it runs on; wherever the system wants if none is given.
+    /// Core of the program; any if none is given.
     pub(crate) core: Option<usize>,
-    /// Program and arguments that print its version; empty if there are none.
+    /// Program and arguments that print the version; empty if there are none.
     pub(crate) version: Vec<String>,
-    /// Its version where no program prints it.
+    /// The version, for a program that does not print it.
     pub(crate) version_text: Option<String>,
-    /// Its certificate chain and private key, PEM; those of the comparison if it has none of its own.
+    /// Certificate chain and private key, PEM; without them, the contender gets those of the comparison.
     pub(crate) certificate: Option<[PathBuf; 2]>,
 }
 
-/// A table of a comparison's file that describes a contender.
+/// A table of the file that describes a contender.
 pub(crate) trait Entry {
     /// The name of the table.
     const KIND: &'static str;
 
+    /// Returns the contender that the table describes.
     fn contender(&self) -> Contender;
 }
 
 /// Reads the TOML file of a comparison.
 ///
 /// # Errors
-/// It cannot be read, or is no such file; the error says where.
+/// The file cannot be read, or does not have this form; the error names the place.
 pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> anyhow::Result<T> {
     let name = file.display();
     let text = fs::read_to_string(file).with_context(|| format!("{name}: cannot be read"))?;
     toml::from_str(&text).with_context(|| name.to_string())
 }
 
-/// Refuses too many contenders or none, two of one name, and those without a program.
+/// Refuses too many contenders or none, two of one name, and a contender without a program.
 pub(crate) fn check<E: Entry>(entries: &[E]) -> anyhow::Result<()> {
     let kind = E::KIND;
     if entries.is_empty() || entries.len() > CONTENDERS_MAX {
-        bail!("{kind}: expected 1 to {CONTENDERS_MAX} of them");
+        bail!(
+            "[[{kind}]]: expected 1 to {CONTENDERS_MAX} tables, not {}",
+            entries.len()
+        );
     }
     let mut names = Vec::new();
     for contender in entries.iter().map(Entry::contender) {
         let name = &contender.name;
         if names.contains(name) {
-            bail!("{kind} {name:?} stands twice");
+            bail!("{kind} {name:?} is listed twice; rename or remove one");
         }
         if contender.start.is_empty() {
             bail!("{kind} {name:?}: start: expected a program and its arguments");
@@ -62,7 +66,7 @@ pub(crate) fn check<E: Entry>(entries: &[E]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keeps the contenders that `--only` names; all if it names none.
+/// Keeps the contenders that --only names, or all if it names none.
 pub(crate) fn keep_only<E: Entry>(
     entries: &mut Vec<E>,
     names: &[String],
@@ -72,7 +76,9 @@ pub(crate) fn keep_only<E: Entry>(
         let is_named = |entry: &E| entry.contender().name == *name;
         if !entries.iter().any(is_named) {
             let (kind, file) = (E::KIND, file.display());
-            bail!("--only: there is no {kind} {name:?} in {file}");
+            let known: Vec<String> = entries.iter().map(|one| one.contender().name).collect();
+            let known = known.join(", ");
+            bail!("--only: there is no {kind} {name:?} in {file}; expected one of {known}");
         }
     }
     if !names.is_empty() {
@@ -81,7 +87,7 @@ pub(crate) fn keep_only<E: Entry>(
     Ok(())
 }
 
-/// The first of `flags` that stands in a file's `arguments`, and what there is instead of it.
+/// Returns the first of `flags` in a file's `arguments`, and what to use instead.
 pub(crate) fn refused_flag<'a>(
     arguments: &[String],
     flags: &[(&'a str, &'a str)],
@@ -92,5 +98,5 @@ pub(crate) fn refused_flag<'a>(
     given.find_map(|given| flags.iter().find(|(flag, _)| *flag == given).copied())
 }
 
-/// More than a table is read for.
+/// More rows than anybody reads in a table.
 const CONTENDERS_MAX: usize = 32;

@@ -1,20 +1,20 @@
-//! The machine that a run was made on, and its cores.
+//! The machine of a run: kernel, CPU, cores, and stolen time.
 
 use std::{collections::BTreeMap, fs};
 
-/// What the report says about the machine.
+/// The machine, as reports describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) kernel: String,
     pub(crate) cpu_model: String,
     /// Cores that this process may run on.
     pub(crate) cores: Vec<usize>,
-    /// All cores, on which other processes may run.
+    /// All cores of the machine.
     pub(crate) online: Vec<usize>,
 }
 
 impl Machine {
-    /// This machine.
+    /// Returns this machine.
     pub(crate) fn this() -> Self {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -48,13 +48,13 @@ impl Machine {
     }
 }
 
-/// What each core had spent at a moment.
+/// The time that each core has spent up to a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MachineTime {
     cores: BTreeMap<u64, Ticks>,
 }
 
-/// Time in ticks of the kernel, and what of it the hypervisor gave to others.
+/// Time in kernel ticks: all, and the part that the hypervisor gave to other machines (steal).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticks {
     all: u64,
@@ -62,12 +62,12 @@ struct Ticks {
 }
 
 impl MachineTime {
-    /// None where the kernel does not say it.
+    /// Returns the current times; `None` if the kernel does not report them.
     pub(crate) fn now() -> Option<Self> {
         Self::read(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// From `/proc/stat`: a line for all cores, then one for each.
+    /// Parses `/proc/stat`: a line for all cores, then one for each.
     fn read(text: &str) -> Option<Self> {
         let lines = text.lines().skip(1).map_while(|line| {
             let (number, ticks) = line.strip_prefix("cpu")?.split_once(' ')?;
@@ -77,7 +77,7 @@ impl MachineTime {
         (!cores.is_empty()).then_some(Self { cores })
     }
 
-    /// What others took from this moment to a later one of that core of which they took most, in per cent.
+    /// Returns the stolen time of the core that lost most, between this moment and `later`, in per cent.
     pub(crate) fn stolen_percent(&self, later: &Self) -> Option<f64> {
         let both = self.cores.iter();
         let both = both.filter_map(|(core, before)| Some((before, later.cores.get(core)?)));
@@ -86,7 +86,7 @@ impl MachineTime {
         Some(f64::from(most) / 10.0)
     }
 
-    /// What others take of that core of which they take most while `work` is done, in per cent.
+    /// Does `work`. Returns its result, and the stolen time of the core that lost most meanwhile, in per cent.
     pub(crate) fn stolen_during<T>(work: impl FnOnce() -> T) -> (T, Option<f64>) {
         let before = Self::now();
         let done = work();
@@ -99,7 +99,7 @@ impl MachineTime {
 }
 
 impl Ticks {
-    /// From user, nice, system, idle, I/O, interrupts, soft interrupts, stolen.
+    /// Parses the columns user, nice, system, idle, I/O wait, interrupts, soft interrupts, steal.
     fn read(text: &str) -> Option<Self> {
         let ticks = text.split_whitespace().take(8);
         let ticks: Vec<u64> = ticks.map_while(|tick| tick.parse().ok()).collect();
@@ -115,14 +115,14 @@ impl Ticks {
     }
 }
 
-/// Cores that a process may run on, from its `/proc/PID/status`.
+/// Returns the cores that a process may run on, from its `/proc/PID/status`.
 pub(crate) fn allowed_cores(status: &str) -> Vec<usize> {
     let mut lines = status.lines();
     let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     list.map(|list| parse_list(list.trim())).unwrap_or_default()
 }
 
-/// Cores from the kernel's form, such as `0-3,8`.
+/// Parses a list of cores in the kernel's form, such as `0-3,8`.
 fn parse_list(list: &str) -> Vec<usize> {
     let ranges = list.split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_took_of_the_core_that_lost_most_is_told() {
+    fn stolen_time_is_that_of_the_core_that_lost_most() {
         let read = |one: &str, other: &str| {
             let text = format!("cpu  1 2 3\ncpu0 {one} 7 7\ncpu1 {other} 7 7\nintr 5\n");
             MachineTime::read(&text)
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(
             read("1 2 3", "1 2 3 4 5 6 7 8"),
             None,
-            "no kernel that tells"
+            "a kernel without that column"
         );
         assert_eq!(MachineTime::read(""), None);
         let (seven, stolen) = MachineTime::stolen_during(|| 7);

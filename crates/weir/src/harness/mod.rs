@@ -1,4 +1,4 @@
-//! Processes that weir starts and watches: relays and HTTP/3 servers to measure, its own or others, in interleaved rounds.
+//! Processes that weir starts and observes: relays and HTTP/3 servers to measure, in interleaved rounds.
 
 pub(crate) mod child;
 pub(crate) mod contender;

@@ -1,8 +1,7 @@
-//! A network namespace of its own, whose loopback interface has the packet size of a usual network.
+//! A network namespace whose loopback interface has an MTU of 1500 bytes, as usual networks do.
 //!
-//! Loopback carries packets of 64 KiB as a rule, so that a stack that looks for large packets finds them there, and looks
-//! several times better than on any network. In a namespace of its own the interface is set to 1500 bytes, and nothing
-//! else on the machine is touched.
+//! The default MTU of loopback is 64 KiB. Stacks with path MTU discovery use such large packets there, and seem several times
+//! faster than on any network. A namespace changes the MTU without effect on the rest of the machine.
 
 use std::{
     ffi::OsString,
@@ -12,16 +11,15 @@ use std::{
 
 use anyhow::Context as _;
 
-/// Bytes of the largest packet.
+/// The MTU in the namespace, in bytes.
 pub(crate) const MTU_BYTES: u64 = 1500;
 
-/// Runs this program again with the same arguments and `flag` in a namespace. Returns only if that cannot be done, with
-/// the reason.
+/// Runs this program again in a namespace, with the same arguments and `flag`. Returns only on failure, with the reason.
 pub(crate) fn enter(flag: &str) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut problem = String::new();
     for rights in [&[][..], &["--user", "--map-root-user"]] {
-        // First a try, since there is no way back from the second.
+        // A trial first, since `exec` does not return.
         let tried = shell(rights, "true").stderr(Stdio::piped()).output();
         match tried {
             Ok(output) if output.status.success() => {
@@ -43,7 +41,7 @@ pub(crate) fn enter(flag: &str) -> anyhow::Result<String> {
     Ok(problem)
 }
 
-/// A shell in a namespace that sets the interface up and then does `script`.
+/// Returns a shell in a namespace, which sets up the interface and then runs `script`.
 fn shell(rights: &[&str], script: &str) -> Command {
     let mut command = Command::new("unshare");
     command.args(rights).args(["--net", "--", "sh", "-c"]);
@@ -51,7 +49,7 @@ fn shell(rights: &[&str], script: &str) -> Command {
     command
 }
 
-/// This program's arguments, with `flag` behind them.
+/// Returns this program's arguments, and `flag` after them.
 fn arguments(flag: &str) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     arguments.push(flag.into());

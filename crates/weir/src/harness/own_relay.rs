@@ -1,4 +1,4 @@
-//! A relay of our own as a child process on its own cores.
+//! weir's own relay as a child process.
 
 use std::{
     ffi::OsStr,
@@ -13,25 +13,25 @@ use weir_quic::Congestion;
 
 use super::child::ChildGroup;
 
-/// Which relay of our own is started.
+/// The kind of weir's own relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OwnRelay {
-    /// The relay, on so many threads.
+    /// `weir relay`.
     Weir {
         /// Threads that serve, at least one.
         threads: usize,
-        /// A core for each of them; wherever the system wants if it is empty.
+        /// A core for each thread; any if empty.
         cores: Vec<usize>,
     },
-    /// The null relay, to calibrate against.
+    /// The null relay, for calibration.
     Null {
-        /// The core that it runs on.
+        /// The core of the null relay; `None` for any.
         core: Option<usize>,
     },
 }
 
 impl OwnRelay {
-    /// The subcommand and the arguments that start it.
+    /// Returns the subcommand and the arguments that start the relay.
     fn arguments(&self) -> (&'static str, Vec<String>) {
         let list = |cores: &[usize]| {
             let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
@@ -52,19 +52,19 @@ impl OwnRelay {
     }
 }
 
-/// A running relay. Killed when dropped, and ended with the thread that started it.
+/// A running relay. The drop kills it, and so does the end of the thread that started it.
 #[derive(Debug)]
 pub(crate) struct ChildRelay {
     process: ChildGroup,
     out: BufReader<ChildStdout>,
-    /// Where it listens.
+    /// The relay's address.
     pub(crate) address: SocketAddr,
-    /// What it said when it was ready.
+    /// The line of JSON that the relay printed when it was ready.
     pub(crate) ready: Value,
 }
 
 impl ChildRelay {
-    /// Starts it on a port of loopback that the system chooses.
+    /// Starts a relay on a free port of loopback.
     pub(crate) fn start(relay: &OwnRelay) -> anyhow::Result<Self> {
         let (command, arguments) = relay.arguments();
         Self::launch(command, &arguments)
@@ -104,7 +104,7 @@ impl ChildRelay {
         let address = ready["listening"].as_str().map(str::parse);
         let Some(Ok(address)) = address else {
             process.kill();
-            bail!("the relay did not start");
+            bail!("weir's own relay did not start; its error stands above");
         };
         Ok(Self {
             process,
@@ -114,7 +114,7 @@ impl ChildRelay {
         })
     }
 
-    /// An address of this machine under which it is reached.
+    /// Returns an address of this machine at which clients reach the relay.
     pub(crate) fn reachable(&self) -> SocketAddr {
         let mut address = self.address;
         if address.ip().is_unspecified() {
@@ -130,13 +130,13 @@ impl ChildRelay {
         self.process.pid()
     }
 
-    /// Whether it ended by itself, and how.
+    /// Returns how the relay ended by itself, if it did.
     pub(crate) fn has_died(&mut self) -> Option<String> {
         let status = self.process.exit_status()?;
-        Some(format!("the relay died in mid-run ({status})"))
+        Some(format!("the relay ended during the run ({status})"))
     }
 
-    /// Stops it and takes its counters.
+    /// Stops the relay, and returns its counters.
     pub(crate) fn stop(mut self) -> Map<String, Value> {
         self.process.terminate();
         let mut line = String::new();

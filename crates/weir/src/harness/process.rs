@@ -1,4 +1,4 @@
-//! A process seen from outside, through `/proc`: what it costs, whoever wrote it.
+//! Observation of a process through `/proc`: CPU time, memory, cores.
 
 use std::{
     collections::BTreeSet, ffi::OsStr, fs, io, os::unix::ffi::OsStrExt as _, path::Path,
@@ -10,15 +10,15 @@ use weir_report::process::Usage;
 
 use super::machine;
 
-/// Looks at a process.
+/// Returns the usage of a process so far.
 ///
 /// # Errors
-/// The process is gone, or has ended and nobody has waited for it yet, or `/proc` is not there.
+/// The process has ended (a zombie too), or `/proc` is not mounted.
 pub(crate) fn usage(pid: u32) -> io::Result<Usage> {
     let mut usage = Usage::default();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         let path = thread?.path();
-        // A thread may end between the listing and the look.
+        // A thread may end during the listing.
         let Ok(schedule) = fs::read_to_string(path.join("schedstat")) else {
             continue;
         };
@@ -43,21 +43,23 @@ pub(crate) fn usage(pid: u32) -> io::Result<Usage> {
     Ok(usage)
 }
 
-/// The one process whose program is called `name`, beside this one.
+/// Returns the only process, except this one, whose program is called `name`.
 ///
 /// # Errors
-/// There is none, or there are several; the error names them.
+/// There is none, or there are several; the error lists them.
 pub(crate) fn find(name: &str) -> anyhow::Result<u32> {
     let found = all(|pid| is_called(pid, name)).context("/proc cannot be read")?;
     match found[..] {
-        [] => bail!("no process is called {name:?}"),
+        [] => bail!("no process is called {name:?}; is the relay running on this machine?"),
         [pid] => Ok(pid),
-        _ => bail!("several processes are called {name:?}: {found:?}; choose one by --relay-pid"),
+        _ => bail!(
+            "several processes are called {name:?}: {found:?}; choose one with --relay-pid PID"
+        ),
     }
 }
 
-/// Cores that threads of a process are bound to: those of threads that may not run on each of `cores`. None if its
-/// threads run wherever the system wants, or it is gone.
+/// Returns the cores that threads of a process are pinned to: those of threads that may not run on all of `cores`. Empty if no
+/// thread is pinned, or the process has ended.
 pub(crate) fn bound_cores(pid: u32, cores: &[usize]) -> Vec<usize> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
     let bound = threads.flatten().flatten().flat_map(|thread| {
@@ -69,12 +71,12 @@ pub(crate) fn bound_cores(pid: u32, cores: &[usize]) -> Vec<usize> {
     bound.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// All processes of which something is true, beside this one.
+/// Returns all processes, except this one, for which `is_meant` is true.
 pub(crate) fn all(mut is_meant: impl FnMut(u32) -> bool) -> io::Result<Vec<u32>> {
     let own = std::process::id();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
-        // Processes come and go while one looks.
+        // Processes may end during the listing.
         let Ok(entry) = entry else { continue };
         let name = entry.file_name();
         let pid = name.to_str().and_then(|text| text.parse().ok());
@@ -86,7 +88,7 @@ pub(crate) fn all(mut is_meant: impl FnMut(u32) -> bool) -> io::Result<Vec<u32>>
     Ok(found)
 }
 
-/// Whether the file name of a process's program, or of what it was started as, is `name`.
+/// Whether `name` is the file name of a process's program, or of its first argument.
 pub(crate) fn is_called(pid: u32, name: &str) -> bool {
     let file_name = |path: &Path| path.file_name() == Some(OsStr::new(name));
     let program = fs::read_link(format!("/proc/{pid}/exe"));
@@ -98,14 +100,14 @@ pub(crate) fn is_called(pid: u32, name: &str) -> bool {
     file_name(Path::new(OsStr::from_bytes(first)))
 }
 
-/// Whether a process has ended, be it that nobody has waited for it yet.
+/// Whether a process has ended; a zombie has.
 pub(crate) fn has_ended(pid: u32) -> bool {
-    // Others may go on when the first thread is over.
+    // Other threads may run after the first has ended.
     let is_ended = |stat: String| stat.starts_with(ENDED) && threads(pid).count() <= 1;
     stat(pid).is_none_or(is_ended)
 }
 
-/// CPU time of each thread of a process, by its number.
+/// Returns the CPU time of each thread of a process, by thread ID.
 pub(crate) fn threads(pid: u32) -> impl Iterator<Item = (u32, Duration)> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"));
     entries.into_iter().flatten().flatten().filter_map(|entry| {
@@ -116,23 +118,23 @@ pub(crate) fn threads(pid: u32) -> impl Iterator<Item = (u32, Duration)> {
     })
 }
 
-/// The process group of a process.
+/// Returns the process group of a process.
 pub(crate) fn group_of(pid: u32) -> Option<u32> {
     stat(pid)?.split(' ').nth(2)?.parse().ok()
 }
 
-/// What the kernel says of a process, from its state on; none if it is gone.
+/// Returns the fields of `/proc/PID/stat` from the state on; `None` if the process has ended.
 fn stat(pid: u32) -> Option<String> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     after_name(&line).map(str::to_owned)
 }
 
-/// What of a line of `/proc/PID/stat` stands after the name, which is in parentheses and may hold anything.
+/// Returns the part of a line of `/proc/PID/stat` after the name. The name is in parentheses and may contain anything.
 fn after_name(line: &str) -> Option<&str> {
     line.rsplit_once(") ").map(|(_, after)| after)
 }
 
-/// User and system time of all threads, ended ones included, from what [`stat`] returns.
+/// Returns user and system time of all threads, including ended ones, from the result of [`stat`].
 fn ticks_of(stat: &str) -> Option<Duration> {
     let mut fields = stat.split(' ').skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
@@ -148,7 +150,7 @@ fn field(status: &str, name: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// States of a process that has ended: one that nobody has waited for, or that is just being cleared away.
+/// States of a process that has ended: zombie, or dead.
 const ENDED: [char; 3] = ['Z', 'X', 'x'];
 /// `USER_HZ`, the same on all Linux machines that weir runs on.
 const TICKS_PER_SECOND: u64 = 100;

@@ -1,4 +1,4 @@
-//! The processes of one server, seen from outside.
+//! Observation of all processes of a server.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -6,31 +6,31 @@ use weir_report::process::Usage;
 
 use super::{machine, process};
 
-/// The processes that are watched: those of one server.
+/// The processes of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Processes {
     pub(crate) pids: Vec<u32>,
 }
 
-/// What they have used up to a moment.
+/// The usage of a server's processes up to a moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
-    /// By their numbers. What is known of one that has ended stays.
+    /// Usage by process ID; that of an ended process stays.
     seen: BTreeMap<u32, Seen>,
-    /// Those that have ended.
+    /// Processes that have ended.
     ended: Vec<u32>,
 }
 
-/// What is known of one process.
+/// The usage of a process.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     usage: Usage,
-    /// CPU time of each thread, by its number.
+    /// CPU time of each thread, by thread ID.
     threads: BTreeMap<u32, Duration>,
 }
 
 impl Processes {
-    /// All processes whose program is called `name`.
+    /// Returns all processes whose program is called `name`.
     pub(crate) fn by_name(name: &str) -> Self {
         let found = process::all(|pid| process::is_called(pid, name));
         Self {
@@ -38,7 +38,7 @@ impl Processes {
         }
     }
 
-    /// All processes of the group of `pid`, which leads it.
+    /// Returns all processes of the group that `pid` leads.
     pub(crate) fn of_group(pid: u32) -> Self {
         let found = process::all(|one| process::group_of(one) == Some(pid));
         Self {
@@ -46,7 +46,7 @@ impl Processes {
         }
     }
 
-    /// Looks at all of them, after what was seen `before`.
+    /// Samples all processes; usage of ended ones is taken from `before`.
     pub(crate) fn sample(&self, before: &Sample) -> Sample {
         let mut sample = before.clone();
         sample.ended.clear();
@@ -62,7 +62,7 @@ impl Processes {
         sample
     }
 
-    /// Which of them had ended when `sample` was taken, in words; none if all ran.
+    /// Returns which processes had ended at `sample`, in words; `None` if all ran.
     pub(crate) fn died(&self, sample: &Sample) -> Option<String> {
         let ended = &sample.ended;
         if ended.is_empty() {
@@ -71,16 +71,16 @@ impl Processes {
         if ended.len() < self.pids.len() {
             let of = self.pids.len();
             return Some(format!(
-                "Of the server's {of} processes {ended:?} ended in mid-run"
+                "Of the server's {of} processes {ended:?} ended during the run"
             ));
         }
         Some(match ended.len() {
-            1 => "The server's process ended in mid-run".to_owned(),
-            _ => "The server's processes ended in mid-run".to_owned(),
+            1 => "The server's process ended during the run".to_owned(),
+            _ => "The server's processes ended during the run".to_owned(),
         })
     }
 
-    /// Cores that the first of them may run on.
+    /// Returns the cores that the first process may run on.
     pub(crate) fn cores(&self) -> Vec<u32> {
         let status = self
             .pids
@@ -95,8 +95,7 @@ impl Processes {
 }
 
 impl Seen {
-    /// Takes what is seen now. One that has ended and that nobody has waited for yet still has its CPU time, but neither
-    /// memory nor threads.
+    /// Updates the usage. A zombie still has its CPU time, but neither memory nor threads, so the larger values stay.
     fn update(&mut self, now: Usage, threads: impl Iterator<Item = (u32, Duration)>) {
         let before = self.usage;
         let most = |pick: fn(&Usage) -> u64| pick(&now).max(pick(&before));
@@ -112,12 +111,12 @@ impl Seen {
 }
 
 impl Sample {
-    /// Whether there was a process to be seen.
+    /// Whether no process was observed.
     pub(crate) fn is_empty(&self) -> bool {
         self.seen.is_empty()
     }
 
-    /// What all of them used since `earlier`, and the memory that they have had.
+    /// Returns the usage of all processes since `earlier`, and their memory.
     pub(crate) fn used_since(&self, earlier: &Self) -> Usage {
         let mut sum = Usage::default();
         for (pid, Seen { usage, .. }) in &self.seen {
@@ -134,7 +133,7 @@ impl Sample {
         sum
     }
 
-    /// The most CPU time that one thread used since `earlier`.
+    /// Returns the CPU time of the busiest thread since `earlier`.
     pub(crate) fn busiest_since(&self, earlier: &Self) -> Duration {
         let of = |(pid, seen): (&u32, &Seen)| {
             let before = earlier.seen.get(pid);
@@ -200,7 +199,7 @@ mod tests {
         assert_eq!(both.died(&second), None);
         let used = second.used_since(&first).cpu;
 
-        // Nobody has waited for it yet.
+        // The child becomes a zombie.
         let pid = child.id();
         let of_child = |sample: &Sample| sample.seen[&pid].usage.cpu;
         child.kill().unwrap();
@@ -214,13 +213,13 @@ mod tests {
         child.wait().unwrap();
         let last = both.sample(&third);
         for sample in [&third, &last] {
-            let words = format!("Of the server's 2 processes [{pid}] ended in mid-run");
+            let words = format!("Of the server's 2 processes [{pid}] ended during the run");
             assert_eq!(both.died(sample), Some(words));
             assert!(of_child(sample) >= of_child(&second));
             assert!(sample.used_since(&first).cpu >= used);
         }
         let alone = Processes { pids: vec![pid] };
-        let words = "The server's process ended in mid-run".to_owned();
+        let words = "The server's process ended during the run".to_owned();
         assert_eq!(alone.died(&alone.sample(&last)), Some(words));
     }
 }

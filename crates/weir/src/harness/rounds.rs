@@ -1,18 +1,17 @@
-//! Interleaved rounds, so that what changes on the machine meanwhile meets all contenders alike.
+//! Interleaved rounds, so that changes of the machine affect all contenders alike.
 
-/// How a contender's turn has ended.
+/// The end of a contender's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// It was made, whatever came of it.
+    /// The turn was made, with success or not.
     Made,
     /// The contender cannot be started at all, and gets no further turn.
     Absent,
-    /// Somebody asked to stop.
+    /// The user interrupted the comparison.
     Interrupted,
 }
 
-/// Gives every contender its turn in each round; returns why not all turns were made, if so. `turn` is told the round
-/// and the contender by their numbers.
+/// Gives every contender a turn in each round, as `turn(round, contender)`. Returns why turns are missing, if any are.
 pub(crate) fn take_turns(
     contenders: usize,
     rounds: u32,
@@ -32,14 +31,14 @@ pub(crate) fn take_turns(
     Ok(None)
 }
 
-/// Who has its turn when, as round and contender: who was first in a round is last in the next one.
+/// Returns the order of turns, as round and contender. The first contender of a round is the last of the next.
 fn order(contenders: usize, rounds: u32) -> impl Iterator<Item = (u32, usize)> {
     (0..rounds).flat_map(move |round| {
         (0..contenders).map(move |turn| (round, (turn + round as usize) % contenders))
     })
 }
 
-/// Why a comparison was broken off by whoever made it.
+/// Why an interrupted comparison lacks turns.
 pub(crate) const INTERRUPTED: &str = "it was interrupted";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the kernel says of UDP: packets lost for want of room, and the largest packet on a way.
+//! UDP figures of the kernel: receive-buffer errors, and the MTU of a path.
 
 use std::{
     fs,
@@ -9,15 +9,14 @@ use rustix::net::sockopt;
 
 use crate::event_loop;
 
-/// UDP receive-buffer errors of this network namespace so far, both of IPv4 and IPv6.
+/// Returns the UDP receive-buffer errors of this network namespace so far, of IPv4 and IPv6 together.
 pub(crate) fn receive_buffer_errors() -> Option<u64> {
     let v4 = fs::read_to_string("/proc/net/snmp").ok()?;
     let v6 = fs::read_to_string("/proc/net/snmp6").unwrap_or_default();
     Some(udp_errors(&v4)? + udp6_errors(&v6))
 }
 
-/// Bytes of the largest IP packet to `address`, as far as it is known here. Nothing is sent. What `/sys` says may be of
-/// another network namespace.
+/// Returns the known MTU to `address` in bytes, without sending anything. `/sys` may show another network namespace.
 pub(crate) fn mtu_to(address: SocketAddr) -> Option<u64> {
     let socket = UdpSocket::bind(event_loop::local_address(address)).ok()?;
     socket.connect(address).ok()?;

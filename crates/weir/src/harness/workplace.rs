@@ -1,4 +1,4 @@
-//! The temporary folder of a comparison, and the contenders that are started with what lies in it.
+//! The temporary folder of a comparison, and the start of contenders.
 
 use std::{
     fs::{self, File},
@@ -11,7 +11,7 @@ use weir_net::clock;
 
 use super::{child::ChildGroup, contender::Contender};
 
-/// What start commands may refer to: a certificate, made for this comparison and gone after it.
+/// A temporary folder with a certificate, for the start commands of contenders.
 #[derive(Debug)]
 pub(crate) struct Workplace {
     folder: PathBuf,
@@ -40,18 +40,18 @@ impl Workplace {
         Ok(place)
     }
 
-    /// The folder itself, for whatever else start commands refer to.
+    /// Returns the folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Where certificates lie and nothing else: a relay that watches the folder of its certificate, to load it again,
-    /// would otherwise see each line of its own log as a change, and do little else.
+    /// Returns the folder of the certificate, without other files: a relay that watches this folder for changes must not see
+    /// its own log there.
     fn tls(&self) -> PathBuf {
         self.folder.join("tls")
     }
 
-    /// Certificate chain and private key.
+    /// Returns the files of certificate chain and private key.
     fn certificate(&self) -> [PathBuf; 2] {
         ["certificate.pem", "key.pem"].map(|name| self.tls().join(name))
     }
@@ -60,7 +60,7 @@ impl Workplace {
         self.folder.join("contender.log")
     }
 
-    /// The first line that the version command of a contender prints, cut to what fits a table.
+    /// Returns the first line that a contender's version command prints, shortened for a table.
     pub(crate) fn version(&self, contender: &Contender) -> anyhow::Result<Option<String>> {
         let Some(program) = contender.version.first() else {
             return Ok(contender.version_text.clone());
@@ -75,7 +75,7 @@ impl Workplace {
         Ok((!line.is_empty()).then_some(line))
     }
 
-    /// Starts a contender on its core. `more` are values of placeholders besides the usual ones.
+    /// Starts a contender on its core. `more` are values of further placeholders.
     pub(crate) fn start(
         &self,
         contender: &Contender,
@@ -93,7 +93,7 @@ impl Workplace {
         })
     }
 
-    /// How the contender that was started last has ended, with its last words; none if it runs.
+    /// Returns how the last started contender ended, with its last line of output; `None` if it runs.
     pub(crate) fn end_of(&self, started: &mut ChildGroup) -> Option<String> {
         let status = started.exit_status()?;
         let log = fs::read_to_string(self.log()).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Workplace {
         Some(format!("({status}){last}"))
     }
 
-    /// A command with its placeholders filled in.
+    /// Returns a command with values in place of its placeholders.
     fn command(
         &self,
         words: &[String],

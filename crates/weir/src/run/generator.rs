@@ -1,4 +1,4 @@
-//! The load generator: what its clients are made from, its threads, and who is let do what when.
+//! The load generator: its clients, its threads, and the phases of a run.
 
 use std::{
     sync::Arc,
@@ -28,27 +28,27 @@ use super::{
     watch::Watch,
 };
 
-/// The load generator at work, on threads of its own.
+/// A running load generator, with its threads.
 pub(super) struct Generator {
     plans: Arc<[TrackPlan]>,
     pub(super) threads: Vec<Hosted>,
     gate: Gate,
     /// Asks the threads to stop.
     stop: Stop,
-    /// Roles without a client, for what is not done here.
+    /// Roles without clients, in place of a side that another process makes.
     nobody: (PublisherRole, SubscriberRole),
 }
 
-/// Why a run ended before its time.
+/// Why a run was ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BrokenOff {
-    /// For this reason.
+    /// A failure, or an interruption.
     Because(String),
-    /// Its service level cannot hold any more.
+    /// The service level is broken for certain.
     Hopeless,
 }
 
-/// The roles of a run that is over.
+/// The roles of a run that has ended.
 pub(super) struct Finished {
     pub(super) plans: Arc<[TrackPlan]>,
     threads: Vec<LoadHost>,
@@ -124,7 +124,7 @@ impl Generator {
         })
     }
 
-    /// Leads the run to its end; returns why it was broken off, if it was.
+    /// Conducts the run through its phases. Returns why the run was ended early, if it was.
     pub(super) fn conduct(
         &self,
         (plan, url): (&Plan, &RelayUrl),
@@ -162,13 +162,13 @@ impl Generator {
             if now - started > START_TIMEOUT && !seen.iter().any(has_met) {
                 return because(&format!("no answer within {} s", START_TIMEOUT.as_secs()));
             }
-            let heard = watch.last_heard(now);
+            let last_packet_at = watch.last_packet_at(now);
             let is_open = |one: &Seen| one.publishers.ready + one.subscribers.ready > 0;
-            if now - heard > SILENCE_MAX && seen.iter().any(is_open) {
+            if now - last_packet_at > SILENCE_MAX && seen.iter().any(is_open) {
                 return because(&format!(
-                    "nothing has come from the relay at {url} for {} s, no answer to a ping either; it fell silent {}",
-                    (now - heard).as_secs(),
-                    watch.time_in_words(heard)
+                    "no packet came from the relay at {url} for {} s, also no answer to a ping; the last packet came {}",
+                    (now - last_packet_at).as_secs(),
+                    watch.time_in_words(last_packet_at)
                 ));
             }
             let is_late = now - started > patience;
@@ -187,7 +187,7 @@ impl Generator {
         }
     }
 
-    /// Whether all threads are done, or the publishers are and failed, so that nothing more can come.
+    /// Whether all threads are done, or the publishers are done and failed: then no more objects can arrive.
     fn is_over(&self, seen: &[Seen]) -> bool {
         let of_publishers = |one: &Seen| one.publishers.publishers > 0;
         let failed = seen.iter().any(|one| one.publishers.failed > 0);
@@ -195,7 +195,7 @@ impl Generator {
         threads.all(|(thread, seen)| thread.is_done() || (failed && !of_publishers(seen)))
     }
 
-    /// Waits for the threads, after asking them to stop if the run was broken off.
+    /// Waits for the threads to end; a run that was ended early stops them.
     pub(super) fn end(self, is_broken_off: bool) -> anyhow::Result<Finished> {
         if is_broken_off || !self.threads.iter().all(Hosted::is_done) {
             self.stop.request();
@@ -226,25 +226,28 @@ impl Finished {
         roles.next().unwrap_or(&self.nobody.1)
     }
 
-    /// The clauses of the service level that could not hold any more.
+    /// Returns the clauses of the service level that were broken for certain.
     pub(super) fn hopeless(&self) -> Vec<JudgedClause> {
         let threads = self.threads.iter();
         threads.flat_map(|one| one.hopeless().to_vec()).collect()
     }
 
-    /// Why the run is only a part of one although it was not broken off: sessions were lost in its midst, or the relay fell
-    /// silent. None if it is whole, whatever was lost.
+    /// Returns why the run is incomplete although it was not ended early: all sessions were lost, the publisher failed, or
+    /// the relay stopped answering. `None` for a complete run, whatever objects were lost.
     pub(super) fn cut_short(
         &self,
         url: &RelayUrl,
         watch: &mut Watch,
         now: Instant,
     ) -> Option<String> {
-        let heard = watch.last_heard(now);
-        let last_word = format!("the last word came {}", watch.time_in_words(heard));
+        let last_packet_at = watch.last_packet_at(now);
+        let last_packet = format!(
+            "the last packet came {}",
+            watch.time_in_words(last_packet_at)
+        );
         let results = self.subscribers().results(|_| None);
         let steady = || results.iter().filter(|one| one.conduct == Conduct::Steady);
-        // Whether every subscription ended before its time, and so that `is_meant` holds.
+        // Whether every subscription ended early, in a way that `is_meant` accepts.
         let all_ended = |is_meant: fn(End) -> bool| {
             let cut = |one: &SubscriptionResult| {
                 one.track.status != Status::Good && one.track.end.is_some_and(is_meant)
@@ -259,8 +262,8 @@ impl Finished {
         {
             let reason = results.iter().rev().find_map(|one| one.failure.as_deref());
             return Some(format!(
-                "all sessions with the relay at {url} were lost ({last_word}): {}",
-                reason.unwrap_or("no reason is known")
+                "all sessions with the relay at {url} were lost ({last_packet}): {}",
+                reason.unwrap_or("the reason is not known")
             ));
         }
         let publishers = self.publishers();
@@ -270,19 +273,20 @@ impl Finished {
             && let Some((_, reason)) = publishers.cut_off().last()
         {
             return Some(format!(
-                "the publisher at the relay {url} failed before its tracks came to their end: {reason}"
+                "the publisher at the relay {url} failed before the end of its tracks: {reason}"
             ));
         }
-        let is_silent = now - heard > KEEP_ALIVE + PING_PATIENCE;
+        let is_silent = now - last_packet_at > KEEP_ALIVE + PING_PATIENCE;
         (is_silent
             && all_ended(|end| matches!(end, End::Idle | End::Disconnected))
             && has_received())
-        .then(|| {
-            format!("the relay at {url} fell silent, and answered no ping either; {last_word}")
-        })
+        .then(|| format!("the relay at {url} stopped answering, also to pings; {last_packet}"))
     }
 
-    /// Whether there is anything to report; if not, why.
+    /// Checks that something was measured.
+    ///
+    /// # Errors
+    /// No session was established, or the publisher failed at once; the error names the reason.
     pub(super) fn check(&self, url: &RelayUrl, interrupted: Option<&str>) -> anyhow::Result<()> {
         if let Some(problem) = self.threads.iter().find_map(LoadHost::refused_release) {
             bail!("{problem}");
@@ -292,10 +296,10 @@ impl Finished {
             .failures()
             .next()
             .map(|(_, reason)| reason.to_owned());
-        // Where nobody subscribes, a publisher that failed is all there is to say.
+        // Without subscribers, a failed publisher is all there is to report.
         let is_silent = subscribers.progress().subscribers == 0 && failure.is_some();
         let progress = publishers.progress();
-        // Those that are through have closed their sessions.
+        // Publishers that are done have closed their sessions.
         let has_published = progress.ready + progress.objects_sent > 0;
         if (has_published && !is_silent) || subscribers.relay().is_some() {
             return Ok(());
@@ -307,12 +311,12 @@ impl Finished {
         let failure = failure
             .or_else(|| interrupted.map(str::to_owned))
             .or_else(of_subscribers);
-        let failure = failure.unwrap_or_else(|| "no session could be set up".to_owned());
+        let failure = failure.unwrap_or_else(|| "no session was established".to_owned());
         bail!("{url}: {failure}")
     }
 }
 
-/// What both kinds of clients are made from.
+/// The configuration of both kinds of clients.
 struct Configs {
     publishers: PublisherConfig,
     subscribers: SubscriberConfig,
@@ -359,7 +363,7 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         flow: plan.subscribe_flow,
         request: SubscribeRequest {
             tokens: plan.tokens.clone(),
-            // The publisher of another process may be the later one.
+            // The publisher's process may start later.
             rendezvous_timeout: (!wait.is_zero()).then_some(wait),
             ..SubscribeRequest::default()
         },
@@ -374,7 +378,7 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
     })
 }
 
-/// How long those who only subscribe wait for the process that publishes.
+/// Returns how long subscribers wait for the process that publishes.
 fn wait_for_others(plan: &Plan) -> Duration {
     if plan.part() == Mode::Subscriber {
         AUDIENCE_TIMEOUT
@@ -383,7 +387,7 @@ fn wait_for_others(plan: &Plan) -> Duration {
     }
 }
 
-/// How long the clients may take to get ready.
+/// Returns how long the clients may take to get ready.
 fn patience(plan: &Plan) -> Duration {
     if plan.part() == Mode::Publisher {
         return AUDIENCE_TIMEOUT;
@@ -395,7 +399,7 @@ fn patience(plan: &Plan) -> Duration {
     START_TIMEOUT + Duration::from_secs(ramp) * 2
 }
 
-/// The longest that a track of the profile takes, drain included.
+/// Returns the time of the profile's longest track, with the time for late objects.
 fn longest(profile: &Profile) -> Duration {
     let lengths = profile
         .tracks
@@ -414,17 +418,17 @@ fn socket_count(plan: &Plan) -> u32 {
     }
 }
 
-/// How often the run is looked at.
+/// Time between two looks at the threads.
 const STEP: Duration = Duration::from_millis(20);
 /// How long publishers and subscribers of different processes wait for each other.
 const AUDIENCE_TIMEOUT: Duration = Duration::from_mins(1);
-/// Requests of a session beside its subscriptions: offers, and questions for namespaces.
+/// Requests of a session beside its subscriptions: offers, and `SUBSCRIBE_NAMESPACE`.
 const REQUESTS_BESIDE: usize = 128;
-/// How long a relay may take to let clients in, after the last has started.
+/// Time that a relay may take to accept clients, after the last one has started.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long nothing at all may come from a relay: clients ping it before.
+/// Longest time without a packet from the relay; clients ping earlier.
 const SILENCE_MAX: Duration = Duration::from_secs(8);
-/// How long the answer to a ping may take.
+/// Time that the answer to a ping may take.
 const PING_PATIENCE: Duration = Duration::from_millis(200);
-/// How much longer than its profile says a run may take.
+/// Time that a run may take beyond its profile.
 const END_TIMEOUT: Duration = Duration::from_secs(20);

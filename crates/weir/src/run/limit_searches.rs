@@ -18,7 +18,7 @@ use super::{
     Plan,
     relay_file::{RelayEntry, RelayFile},
     relay_rounds::{Relays, watch},
-    search::{By, Method, Onlooker, Search},
+    search::{By, Method, Observer, Search},
 };
 use crate::{
     harness::{child::ChildGroup, machine::Machine, rounds::INTERRUPTED},
@@ -93,7 +93,7 @@ impl LimitSearches {
         drop(watcher);
         let record = match ended {
             Ok(reason) => search.record(reason),
-            // One relay that cannot be measured leaves the others.
+            // The other relays are measured all the same.
             Err(error) => search.record(Some(format!("{error:#}").as_str())),
         };
         print_line(&format!("  {}", record.sentence));
@@ -120,7 +120,6 @@ impl LimitSearches {
                 self.relays.file.relay[number].name
             );
         }
-        // Every limit is calibrated.
         match plan.calibration_problem() {
             Some(problem) => bail!("--find-max: {}: {problem}", profile.display()),
             None => Ok(plan),
@@ -128,7 +127,7 @@ impl LimitSearches {
     }
 }
 
-/// The service level of the searches; that of the program if none is given.
+/// Returns the service level of the searches; `None` for the default.
 fn service_level(file: &RelayFile) -> Option<&str> {
     let slo = file.find_max.slo.as_ref().or(file.slo.as_ref());
     slo.map(String::as_str)
@@ -146,7 +145,7 @@ fn method(file: &RelayFile, relay: &RelayEntry) -> Method {
         needed: search.needed,
         settle_seconds: 1,
         steady_seconds: search.steady_seconds,
-        // Each probe has a relay of its own.
+        // Each probe has a new relay.
         cool_down_seconds: 0,
         seconds_max: Some(search.search_seconds),
         probes_max: PROBES_MAX,
@@ -173,14 +172,14 @@ fn setting(file: &RelayFile, machine: &Machine, took: Duration) -> String {
     )
 }
 
-/// Starts a relay for each probe, and shows the probes.
+/// Starts a relay for each probe, and prints the probes.
 struct Watcher<'a> {
     relays: &'a Relays,
     number: usize,
     progress: Progress,
 }
 
-impl Onlooker for Watcher<'_> {
+impl Observer for Watcher<'_> {
     fn prepare(&mut self, plan: &mut Plan, stop: &Stop) -> anyhow::Result<Option<ChildGroup>> {
         let started = self.relays.start(self.number, stop)?;
         watch(plan, started.as_ref());
@@ -201,5 +200,5 @@ impl Onlooker for Watcher<'_> {
     }
 }
 
-/// More than a search of this precision needs.
+/// More probes than a search of this precision needs.
 const PROBES_MAX: usize = 40;

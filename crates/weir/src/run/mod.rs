@@ -1,4 +1,4 @@
-//! One benchmark run on real sockets: who runs where, in which order, and what is watched meanwhile.
+//! A relay benchmark on real sockets: its relay, its load generator, and their observation.
 
 mod generator;
 pub(crate) mod limit_searches;
@@ -43,15 +43,15 @@ use self::{
     watch::Watch,
 };
 
-/// What a run has left.
+/// The results of a run.
 pub(crate) struct Ran {
-    /// All that was measured; a part of it if the run was broken off.
+    /// The measurement; incomplete if the run was ended early.
     pub(crate) archive: Archive,
-    /// Why it is not calibrated, although that was asked for.
+    /// Why the calibration of --calibrate failed, if it did.
     pub(crate) calibration_problem: Option<String>,
 }
 
-/// Runs a benchmark, and calibrates it if it is to be.
+/// Runs a benchmark, and its calibration if the plan asks for one. `say` shows the progress, once a second.
 pub(crate) fn run(
     plan: &Plan,
     machine: &Machine,
@@ -70,7 +70,7 @@ pub(crate) fn run(
     } else {
         Some(calibrate(plan, machine, stop, &mut say))
     };
-    // What was measured before is there whatever comes of it.
+    // The measurement stays, also if the calibration fails.
     match made.filter(|_| !stop.is_requested()) {
         Some(Ok(calibration)) => ran.archive.report = ran.archive.report.calibrated(calibration),
         Some(Err(error)) => ran.calibration_problem = Some(format!("{error:#}")),
@@ -79,8 +79,8 @@ pub(crate) fn run(
     Ok(ran)
 }
 
-/// Puts the load of `plan` on a null relay on the relay's core, or on one that the generator does not have if that is
-/// not known, and says how the generator did. What another process publishes to the relay is published here.
+/// Repeats the load of `plan` on a null relay, and returns the results of the generator. The null relay runs on the relay's
+/// core, or on one that the generator does not use. This process makes both sides of the run.
 pub(crate) fn calibrate(
     plan: &Plan,
     machine: &Machine,
@@ -90,7 +90,7 @@ pub(crate) fn calibrate(
     let core = plan.cores.for_null_relay(machine);
     let null = Plan {
         relay: RelayChoice::Own(OwnRelay::Null { core }),
-        // It only forwards what it is asked for by name.
+        // A null relay supports only SUBSCRIBE to an announced namespace.
         flow: PublishFlow::PublishNamespace,
         subscribe_flow: SubscribeFlow::Subscribe,
         tokens: Vec::new(),
@@ -178,7 +178,7 @@ fn run_once(
     ))
 }
 
-/// What is known of a run before it begins.
+/// Returns the parameters of a run for its report.
 fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
     Run {
         weir_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -211,7 +211,7 @@ fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
     }
 }
 
-/// What of the run is judged: all but the beginning, if the schedules ever began.
+/// Returns the part of the run that is judged: all but the start that the plan leaves out.
 fn judged(plan: &Plan, released: Option<Instant>, started: Instant) -> Judged {
     let Some(released) = released.filter(|_| !plan.unjudged.is_zero()) else {
         return Judged::default();
@@ -238,7 +238,7 @@ fn flow_name(plan: &Plan) -> &'static str {
     }
 }
 
-/// Where one-way latency takes its time from (decision 34).
+/// Returns the clock of one-way latency, in words (decision 34).
 fn latency_clock(plan: &Plan) -> &'static str {
     let roles = Roles { given: plan.role };
     let modes = || plan.profile.tracks.iter().map(|track| track.mode);
@@ -250,7 +250,7 @@ fn latency_clock(plan: &Plan) -> &'static str {
     }
 }
 
-/// Who has which cores.
+/// Returns the cores of relay, publishers and subscribers.
 pub(crate) fn cores(plan: &Plan, machine: &Machine) -> Cores {
     let numbers = |cores: &[usize]| {
         let cores = if cores.is_empty() {
@@ -280,7 +280,7 @@ pub(crate) fn cores(plan: &Plan, machine: &Machine) -> Cores {
     }
 }
 
-/// The drafts that weir speaks, as ALPN names, the preferred one first.
+/// Returns the drafts that weir supports, as ALPN names, the preferred one first.
 pub(crate) fn protocols() -> Vec<&'static str> {
     Draft::ALL.iter().map(|draft| draft.alpn()).collect()
 }

@@ -1,4 +1,4 @@
-//! The options of a run, and the plan that they are resolved into.
+//! The flags of `weir bench`, and the plan of a run that follows from them.
 
 mod cores;
 
@@ -23,21 +23,22 @@ use super::{Meetings, Plan, RelayChoice, RelayUrl, TrustArguments, TrustChoice};
 use crate::{
     event_loop,
     harness::{machine::Machine, process},
+    numbers::{core, whole},
     output::command_line,
 };
 
-// How a relay is measured: the flags of `weir bench`, and what files of comparisons say instead of them. (A doc comment would
-// take the place of the help of the command that has these flags.)
+// The flags of `weir bench`, which files of comparisons give too. No doc comment: clap would show it as the help of the command.
 #[derive(Clone, Debug, Args)]
 #[command(mut_group("TrustArguments", |group| group.requires("relay")))]
 pub(crate) struct RunOptions {
-    /// Relay to measure, moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH] for WebTransport
+    /// Relay to measure: moqt://HOST:PORT[/PATH] for raw QUIC, https://HOST:PORT[/PATH] for WebTransport [default: a
+    /// relay of weir's own, started for the run]
     #[arg(long, value_name = "URL", env = "WEIR_RELAY")]
     pub(crate) relay: Option<String>,
-    /// Process ID of that relay, if it runs on this machine: the report then has its CPU and memory
-    #[arg(long, value_name = "PID", requires = "relay")]
+    /// Process ID of the relay, if it runs on this machine: adds the relay's CPU and memory to the report
+    #[arg(long, value_name = "PID", requires = "relay", value_parser = whole(1..=u32::MAX))]
     pub(crate) relay_pid: Option<u32>,
-    /// Name of that relay's program, instead of --relay-pid; exactly one such process must run
+    /// File name of the relay's program, instead of --relay-pid; exactly one process of that name must run
     #[arg(
         long,
         value_name = "NAME",
@@ -45,27 +46,28 @@ pub(crate) struct RunOptions {
         conflicts_with = "relay_pid"
     )]
     pub(crate) relay_process: Option<String>,
-    /// Prometheus metrics of that relay, http://HOST:PORT/PATH: the report shows how its counters grow
+    /// Prometheus metrics of the relay, http://HOST:PORT/PATH: adds the growth of its counters to the report
     #[arg(long, value_name = "URL", requires = "relay", value_parser = metrics_url)]
     pub(crate) relay_metrics: Option<String>,
-    /// Number of subscribers
-    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    /// Number of subscribers, 1 to 50000
+    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = whole(1..=SUBSCRIBERS_MAX))]
     pub(crate) subscribers: usize,
-    /// Number of meetings, instead of one publisher with subscribers: every client publishes all tracks of the profile,
-    /// and subscribes to those of the other clients in its meeting
-    #[arg(long, value_name = "COUNT", conflicts_with_all = ["subscribers", "role"])]
+    /// Number of meetings, instead of one publisher with subscribers. Every client publishes all tracks of the profile,
+    /// and subscribes to the tracks of the other clients in its meeting. At most 50000 clients in all
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["subscribers", "role"], value_parser = whole(1..=SUBSCRIBERS_MAX))]
     pub(crate) meetings: Option<usize>,
-    /// Clients in each meeting [default: 5]
-    #[arg(long, value_name = "COUNT")]
+    /// Clients in each meeting, 2 or more [default: 5]
+    #[arg(long, value_name = "COUNT", value_parser = whole(1..=SUBSCRIBERS_MAX))]
     pub(crate) clients_per_meeting: Option<usize>,
-    /// What this process does, whatever the profile's `mode` says; another process with the same --seed does the rest
+    /// Part of the run that this process takes, in place of the profile's `mode`; start another process with the same
+    /// --seed for the other part
     #[arg(long, value_enum, value_name = "ROLE", requires = "relay")]
     pub(crate) role: Option<Role>,
-    /// Clients started per second; 0 for all at once, a join storm [default: what the profile says, or 200]
-    #[arg(long, value_name = "PER_SECOND")]
+    /// Clients that connect per second; 0: all at once [default: `joins_per_second` of the profile, or 200]
+    #[arg(long, value_name = "PER_SECOND", value_parser = whole(0..=u32::MAX))]
     pub(crate) ramp: Option<u32>,
-    /// Seconds that every track sends, instead of the profile's own time
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    /// Seconds that every track sends, 1 to 86400 [default: the profile's]
+    #[arg(long, value_name = "SECONDS", value_parser = whole(1..=86_400_u64))]
     pub(crate) seconds: Option<u64>,
     /// How publishers offer their tracks
     #[arg(long, value_enum, default_value_t = Flow::Namespace, value_name = "FLOW")]
@@ -76,52 +78,55 @@ pub(crate) struct RunOptions {
     /// Encoding of the benchmark's messages
     #[arg(long, value_enum, default_value_t = WireName::Draft, value_name = "FORM")]
     pub(crate) wire: WireName,
-    /// Token that every client sends in SETUP and in its requests: @FILE, or the token itself, which other users of
-    /// this machine can see
+    /// Token that every client sends in SETUP and in its requests, at most 16384 bytes: @FILE, or the token itself,
+    /// which other users of this machine can then see
     #[arg(long, value_name = "TOKEN", env = "WEIR_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
-    /// Begin the start delay at once, without waiting until all subscriptions are accepted
+    /// Start to send as soon as publishers are connected, without waiting for subscribers
     #[arg(long)]
     pub(crate) no_wait: bool,
-    /// Service level: clauses of loss, late, failed, p50, p90, p99, p99.9, max and cpu, with commas between [default:
-    /// loss=0,failed=0,p99<100ms, without what the profile cannot measure]
+    /// Service level: clauses METRIC OPERATOR VALUE with commas between. Metrics: loss, late, failed (counts, or shares
+    /// such as 0.1%), p50, p90, p99, p99.9, max (latency, such as 100ms), cpu (such as 70%). Operators: =, <, <=, >, >=
+    /// [default: loss=0,failed=0,p99<100ms, without what the profile cannot measure]
     #[arg(long, value_name = "CLAUSES")]
     pub(crate) slo: Option<String>,
     #[command(flatten)]
     pub(crate) trust: TrustArguments,
-    /// Allow a relay that is neither on this machine nor in a private network
+    /// Allow a relay outside this machine and private networks
     #[arg(long, requires = "relay")]
     pub(crate) allow_public: bool,
-    /// Repeat the load on a null relay afterwards, to prove that the generator can make it
+    /// Repeat the load on a null relay afterwards, as proof that the load generator was not the limit
     #[arg(long)]
     pub(crate) calibrate: bool,
-    /// Waste this share of each generator thread's time, in per cent, to check that the report notices a slow generator
-    #[arg(long, value_name = "PER_CENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    /// Share of each generator thread's time to waste, in per cent, 0 to 100: shows that the report notices a slow
+    /// generator
+    #[arg(long, value_name = "PER_CENT", default_value_t = 0, value_parser = whole(0..=100_u32))]
     pub(crate) waste_cpu: u32,
-    /// Threads of weir's own relay
-    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "relay", value_parser = clap::value_parser!(u16).range(1..=255))]
+    /// Threads of weir's own relay, 1 to 255
+    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "relay", value_parser = whole(1..=255_u16))]
     pub(crate) relay_threads: u16,
-    /// Cores of weir's own relay, one for each of its threads, with commas between; with --relay, the cores that it runs
-    /// on: the generator avoids them, and the null relay of --calibrate uses the first
+    /// Cores of weir's own relay, one for each of its threads, with commas between. With --relay: the cores that the
+    /// relay runs on, which the load generator avoids [default: the first cores]
     #[arg(
         long,
         alias = "relay-core",
         value_name = "CORES",
-        value_delimiter = ','
+        value_delimiter = ',',
+        value_parser = core
     )]
     pub(crate) relay_cores: Vec<usize>,
     /// Core of the publishers [default: the first that the relay does not use]
-    #[arg(long, value_name = "CORE")]
+    #[arg(long, value_name = "CORE", value_parser = core)]
     pub(crate) publishers_core: Option<usize>,
-    /// Core of the subscribers [default: that of the publishers]
-    #[arg(long, value_name = "CORE")]
+    /// Core of the subscribers [default: the first that the relay does not use]
+    #[arg(long, value_name = "CORE", value_parser = core)]
     pub(crate) subscribers_core: Option<usize>,
-    /// Use a UDP socket for each subscriber instead of one for all, as real clients do; the generator then needs about
-    /// three times the CPU
+    /// Give each subscriber a UDP socket of its own, as real clients have; the load generator then needs about three times
+    /// the CPU
     #[arg(long)]
     pub(crate) socket_per_subscriber: bool,
-    /// Seed of the synthetic content, and number of the run: processes of one run need the same [default: random]
-    #[arg(long, value_name = "NUMBER")]
+    /// Seed of the payloads and ID of the run, a 64-bit number; all processes of one run need the same [default: random]
+    #[arg(long, value_name = "NUMBER", value_parser = whole(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
 }
 
@@ -148,7 +153,7 @@ pub(crate) enum Discovery {
 pub(crate) enum WireName {
     /// Messages of draft-evens-moq-bench-00
     Draft,
-    /// Messages of the older tool qperf, with one large first object in the whole run
+    /// Messages of the older tool qperf: one large first object in the whole run, instead of one in each group
     Qperf,
 }
 
@@ -163,10 +168,10 @@ pub(crate) enum Role {
 }
 
 impl RunOptions {
-    /// The options that the `arguments` of a comparison's file give.
+    /// Returns the flags that `arguments` in a comparison's file gives.
     pub(crate) fn from_arguments(arguments: &[String]) -> anyhow::Result<Self> {
         let command = Self::augment_args(Command::new("weir bench").no_binary_name(true));
-        // The relay is named elsewhere in the file.
+        // Another key of the file names the relay.
         let command = command
             .mut_args(|argument| argument.requires(Resettable::Reset))
             .mut_group("TrustArguments", |group| group.requires(Resettable::Reset));
@@ -175,14 +180,20 @@ impl RunOptions {
         Ok(Self::from_arg_matches(&matches)?)
     }
 
-    /// The plan of a run of the profile in `file`. Everything that can be wrong is found here, before anything is started.
+    /// Returns the plan of a run of the profile in `file`.
+    ///
+    /// # Errors
+    /// Anything that is wrong with flags or profile: nothing is started before all of it is checked.
     pub(crate) fn plan(&self, file: &Path, machine: &Machine) -> anyhow::Result<Plan> {
         let name = file.display().to_string();
         let profile = self.profile(file, &name)?;
         self.check()?;
         let meetings = self.meetings()?;
         if meetings.is_some() && profile.audience.is_unruly() {
-            bail!("{name}: [audience]: clients of meetings neither read slowly nor come and go");
+            bail!(
+                "{name}: [audience]: slow and churning subscribers cannot be combined with --meetings; remove the section, \
+                 or leave --meetings out"
+            );
         }
         let relay = self.relay(machine)?;
         let (role, wire) = (self.role.map(Role::mode), self.wire.wire());
@@ -203,7 +214,7 @@ impl RunOptions {
             level,
             cores: cores::choose(self, machine, &relay)?,
             trust: match &relay {
-                // Its certificate is made a moment before, for this run only.
+                // weir's own relay makes a certificate for this run only.
                 RelayChoice::Own(_) => TrustChoice::Anyone,
                 RelayChoice::At { .. } => self.trust.choice()?,
             },
@@ -254,7 +265,8 @@ impl RunOptions {
         }
         if self.publish_flow == Flow::Namespace && self.subscribe_flow == Discovery::Tracks {
             bail!(
-                "--subscribe-flow tracks: SUBSCRIBE_TRACKS tells of published tracks only; say --publish-flow publish too"
+                "--subscribe-flow tracks: SUBSCRIBE_TRACKS finds only tracks that are offered by PUBLISH; add --publish-flow \
+                 publish"
             );
         }
         Ok(())
@@ -263,7 +275,7 @@ impl RunOptions {
     fn meetings(&self) -> anyhow::Result<Option<Meetings>> {
         let Some(meetings) = self.meetings else {
             if self.clients_per_meeting.is_some() {
-                bail!("--clients-per-meeting: goes with --meetings");
+                bail!("--clients-per-meeting: needs --meetings COUNT too");
             }
             return Ok(None);
         };
@@ -271,8 +283,8 @@ impl RunOptions {
         let clients = meetings.saturating_mul(clients_per_meeting);
         if meetings == 0 || clients_per_meeting < 2 || clients > SUBSCRIBERS_MAX {
             bail!(
-                "--meetings: expected at least one meeting of at least 2, and at most {SUBSCRIBERS_MAX} clients in all, \
-                 not {meetings} of {clients_per_meeting}"
+                "--meetings, --clients-per-meeting: expected at least one meeting of at least 2 clients, and at most \
+                 {SUBSCRIBERS_MAX} clients in all, not {meetings} of {clients_per_meeting}"
             );
         }
         Ok(Some(Meetings {
@@ -281,7 +293,6 @@ impl RunOptions {
         }))
     }
 
-    /// The relay that is measured.
     fn relay(&self, machine: &Machine) -> anyhow::Result<RelayChoice> {
         Ok(match &self.relay {
             None => RelayChoice::Own(cores::own_relay(self, machine)?),
@@ -289,8 +300,8 @@ impl RunOptions {
                 let url: RelayUrl = url.parse().context("--relay")?;
                 if !url.is_isolated() && !self.allow_public {
                     bail!(
-                        "--relay: {url} is not in a private network; a benchmark is an attack on a relay that \
-                         serves others. If it is yours, say --allow-public"
+                        "--relay: {url} is outside this machine and private networks. A benchmark can overload a relay that \
+                         serves others; if the relay is yours, add --allow-public"
                     );
                 }
                 let by_name = self.relay_process.as_deref();
@@ -304,7 +315,7 @@ impl RunOptions {
         })
     }
 
-    /// The token as it goes over the wire: of the type that is agreed on elsewhere. [moqt-18 §10.2.2]
+    /// Returns the token of --token, with type 0: client and relay have agreed on its form elsewhere. [moqt-18 §10.2.2]
     fn tokens(&self) -> anyhow::Result<Vec<Token>> {
         let Some(text) = &self.token else {
             return Ok(Vec::new());
@@ -315,7 +326,10 @@ impl RunOptions {
         };
         let value = value.trim_ascii().to_vec();
         if value.is_empty() || value.len() > TOKEN_BYTES_MAX {
-            bail!("--token: expected 1 to {TOKEN_BYTES_MAX} bytes");
+            bail!(
+                "--token: expected 1 to {TOKEN_BYTES_MAX} bytes, not {}",
+                value.len()
+            );
         }
         Ok(vec![Token::UseValue {
             token_type: 0,
@@ -366,7 +380,7 @@ fn read_profile(path: &Path, name: &str) -> anyhow::Result<Profile> {
     use std::io::Read as _;
     let file = std::fs::File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
     let mut bytes = Vec::new();
-    // One byte more than allowed is enough to know.
+    // One byte above the limit shows that the file is too large.
     let limit = PROFILE_BYTES_MAX as u64 + 1;
     file.take(limit)
         .read_to_end(&mut bytes)
@@ -383,15 +397,15 @@ fn metrics_url(text: &str) -> Result<String, String> {
     if Url::parse(text).is_ok_and(|url| is_http(&url)) {
         Ok(text.to_owned())
     } else {
-        Err("expected http://HOST:PORT/PATH".to_owned())
+        Err("expected http://HOST:PORT/PATH, such as http://127.0.0.1:9443/metrics".to_owned())
     }
 }
 
-/// Clients that join in a second if nobody says otherwise.
+/// Clients that connect per second, if neither flag nor profile sets it.
 const JOINS_PER_SECOND: u32 = 200;
-/// As in the draft's scenario 3.
+/// Clients of a meeting in the draft's scenario 3.
 const CLIENTS_PER_MEETING: usize = 5;
-/// Tokens travel in control messages, which have 64 KiB at most.
+/// Tokens are sent in control messages, which have at most 64 KiB.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
-/// A single process has no more UDP ports than this per address.
+/// One process has about so many UDP ports per address.
 const SUBSCRIBERS_MAX: usize = 50_000;

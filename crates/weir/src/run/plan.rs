@@ -1,4 +1,4 @@
-//! The plan of a run: everything that it is made from, checked.
+//! The plan of a run: all parameters, checked.
 
 use std::time::Duration;
 
@@ -16,27 +16,27 @@ use weir_report::service_level::ServiceLevel;
 use super::{RelayUrl, TrustChoice};
 use crate::harness::{machine::Machine, own_relay::OwnRelay};
 
-/// Everything that a run is made from, checked.
+/// All parameters of a run, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) profile_name: String,
     pub(crate) profile: Profile,
     pub(crate) relay: RelayChoice,
-    /// Subscribers of a fan-out.
+    /// Number of subscribers, in a run without meetings.
     pub(crate) subscribers: usize,
-    /// Meetings instead of a fan-out.
+    /// The meetings, in a run with meetings.
     pub(crate) meetings: Option<Meetings>,
-    /// What is done here of a fan-out, whatever the profile says; the rest is another process's to do.
+    /// Part of the run that this process makes, in place of the profile's `mode`; another process makes the rest.
     pub(crate) role: Option<Mode>,
-    /// How the benchmark's messages look.
+    /// Encoding of the benchmark's messages.
     pub(crate) wire: Wire,
-    /// Clients started per second; all at once if zero.
+    /// Clients that connect per second; 0: all at once.
     pub(crate) ramp_per_second: u32,
     pub(crate) flow: PublishFlow,
     pub(crate) subscribe_flow: SubscribeFlow,
     /// Drafts that clients offer, by their ALPN, the preferred one first.
     pub(crate) drafts: Vec<&'static str>,
-    /// What every client shows in its SETUP and with its requests.
+    /// Tokens of every client, in its SETUP and its requests.
     pub(crate) tokens: Vec<Token>,
     pub(crate) level: ServiceLevel,
     pub(crate) seed: u64,
@@ -45,20 +45,20 @@ pub(crate) struct Plan {
     pub(crate) socket_per_subscriber: bool,
     pub(crate) no_wait: bool,
     pub(crate) trust: TrustChoice,
-    /// Where the relay's own metrics are.
+    /// URL of the relay's own metrics.
     pub(crate) metrics_url: Option<String>,
-    /// How much of the beginning of the data phase is not judged by loss and latency.
+    /// Start of the data phase that loss and latency leave out.
     pub(crate) unjudged: Duration,
-    /// Whether the run ends as soon as its service level cannot hold any more.
+    /// Whether the run ends as soon as its service level is broken for certain.
     pub(crate) ends_early: bool,
-    /// Whether the same load is put on a null relay afterwards.
+    /// Whether the same load is repeated on a null relay afterwards.
     pub(crate) calibrate: bool,
-    /// Share of their time that the generator's threads waste on purpose, in per cent.
+    /// Share of time that the generator's threads waste on purpose, in per cent.
     pub(crate) waste_percent: u32,
     pub(crate) command_line: String,
 }
 
-/// Groups of clients that each publish, and subscribe to all others of their group.
+/// Groups of clients. Each client publishes, and subscribes to all other clients of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meetings {
     pub(crate) meetings: usize,
@@ -66,7 +66,7 @@ pub(crate) struct Meetings {
 }
 
 impl Plan {
-    /// What is done here; the rest is another process's. Clients of meetings do both.
+    /// Returns the part of the run that this process makes. Clients of meetings make both sides.
     pub(crate) fn part(&self) -> Mode {
         match self.meetings {
             Some(_) => Mode::Both,
@@ -74,7 +74,7 @@ impl Plan {
         }
     }
 
-    /// The first thing of which only one side is done here, as it stands in the command line or the profile.
+    /// Returns the first track of which this process makes one side only, if there is one.
     pub(crate) fn one_sided(&self) -> Option<OneSided> {
         if self.meetings.is_some() {
             return None;
@@ -95,34 +95,35 @@ impl Plan {
         })
     }
 
-    /// Refuses a plan of which another process would do a part, where every run is one of its own.
+    /// Checks that this process makes both sides of the run, as searches and comparisons require.
     pub(crate) fn check_both_sides(&self) -> anyhow::Result<()> {
         if let Some(one_sided) = self.one_sided() {
             bail!(
-                "{}: each run is one of its own, whose publishers and subscribers are in one process; say --role both",
+                "{}: a search or comparison needs publishers and subscribers in one process; set mode = 3, or use --role \
+                 both",
                 one_sided.named
             );
         }
         Ok(())
     }
 
-    /// Why this load says nothing of the generator if a null relay is put under it; none if it does.
+    /// Returns why this load cannot be calibrated on a null relay; `None` if it can.
     pub(crate) fn calibration_problem(&self) -> Option<String> {
         let mut tracks = self.profile.tracks.iter();
         if let Some(track) = tracks.find(|track| track.pattern == Pattern::Fetch) {
             return Some(format!(
-                "[{}]: pattern = fetch: a null relay keeps nothing that could be fetched",
+                "[{}]: pattern = fetch: a null relay has no cache to fetch from",
                 track.section
             ));
         }
         let one_sided = self.one_sided().filter(|one| one.publishes)?;
         Some(format!(
-            "{}: a null relay would have nobody to forward to; calibrate where the subscribers are",
+            "{}: a null relay would have no subscribers; calibrate in the process of the subscribers",
             one_sided.named
         ))
     }
 
-    /// Subscribers in all, wherever they are.
+    /// Returns the number of subscribers in all processes.
     pub(crate) fn subscribers_total(&self) -> usize {
         self.meetings.map_or(self.subscribers, |meetings| {
             meetings
@@ -132,33 +133,33 @@ impl Plan {
     }
 }
 
-/// What leaves the other side of a track to another process.
+/// A track of which this process makes one side only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OneSided {
-    /// Whether what is done here is to publish.
+    /// Whether this process publishes the track.
     pub(crate) publishes: bool,
-    /// The flag, or section and key, that says so.
+    /// The flag, or the section and key, that determines it.
     pub(crate) named: String,
 }
 
-/// Which relay is measured.
+/// The relay to measure.
 #[derive(Clone, Debug)]
 pub(crate) enum RelayChoice {
-    /// Ours, started for the run.
+    /// weir's own relay, started for the run.
     Own(OwnRelay),
-    /// One that runs already.
+    /// A relay that runs already.
     At {
-        /// Where it is reached.
+        /// URL of the relay.
         url: RelayUrl,
-        /// Its process, if it is on this machine and is to be watched.
+        /// Process of the relay, if --relay-pid or --relay-process names it.
         pid: Option<u32>,
-        /// Whether that was found by the name of its program.
+        /// Whether --relay-process named it.
         by_name: bool,
     },
 }
 
 impl RelayChoice {
-    /// Whether the CPU time of its process is seen.
+    /// Whether the CPU time of its process is measured.
     pub(crate) fn is_watched(&self) -> bool {
         match self {
             Self::Own(_) => true,
@@ -167,17 +168,17 @@ impl RelayChoice {
     }
 }
 
-/// Which thread runs on which core.
+/// The cores of relay, publishers and subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CoreChoice {
-    /// Those of the relay; empty if they are not known.
+    /// Cores of the relay; empty if unknown.
     pub(crate) relay: Vec<usize>,
     pub(crate) publishers: Option<usize>,
     pub(crate) subscribers: Option<usize>,
 }
 
 impl CoreChoice {
-    /// The core that a null relay stands in on for the relay.
+    /// Returns the core of a null relay: the relay's, or a free one.
     pub(super) fn for_null_relay(&self, machine: &Machine) -> Option<usize> {
         let is_free =
             |core: &&usize| Some(**core) != self.publishers && Some(**core) != self.subscribers;

@@ -1,4 +1,4 @@
-//! The file of `weir bench compare`: which relays are compared, and under which load.
+//! The file of `weir bench compare`: the relays to compare, and the load.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,55 +12,55 @@ use weir_bench::limits::DURATION_MAX;
 use super::options::Flow;
 use crate::harness::contender::{self, Contender, Entry};
 
-/// What is compared, as the file says.
+/// The content of the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RelayFile {
-    /// The profile, seen from the file's folder.
+    /// The profile, relative to the file's folder.
     pub(crate) profile: PathBuf,
-    /// Subscribers of each run, unless its arguments ask for meetings.
+    /// Subscribers of each run; `None` if `arguments` sets the load.
     pub(crate) subscribers: Option<usize>,
-    /// Runs of each relay that count.
+    /// Measured runs of each relay.
     #[serde(default = "repeats")]
     pub(crate) repeats: u32,
-    /// Seconds of a run before them that does not count; 0 for none.
+    /// Seconds of the run before each of these, which is not measured; 0 for none.
     #[serde(default = "warm_up_seconds")]
     pub(crate) warm_up_seconds: u64,
-    /// Seconds that a run sends; the profile's own time if it is not given.
+    /// Seconds that a run sends; without it, those of the profile.
     pub(crate) seconds: Option<u64>,
-    /// What has to hold.
+    /// The service level.
     pub(crate) slo: Option<String>,
-    /// Further arguments of `weir bench`.
+    /// More flags of `weir bench`, for all relays.
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
-    /// How --find-max searches.
+    /// The search of --find-max.
     #[serde(default)]
     pub(crate) find_max: SearchTable,
     /// The relays.
     pub(crate) relay: Vec<RelayEntry>,
 }
 
-/// How the limits of the relays are searched.
+/// The search of --find-max.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SearchTable {
-    /// The profiles, seen from the file's folder; the file's one if none is named.
+    /// The profiles, relative to the file's folder; without them, `profile` of the file.
     pub(crate) profiles: Vec<PathBuf>,
-    /// What has to hold; as for single runs if it is not given.
+    /// The service level; without it, that of the file.
     pub(crate) slo: Option<String>,
     /// Subscribers of the first probe.
     pub(crate) from: u64,
-    /// Subscribers at most.
+    /// Largest number of subscribers to try.
     pub(crate) most: u64,
-    /// How close the two sides of the boundary have to come, in per cent.
+    /// Largest difference at the end between the load that held and the load that broke, in per cent.
     pub(crate) precision: u64,
-    /// Probes of each side of the boundary.
+    /// Probes of the load that held, and of the load that broke.
     pub(crate) repeats: u32,
-    /// How many of them have to hold.
+    /// Number of `repeats` that must hold, so that the load counts as held.
     pub(crate) needed: u32,
-    /// Seconds that a probe sends and is judged by.
+    /// Seconds of a probe that the service level judges.
     pub(crate) steady_seconds: u64,
-    /// Seconds after which a search begins no further probe.
+    /// Time limit of a search in seconds: no probe starts that would likely end later.
     pub(crate) search_seconds: u64,
 }
 
@@ -85,28 +85,28 @@ impl Default for SearchTable {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RelayEntry {
     pub(crate) name: String,
-    /// Program and arguments; `{weir}`, `{cert}`, `{key}` and `{core}` are filled in.
+    /// Program and arguments, with the placeholders `{weir}`, `{cert}`, `{key}` and `{core}`.
     pub(crate) start: Vec<String>,
-    /// Where it is reached.
+    /// URL of the relay.
     pub(crate) url: String,
-    /// Core that it runs on.
+    /// Core of the relay.
     pub(crate) core: Option<usize>,
-    /// Drafts that it may be measured with, by their ALPN; any if none is named.
+    /// Drafts that clients offer, by their ALPN; all if none is named.
     #[serde(default)]
     pub(crate) drafts: Vec<String>,
-    /// As --publish-flow.
+    /// The value of --publish-flow.
     pub(crate) publish_flow: Option<Flow>,
     /// Program and arguments that print its version.
     #[serde(default)]
     pub(crate) version: Vec<String>,
-    /// What to call the version where no program prints it.
+    /// The version, for a relay without a program that prints it.
     pub(crate) version_text: Option<String>,
-    /// Load of the first probe of a search; that of `[find_max]` if none is given.
+    /// Load of the first probe of a search; without it, that of `[find_max]`.
     pub(crate) from: Option<u64>,
-    /// Further arguments of `weir bench` for this relay.
+    /// More flags of `weir bench`, for this relay.
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
-    /// From its start to the first connection.
+    /// Time from the relay's start to the first connection, in milliseconds.
     #[serde(default = "ready_ms")]
     pub(crate) ready_ms: u64,
 }
@@ -124,10 +124,10 @@ fn ready_ms() -> u64 {
 }
 
 impl RelayFile {
-    /// Reads a file.
+    /// Reads the file.
     ///
     /// # Errors
-    /// It cannot be read, or something in it is wrong; the error says where.
+    /// The file cannot be read, or a value is wrong; the error names the place.
     pub(crate) fn read(file: &Path) -> anyhow::Result<Self> {
         let described: Self = contender::read(file)?;
         let checked = described.check();
@@ -138,7 +138,7 @@ impl RelayFile {
     fn check(&self) -> anyhow::Result<()> {
         contender::check(&self.relay)?;
         if self.repeats == 0 || self.repeats > REPEATS_MAX {
-            bail!("repeats: expected 1 to {REPEATS_MAX}");
+            bail!("repeats: expected 1 to {REPEATS_MAX}, not {}", self.repeats);
         }
         for (key, seconds) in [
             ("seconds", self.seconds.unwrap_or_default()),
@@ -153,14 +153,14 @@ impl RelayFile {
         let search = &self.find_max;
         if search.steady_seconds == 0 || search.repeats == 0 || search.needed > search.repeats {
             bail!(
-                "find_max: expected steady_seconds and repeats of at least 1, and needed up to repeats"
+                "[find_max]: expected steady_seconds of 1 or more, repeats of 1 or more, and needed of at most repeats"
             );
         }
         let known = super::protocols();
         for RelayEntry { name, drafts, .. } in &self.relay {
             if let Some(draft) = drafts.iter().find(|draft| !known.contains(&draft.as_str())) {
                 let known = known.join(", ");
-                bail!("relay {name:?}: drafts: {draft:?} is none that weir speaks ({known})");
+                bail!("relay {name:?}: drafts: weir has no {draft:?}; expected one of {known}");
             }
         }
         Ok(())
@@ -168,7 +168,7 @@ impl RelayFile {
 }
 
 impl RelayEntry {
-    /// From the start of the relay to the first connection.
+    /// Returns the time from the relay's start to the first connection.
     pub(crate) fn ready_time(&self) -> Duration {
         Duration::from_millis(self.ready_ms)
     }
@@ -189,7 +189,7 @@ impl Entry for RelayEntry {
     }
 }
 
-/// As many as the test of significance counts exactly.
+/// The test of significance is exact up to this number.
 pub(crate) const REPEATS_MAX: u32 = 50;
 
 #[cfg(test)]
@@ -215,9 +215,9 @@ mod tests {
         );
         assert!(problem(&format!("{HEAD}relay = []\n")).contains("expected 1 to 32"));
         assert!(problem(&format!("{HEAD}repeats = 0\n{RELAY}")).contains("repeats: expected"));
-        assert!(problem(&format!("{HEAD}{RELAY}{RELAY}")).contains("relay \"a\" stands twice"));
+        assert!(problem(&format!("{HEAD}{RELAY}{RELAY}")).contains("relay \"a\" is listed twice"));
         let draft = format!("{HEAD}{RELAY}drafts = [\"moqt-99\"]\n");
-        assert!(problem(&draft).contains("\"moqt-99\" is none that weir speaks"));
+        assert!(problem(&draft).contains("weir has no \"moqt-99\""));
         let empty = format!("{HEAD}{RELAY}").replace("[\"a\"]", "[]");
         assert!(problem(&empty).contains("start: expected a program"));
     }

@@ -1,4 +1,4 @@
-//! Several relays in turns: each round starts each relay, warms it up, measures it, and ends it.
+//! Rounds of `weir bench compare`: each round starts each relay, warms it up, measures it, and ends it.
 
 use std::{
     collections::BTreeSet,
@@ -32,24 +32,24 @@ use crate::{
     progress::Progress,
 };
 
-/// The relays of a file, and what each is measured with.
+/// The relays of a file, with the flags of their runs.
 pub(super) struct Relays {
     pub(super) file: RelayFile,
-    /// The file's folder, from which profiles are seen.
+    /// The file's folder: profiles are relative to it.
     folder: PathBuf,
     pub(super) machine: Machine,
     place: Workplace,
-    /// One for each relay.
+    /// The flags of each relay's runs.
     options: Vec<RunOptions>,
-    /// What each relay calls its version; empty where it is not known.
+    /// The version of each relay; empty if unknown.
     pub(super) versions: Vec<String>,
-    /// What is wrong with who has which core, in words.
+    /// Cores that two processes share, in words.
     core_problems: BTreeSet<String>,
 }
 
 impl Relays {
-    /// Finds what is wrong with any run of `profiles` before the first relay is started. Every run has that service level,
-    /// and so many subscribers if the file's arguments do not ask for others.
+    /// Checks all runs of `profiles` before the first relay is started. `slo` and `subscribers` override the file's
+    /// `arguments`.
     pub(super) fn new(
         file: RelayFile,
         folder: &Path,
@@ -85,7 +85,7 @@ impl Relays {
         Ok(relays)
     }
 
-    /// The plan of a run of one relay, whose process is `pid`.
+    /// Returns the plan of a run of relay `number`, whose process is `pid`.
     pub(super) fn plan(&self, number: usize, profile: &Path, pid: u32) -> anyhow::Result<Plan> {
         let relay = &self.file.relay[number];
         let options = RunOptions {
@@ -104,7 +104,7 @@ impl Relays {
         plan().with_context(|| named(relay))
     }
 
-    /// Starts a relay and gives it the time it needs; none if `stop` was requested meanwhile.
+    /// Starts a relay, and waits until it is ready. Returns `None` if `stop` was requested meanwhile.
     pub(super) fn start(&self, number: usize, stop: &Stop) -> anyhow::Result<Option<ChildGroup>> {
         start(&self.place, &self.file.relay[number], stop)
     }
@@ -129,12 +129,12 @@ fn start(place: &Workplace, relay: &RelayEntry, stop: &Stop) -> anyhow::Result<O
         return Ok(None);
     }
     if let Some(end) = place.end_of(&mut started) {
-        bail!("{}: ended at once {end}", relay.name);
+        bail!("{}: the relay ended at once {end}", relay.name);
     }
     Ok(Some(started))
 }
 
-/// The options of every run of a relay.
+/// Returns the flags of every run of a relay.
 fn options(
     file: &RelayFile,
     relay: &RelayEntry,
@@ -152,7 +152,7 @@ fn options(
     }
     for (arguments, whose) in [(&file.arguments, " of all relays"), (&relay.arguments, "")] {
         if let Some((flag, instead)) = refused_flag(arguments, &refused) {
-            bail!("arguments{whose}: {flag}: {instead}");
+            bail!("arguments{whose}: {flag} is not allowed here; {instead}");
         }
     }
     let arguments = [&file.arguments[..], &relay.arguments].concat();
@@ -176,17 +176,17 @@ fn options(
 /// All runs of a comparison under one load.
 pub(crate) struct RelayRounds {
     relays: Relays,
-    /// One for each relay.
+    /// The results of each relay.
     entries: Vec<Entry>,
     progress: Progress,
-    /// Why a relay could not be started for a run, if that happened.
+    /// Why a relay could not be started.
     not_started: Option<String>,
-    /// The first run that was to be calibrated and is not, and why.
+    /// The first run whose calibration failed, and why.
     not_calibrated: Option<String>,
 }
 
 impl RelayRounds {
-    /// `folder` is that of the file.
+    /// Checks all runs; `folder` is the folder of the file.
     pub(crate) fn new(file: RelayFile, folder: &Path) -> anyhow::Result<Self> {
         let (slo, subscribers) = (file.slo.clone(), file.subscribers);
         let profiles = [file.profile.clone()];
@@ -207,7 +207,7 @@ impl RelayRounds {
         })
     }
 
-    /// Makes the runs; returns why not all, if so.
+    /// Makes all runs. Returns why runs are missing, if any are.
     pub(crate) fn run(&mut self, stop: &Stop) -> anyhow::Result<Option<String>> {
         let file = &self.relays.file;
         let (count, rounds) = (file.relay.len(), file.repeats);
@@ -217,12 +217,12 @@ impl RelayRounds {
         Ok(broken_off.or_else(|| self.not_started.clone()))
     }
 
-    /// Whether all runs are calibrated that were to be.
+    /// Whether no calibration failed.
     pub(crate) fn is_calibrated(&self) -> bool {
         self.not_calibrated.is_none()
     }
 
-    /// One relay's turn.
+    /// Starts, warms up and measures one relay.
     fn turn(&mut self, number: usize, round: u32, stop: &Stop) -> anyhow::Result<Turn> {
         let file = &self.relays.file;
         let label = format!(
@@ -234,7 +234,7 @@ impl RelayRounds {
         let started = match self.relays.start(number, stop) {
             Ok(Some(started)) => started,
             Ok(None) => return Ok(Turn::Interrupted),
-            // Before anything was measured, nothing is lost by putting the file right first.
+            // Nothing was measured yet, so the user can correct the file first.
             Err(error) if self.entries.iter().all(|entry| entry.runs.is_empty()) => {
                 return Err(error);
             }
@@ -263,7 +263,7 @@ impl RelayRounds {
             Ok((report, not_calibrated)) => {
                 self.describe(number, &report);
                 if let Some(problem) = not_calibrated {
-                    let problem = format!("{label}: not calibrated: {problem}");
+                    let problem = format!("{label}: the calibration failed: {problem}");
                     self.progress.keep(&problem);
                     self.not_calibrated.get_or_insert(problem);
                 }
@@ -278,7 +278,7 @@ impl RelayRounds {
         Ok(Turn::Made)
     }
 
-    /// Takes what a report says of the relay itself.
+    /// Stores the relay's draft and version from a report.
     fn describe(&mut self, number: usize, report: &Report) {
         let entry = &mut self.entries[number];
         entry.draft.clone_from(&report.run.draft);
@@ -287,8 +287,8 @@ impl RelayRounds {
         }
     }
 
-    /// Lets a relay do what does not count. Returns what each of the first sessions made it grow, which is only to be seen
-    /// here: for the next ones it has the memory already.
+    /// Makes a run that is not measured. Returns the growth of the relay's memory per session, in bytes: later sessions reuse
+    /// this memory.
     fn warm_up(&mut self, number: usize, pid: u32, stop: &Stop) -> anyhow::Result<Option<f64>> {
         let mut plan = self.plan(number, pid)?;
         let file = &self.relays.file;
@@ -297,12 +297,12 @@ impl RelayRounds {
         plan.calibrate = false;
         let label = format!("{}, warming up", file.relay[number].name);
         let outcome = self.measure(&plan, &label, stop);
-        // One that fails says so in the run that counts.
+        // A relay that fails here fails in the measured run too, which reports it.
         let cost = outcome.ok().and_then(|(report, _)| report.relay.cost);
         Ok(cost.and_then(|cost| cost.bytes_per_session))
     }
 
-    /// A run has come to its end.
+    /// Prints and stores a run that has ended.
     fn note(&mut self, number: usize, label: &str, probe: Probe) {
         let row = search::row(&probe);
         self.progress
@@ -310,7 +310,7 @@ impl RelayRounds {
         self.entries[number].runs.push(probe);
     }
 
-    /// A run's report, and why it is not calibrated although it was to be.
+    /// Makes a run. Returns its report, and why its calibration failed, if it did.
     fn measure(
         &mut self,
         plan: &Plan,
@@ -336,7 +336,7 @@ impl RelayRounds {
         Ok(plan)
     }
 
-    /// What came of it.
+    /// Returns the comparison of all runs.
     pub(crate) fn comparison(self, broken_off: Option<String>) -> Comparison {
         let file = &self.relays.file;
         let subscribers = file.subscribers.map_or_else(String::new, |subscribers| {
@@ -353,36 +353,37 @@ impl RelayRounds {
     }
 }
 
-/// Lets a plan that was made before its relay was started watch the relay's process.
+/// Sets the relay's process in a plan that was made before the relay was started.
 pub(super) fn watch(plan: &mut Plan, started: Option<&ChildGroup>) {
     if let (RelayChoice::At { pid, .. }, Some(started)) = (&mut plan.relay, started) {
         *pid = Some(started.pid());
     }
 }
 
-/// Flags of `weir bench` that a comparison gives itself, or that would be of no use in it, and what there is instead.
+/// Flags of `weir bench` that a comparison sets itself, and what to use instead.
 const OWN_FLAGS: [(&str, &str); 7] = [
-    ("--relay", "each relay has a `url`"),
-    ("--relay-pid", "what it has started is watched"),
-    ("--relay-process", "what it has started is watched"),
-    ("--relay-threads", "each relay has a `start`"),
+    ("--relay", "set `url` of the relay"),
+    ("--relay-pid", STARTED),
+    ("--relay-process", STARTED),
+    ("--relay-threads", "add it to `start` of the relay"),
     ("--archive", MANY_RUNS),
     ("--html", MANY_RUNS),
     ("--json", MANY_RUNS),
 ];
+const STARTED: &str = "leave it out: the processes that `start` begins are watched";
 const MANY_RUNS: &str =
-    "there are many runs; `weir bench compare --json` keeps what each of them found";
-const FLOW_FLAGS: [(&str, &str); 1] = [("--publish-flow", "the relay has `publish_flow`")];
+    "there are many runs, which the flag --json of `weir bench compare` records";
+const FLOW_FLAGS: [(&str, &str); 1] = [("--publish-flow", "the relay sets `publish_flow`")];
 const CORE_FLAGS: [(&str, &str); 2] = [
-    ("--relay-cores", "the relay has `core`"),
-    ("--relay-core", "the relay has `core`"),
+    ("--relay-cores", "the relay sets `core`"),
+    ("--relay-core", "the relay sets `core`"),
 ];
-const SLO_FLAGS: [(&str, &str); 1] = [("--slo", "the file has `slo`")];
+const SLO_FLAGS: [(&str, &str); 1] = [("--slo", "the file sets `slo`")];
 const SUBSCRIBERS_FLAGS: [(&str, &str); 2] = [
-    ("--subscribers", "the file has `subscribers`"),
-    ("--meetings", "the file has `subscribers`"),
+    ("--subscribers", "the file sets `subscribers`"),
+    ("--meetings", "the file sets `subscribers`"),
 ];
-/// From the join of the last subscriber to the first object.
+/// Time from the last subscriber's join to the first object.
 const SETTLE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -392,7 +393,7 @@ mod tests {
     const FILE: &str = "profile = \"audio-short.ini\"\n\
         [[relay]]\nname = \"one\"\nstart = [\"one\"]\nurl = \"moqt://127.0.0.1:4443\"\n";
 
-    /// What a run of the first relay of a file is made from, or what is wrong with it.
+    /// Returns the plan of a run of the file's first relay.
     fn planned(text: &str, cores: usize) -> anyhow::Result<Plan> {
         let file: RelayFile = toml::from_str(text)?;
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles"));
@@ -441,7 +442,8 @@ mod tests {
         for (flag, instead) in OWN_FLAGS {
             let own = format!("{FILE}arguments = [\"{flag}\", \"file\"]\n");
             let error = format!("{:#}", planned(&own, 2).unwrap_err());
-            let expected = format!("relay \"one\": arguments: {flag}: {instead}");
+            let expected =
+                format!("relay \"one\": arguments: {flag} is not allowed here; {instead}");
             assert_eq!(error, expected);
             let shared = format!("arguments = [\"{flag}=file\"]\n{FILE}");
             let error = format!("{:#}", planned(&shared, 2).unwrap_err());
@@ -452,7 +454,7 @@ mod tests {
         }
         let core = format!("{FILE}core = 1\narguments = [\"--relay-cores=0\"]\n");
         let error = format!("{:#}", planned(&core, 2).unwrap_err());
-        assert!(error.ends_with("the relay has `core`"), "{error}");
+        assert!(error.ends_with("the relay sets `core`"), "{error}");
     }
 
     #[test]

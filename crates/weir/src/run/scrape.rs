@@ -1,4 +1,4 @@
-//! What a relay says of itself: the counters and gauges of its Prometheus text, second by second.
+//! The relay's own Prometheus metrics: counters and gauges, fetched every second.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use weir_report::relay::{MetricSecond, RelayMetric};
 /// Counters by their name, labels included.
 pub(crate) type Counters = BTreeMap<String, u64>;
 
-/// One value of the text.
+/// One value of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sample {
     is_counter: bool,
@@ -22,7 +22,7 @@ struct Sample {
 
 type Samples = BTreeMap<String, Sample>;
 
-/// Fetches a relay's metrics once a second, on a thread of its own: an answer that takes long must not hold up the run.
+/// Fetches a relay's metrics once a second, on its own thread, so that a slow response does not delay the run.
 pub(crate) struct Scraper {
     url: String,
     before: Samples,
@@ -30,20 +30,20 @@ pub(crate) struct Scraper {
     thread: JoinHandle<Series>,
 }
 
-/// What was fetched, by name.
+/// The fetched values.
 #[derive(Debug, Default)]
 struct Series {
     metrics: BTreeMap<String, RelayMetric>,
-    /// One in so many fetches is kept.
+    /// One of so many fetches is kept.
     stride: u64,
     fetched: u64,
 }
 
 impl Scraper {
-    /// Begins to fetch; times count from `origin`.
+    /// Starts to fetch `url`; times count from `origin`.
     ///
     /// # Errors
-    /// Nobody answers at the URL.
+    /// There is no response from the URL.
     pub(crate) fn start(url: &str, origin: Instant) -> anyhow::Result<Self> {
         let before = samples(url)?;
         let stop = Stop::new().context("cannot make an event descriptor")?;
@@ -51,7 +51,7 @@ impl Scraper {
         let work = move || {
             let mut series = Series::default();
             while !requested.wait(PERIOD) {
-                // One that is late, or fails, leaves a gap.
+                // A fetch that fails leaves a gap.
                 if let Ok(samples) = samples(&from) {
                     series.add((clock::now() - origin).as_secs_f64() * 1e3, &samples);
                 }
@@ -67,11 +67,11 @@ impl Scraper {
         })
     }
 
-    /// How much each counter grew, and what changed second by second.
+    /// Returns the growth of each counter, and the metrics that changed, per second.
     pub(crate) fn finish(self) -> (Counters, Vec<RelayMetric>) {
         self.stop.request();
         let series = self.thread.join().unwrap_or_default();
-        // A relay that died has nothing to say any more; what was measured stays.
+        // A relay that has ended does not answer; the earlier values stay.
         let grown = samples(&self.url).map_or_else(
             |_| Counters::new(),
             |after| growth(&counters(&self.before), &counters(&after)),
@@ -121,7 +121,7 @@ impl Series {
         }
     }
 
-    /// Those that changed.
+    /// Returns the metrics that changed.
     fn finish(self) -> Vec<RelayMetric> {
         let changes = |metric: &RelayMetric| {
             let values = || metric.per_second.iter().map(|one| one.value.to_bits());
@@ -131,10 +131,10 @@ impl Series {
     }
 }
 
-/// Fetches everything at `url`.
+/// Fetches the metrics at `url`.
 ///
 /// # Errors
-/// Nobody answers in time, or with more than 4 MiB.
+/// There is no response in time, or it is larger than 4 MiB.
 fn samples(url: &str) -> anyhow::Result<Samples> {
     let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT));
     let agent: ureq::Agent = config.build().into();
@@ -151,7 +151,7 @@ fn counters(samples: &Samples) -> Counters {
         .collect()
 }
 
-/// How much each counter grew; one that began again counts from its new beginning.
+/// Returns the growth of each counter. A counter that was reset counts from 0.
 fn growth(before: &Counters, after: &Counters) -> Counters {
     let grown = |(name, now): (&String, &u64)| {
         let was = before.get(name).copied().unwrap_or(0);
@@ -164,7 +164,7 @@ fn growth(before: &Counters, after: &Counters) -> Counters {
         .collect()
 }
 
-/// The families of types `counter` and `gauge`, by the text format's version 0.0.4.
+/// Parses the counters and gauges of the Prometheus text format 0.0.4.
 fn parse(text: &str) -> Samples {
     let mut samples = Samples::new();
     let mut family = None;
@@ -183,7 +183,7 @@ fn parse(text: &str) -> Samples {
         else {
             continue;
         };
-        // Behind the labels stand the value and, with some, a time.
+        // The value follows the labels, and sometimes a time follows the value.
         let end = line.rfind('}').map_or(family.len(), |brace| brace + 1);
         let end = line[end..]
             .find(' ')
@@ -211,14 +211,14 @@ fn whole(value: f64) -> Option<u64> {
     (0.0..9e15).contains(&value).then_some(value as u64)
 }
 
-/// From one fetch to the next.
+/// Time between two fetches.
 const PERIOD: Duration = Duration::from_secs(1);
-/// A relay that has more to do than to answer must not hold a run up.
+/// Timeout of a fetch.
 const TIMEOUT: Duration = Duration::from_secs(1);
 const BODY_BYTES_MAX: u64 = 4 << 20;
-/// More than a report can show.
+/// More metrics than a report can show.
 const METRICS_MAX: usize = 200;
-/// Moments that are kept of each; beyond, every other goes.
+/// Values kept of each metric; at more, every other one is dropped.
 const SAMPLES_MAX: usize = 300;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The search for the largest load that a relay carries, on real sockets: it makes the probes that
-//! [`weir_report::search`] asks for.
+//! The search for the largest load that a relay carries, on real sockets. [`weir_report::search`] decides which load is
+//! probed next; this module makes the probes.
 
 use std::time::Duration;
 
@@ -16,64 +16,67 @@ use weir_report::{
 };
 
 use super::{Meetings, Plan, RelayChoice};
-use crate::harness::{
-    child::ChildGroup,
-    machine::{Machine, MachineTime},
+use crate::{
+    harness::{
+        child::ChildGroup,
+        machine::{Machine, MachineTime},
+    },
+    numbers::whole,
 };
 
-// How a search goes about it: the flags of `weir bench find-max`. (A doc comment would take the place of the command's own help.)
+// The flags of a search. No doc comment: clap would show it as the help of the command.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Method {
-    /// What the load is made of
+    /// What the search varies
     #[arg(long, value_enum, default_value_t = By::Subscribers, value_name = "DIMENSION")]
     pub(crate) by: By,
     /// Load of the first probe [default: 100 subscribers, 1 meeting, or the profile's kbit/s]
-    #[arg(long, value_name = "LOAD")]
+    #[arg(long, value_name = "LOAD", value_parser = whole(1..=u64::MAX))]
     pub(crate) from: Option<u64>,
-    /// Smallest load that is tried [default: 1, or the smallest bit rate that the profile can have]
-    #[arg(long, value_name = "LOAD")]
+    /// Smallest load to try [default: 1, or the smallest bit rate that the profile can have]
+    #[arg(long, value_name = "LOAD", value_parser = whole(1..=u64::MAX))]
     pub(crate) least: Option<u64>,
-    /// Largest load that is tried [default: 50000 subscribers, 5000 meetings or 1000000 kbit/s, if possible]
-    #[arg(long, value_name = "LOAD")]
+    /// Largest load to try [default: 50000 subscribers, 5000 meetings or 1000000 kbit/s, or less if the profile requires it]
+    #[arg(long, value_name = "LOAD", value_parser = whole(1..=u64::MAX))]
     pub(crate) most: Option<u64>,
-    /// Largest distance between the two sides of the limit at the end, in per cent
-    #[arg(long = "precision", value_name = "PER_CENT", default_value_t = 5)]
+    /// Largest difference at the end between the load that held and the load that broke, in per cent
+    #[arg(long = "precision", value_name = "PER_CENT", default_value_t = 5, value_parser = whole(0..=u64::MAX))]
     pub(crate) precision_percent: u64,
-    /// Probes of each side of the limit
-    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    /// Probes of the load that held, and of the load that broke
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = whole(1..=u32::MAX))]
     pub(crate) repeats: u32,
-    /// How many of the repeats have to hold for the load to hold
-    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    /// Number of --repeats that must hold, so that the load counts as held
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = whole(1..=u32::MAX))]
     pub(crate) needed: u32,
-    /// Seconds from the last subscriber's join to the first object of a probe
-    #[arg(long = "settle", value_name = "SECONDS", default_value_t = 1)]
+    /// Seconds from the last subscriber's join to the first object of a probe, 0 to 600
+    #[arg(long = "settle", value_name = "SECONDS", default_value_t = 1, value_parser = whole(0..=STEADY_SECONDS_MAX))]
     pub(crate) settle_seconds: u64,
-    /// Seconds that a probe sends and is judged by, after one that is not judged
-    #[arg(long = "steady", value_name = "SECONDS", default_value_t = 10)]
+    /// Seconds of a probe that the service level judges, 1 to 600; one more second is sent before them
+    #[arg(long = "steady", value_name = "SECONDS", default_value_t = 10, value_parser = whole(1..=STEADY_SECONDS_MAX))]
     pub(crate) steady_seconds: u64,
-    /// Seconds between two probes of one relay
-    #[arg(long = "cool-down", value_name = "SECONDS", default_value_t = 2)]
+    /// Seconds between two probes of the same relay process
+    #[arg(long = "cool-down", value_name = "SECONDS", default_value_t = 2, value_parser = whole(0..=u64::MAX))]
     pub(crate) cool_down_seconds: u64,
-    /// Time limit of the search: no probe starts that would likely end later
-    #[arg(long = "max-time", value_name = "SECONDS")]
+    /// Time limit of the search in seconds: no probe starts that would likely end later [default: none]
+    #[arg(long = "max-time", value_name = "SECONDS", value_parser = whole(1..=u64::MAX))]
     pub(crate) seconds_max: Option<u64>,
-    /// Probes after which the search ends
-    #[arg(long, value_name = "COUNT", default_value_t = 64)]
+    /// Largest number of probes
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = whole(1..=usize::MAX))]
     pub(crate) probes_max: usize,
-    /// Run every probe to its end, even if it clearly cannot hold
+    /// Run every probe to its end, also when its service level is broken for certain
     #[arg(long)]
     pub(crate) whole_probes: bool,
-    /// Do not repeat the load that broke the relay on a null relay
+    /// Leave out the last step: the load that broke the relay, repeated on a null relay
     #[arg(long)]
     pub(crate) no_calibration: bool,
 }
 
-/// What the load is made of.
+/// What a search varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
     /// Subscribers of one publisher
     Subscribers,
-    /// Meetings of --clients-per-meeting clients
+    /// Meetings, each with --clients-per-meeting clients
     Meetings,
     /// Bit rate of the profile, in kbit/s
     Bitrate,
@@ -89,7 +92,7 @@ impl By {
     }
 }
 
-/// A search and what its probes are made with.
+/// A search, and what its probes need.
 pub(crate) struct Search {
     pub(crate) recorded: RecordedSearch,
     pub(crate) probes: Vec<Probe>,
@@ -98,22 +101,22 @@ pub(crate) struct Search {
     method: Method,
     plan: Plan,
     machine: Machine,
-    /// The profile with the probes' windows; its bit rate is the user's.
+    /// The profile with the times of a probe, at its own bit rate.
     profile: Profile,
-    /// How large the meetings are, if there are any.
+    /// The size of meetings, if the load consists of meetings.
     meetings: Meetings,
     calibration: Option<Calibration>,
-    /// Why there is none, although there ought to be one.
+    /// Why there is no calibration, although one is due.
     calibration_problem: Option<String>,
 }
 
-/// Who looks on while a search makes its probes.
-pub(crate) trait Onlooker {
-    /// Gets the relay ready for the next probe; what it returns is ended after the probe.
+/// Observer of a search.
+pub(crate) trait Observer {
+    /// Starts the relay for the next probe, if the observer starts relays. The search ends this relay after the probe.
     fn prepare(&mut self, plan: &mut Plan, stop: &Stop) -> anyhow::Result<Option<ChildGroup>>;
-    /// A probe goes on.
+    /// Shows the progress of a probe, once a second.
     fn see(&mut self, moment: &Moment);
-    /// A probe has come to its end.
+    /// Records a probe that has ended.
     fn note(&mut self, probe: &Probe, record: &Record) -> anyhow::Result<()>;
 }
 
@@ -135,7 +138,7 @@ impl Search {
         plan.profile = profile.clone();
         plan.unjudged = WARM_UP;
         plan.ends_early = !method.whole_probes;
-        // The answer is calibrated, not each probe.
+        // Only the answer is calibrated, not each probe.
         plan.calibrate = false;
         let recorded = RecordedSearch {
             dimension: method.by.dimension(),
@@ -164,29 +167,29 @@ impl Search {
         })
     }
 
-    /// Makes probes until the search is over, and calibrates the answer; returns why it was broken off, if it was.
+    /// Makes probes until the search is over, and calibrates the answer. Returns why the search was broken off, if it was.
     pub(crate) fn go(
         &mut self,
         stop: &Stop,
-        onlooker: &mut dyn Onlooker,
+        observer: &mut dyn Observer,
     ) -> anyhow::Result<Option<&'static str>> {
         let started = clock::now();
-        // Those that are ended early say nothing of how long the next may take.
+        // The longest probe: the next one may take as long.
         let mut longest = Duration::ZERO;
         while let Step::Probe(load) = search::next(&self.recorded.settings, &self.probes) {
             let begun = clock::now();
             if let Some(limit) = self.method.seconds_max.map(Duration::from_secs)
                 && begun - started + longest > limit
             {
-                return Ok(Some("the time was used up"));
+                return Ok(Some("the time limit was reached"));
             }
-            let (probe, stolen) = MachineTime::stolen_during(|| self.probe(load, stop, onlooker));
+            let (probe, stolen) = MachineTime::stolen_during(|| self.probe(load, stop, observer));
             let Some(mut probe) = probe? else {
                 return Ok(Some("it was interrupted"));
             };
             probe.figures.stolen_percent = stolen;
             self.probes.push(probe.clone());
-            onlooker.note(&probe, &self.record(None))?;
+            observer.note(&probe, &self.record(None))?;
             longest = longest.max(clock::now() - begun);
             let is_own = matches!(self.plan.relay, RelayChoice::Own(_));
             let cool_down = Duration::from_secs(self.method.cool_down_seconds);
@@ -201,27 +204,27 @@ impl Search {
                 return Ok(Some("it was interrupted"));
             }
         }
-        self.calibrate(stop, onlooker);
+        self.calibrate(stop, observer);
         Ok(stop.is_requested().then_some("it was interrupted"))
     }
 
-    /// One probe; none if it was interrupted.
+    /// Makes one probe; `None` if it was interrupted.
     fn probe(
         &mut self,
         load: u64,
         stop: &Stop,
-        onlooker: &mut dyn Onlooker,
+        observer: &mut dyn Observer,
     ) -> anyhow::Result<Option<Probe>> {
         self.fit(load)?;
-        let started = onlooker.prepare(&mut self.plan, stop)?;
+        let started = observer.prepare(&mut self.plan, stop)?;
         if stop.is_requested() {
             return Ok(None);
         }
         let label = format!("{load} {}", self.recorded.dimension.unit());
         let outcome = super::run(&self.plan, &self.machine, stop, |moment| {
-            onlooker.see(&labelled(moment, &label));
+            observer.see(&labelled(moment, &label));
         });
-        // What a process has kept of an earlier probe's sessions, those of the next one do not make it take again.
+        // A relay process reuses the memory of an earlier probe's sessions, so its growth says nothing of the next ones.
         let is_fresh = started.is_some() || matches!(self.plan.relay, RelayChoice::Own(_));
         let has_served = !is_fresh && !self.probes.is_empty();
         drop(started);
@@ -241,15 +244,15 @@ impl Search {
                 }
                 Ok(Some(probe))
             }
-            // A relay that never let anyone in is not at its limit: something else is wrong.
+            // A relay that never accepted a client is not at its limit.
             Err(error) if self.probes.is_empty() => Err(error),
             Err(error) => Ok(Some(Probe::failed(load, &format!("{error:#}")))),
         }
     }
 
-    /// Puts the load at which the relay broke on a null relay: what breaks there too is no limit of the relay's. An answer
-    /// that cannot be calibrated stays, and says why.
-    fn calibrate(&mut self, stop: &Stop, onlooker: &mut dyn Onlooker) {
+    /// Repeats the load that broke the relay on a null relay. If the level breaks there too, the generator was the limit.
+    /// A failure is recorded beside the answer.
+    fn calibrate(&mut self, stop: &Stop, observer: &mut dyn Observer) {
         let load = match self.record(None).answer {
             Answer::Found { broke, .. } | Answer::Nothing { broke, .. } => broke,
             Answer::AtLeast { held } => held,
@@ -261,7 +264,7 @@ impl Search {
         let label = format!("{load} {}, null relay", self.recorded.dimension.unit());
         let made = self.fit(load).and_then(|()| {
             super::calibrate(&self.plan, &self.machine, stop, |moment| {
-                onlooker.see(&labelled(moment, &label));
+                observer.see(&labelled(moment, &label));
             })
         });
         match made {
@@ -273,8 +276,8 @@ impl Search {
         }
     }
 
-    /// Makes the plan one for `load`. Each probe has a number of its own, so that objects of an earlier one that a
-    /// relay kept do not count.
+    /// Changes the plan to `load`. Each probe has its own seed, so objects that a relay cached in an earlier probe do not
+    /// count.
     fn fit(&mut self, load: u64) -> anyhow::Result<()> {
         self.plan.seed = self.plan.seed.wrapping_add(1);
         match self.recorded.dimension {
@@ -296,7 +299,7 @@ impl Search {
         Ok(())
     }
 
-    /// What is known so far.
+    /// Returns the record of all probes so far.
     pub(crate) fn record(&self, broken_off: Option<&str>) -> Record {
         let record = Record::new(
             self.recorded.clone(),
@@ -310,8 +313,7 @@ impl Search {
         }
     }
 
-    /// The largest load that held in this process, and its report, with what proves that the generator could make that
-    /// load and more.
+    /// Returns the largest load that held in this process, and its report with the calibration of the search.
     pub(crate) fn best(&self) -> Option<(u64, Report)> {
         let (load, mut report) = self.best.clone()?;
         let calibration = self.calibration.clone();
@@ -320,10 +322,10 @@ impl Search {
     }
 }
 
-/// Which loads are tried, within those that this profile can have.
+/// Returns the settings of the search, within the loads that the profile allows.
 fn settings(method: &Method, profile: &Profile, meetings: Meetings) -> anyhow::Result<Settings> {
     let clients = meetings.clients_per_meeting as u64;
-    // Loads that can be, and the first that is tried.
+    // All loads that the profile allows, the first to try, and the largest to try.
     let (possible, from, most) = match method.by.dimension() {
         Dimension::Subscribers => (1..=SUBSCRIBERS_MAX, 100, SUBSCRIBERS_MAX),
         Dimension::Meetings => {
@@ -339,7 +341,7 @@ fn settings(method: &Method, profile: &Profile, meetings: Meetings) -> anyhow::R
     for (flag, given) in [("--least", method.least), ("--most", method.most)] {
         if given.is_some_and(|given| !possible.contains(&given)) {
             bail!(
-                "{flag}: this profile can have {} to {} {}",
+                "{flag}: expected {} to {} {} for this profile",
                 possible.start(),
                 possible.end(),
                 method.by.dimension().unit(),
@@ -350,9 +352,16 @@ fn settings(method: &Method, profile: &Profile, meetings: Meetings) -> anyhow::R
         method.least.unwrap_or_else(|| *possible.start()),
         method.most.unwrap_or(most),
     );
+    if most < least {
+        bail!("--most: expected --least or more, {least}, not {most}");
+    }
+    if method.needed > method.repeats {
+        let (needed, repeats) = (method.needed, method.repeats);
+        bail!("--needed: expected 1 to {repeats}, the number of --repeats, not {needed}");
+    }
     let from = method.from.unwrap_or(from);
     let settings = Settings {
-        from: from.clamp(least, most.max(least)),
+        from: from.clamp(least, most),
         least,
         most,
         precision_percent: method.precision_percent,
@@ -366,7 +375,7 @@ fn settings(method: &Method, profile: &Profile, meetings: Meetings) -> anyhow::R
     Ok(settings)
 }
 
-/// What of the load stays the same in every probe.
+/// Returns the parts of the load that are the same in every probe.
 fn fixed(dimension: Dimension, plan: &Plan) -> FixedLoad {
     let meetings = plan.meetings;
     let is_by = |one| dimension == one;
@@ -400,9 +409,11 @@ fn kilobits(bits: f64) -> u64 {
 const WARM_UP: Duration = Duration::from_secs(1);
 /// What a machine is given to come to rest when others had taken too much of it.
 const DISTURBED_PAUSE: Duration = Duration::from_secs(10);
-/// Bit rates are not searched beyond it, unless somebody says otherwise.
+/// Largest bit rate to try, in kbit/s, without --most.
 const KILOBITS_MAX: u64 = 1_000_000;
-/// A process has not many more sockets for their clients.
+/// Largest number of meetings to try, without --most.
 const MEETINGS_MAX: u64 = 5000;
-/// A single process has no more UDP ports than this per address.
+/// One process has about so many UDP ports per address.
 const SUBSCRIBERS_MAX: u64 = 50_000;
+/// Ten minutes: a longer probe is better made as a run of `weir bench`.
+const STEADY_SECONDS_MAX: u64 = 600;

@@ -1,4 +1,4 @@
-//! The relay that is measured: its URL, its address, whom to trust.
+//! The relay's URL, its address, and how clients reach it.
 
 use std::{
     fmt,
@@ -23,7 +23,7 @@ pub(crate) struct RelayUrl {
     pub(crate) address: SocketAddr,
 }
 
-/// What carries a session.
+/// The transport of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Quic,
@@ -40,7 +40,7 @@ impl Scheme {
         }
     }
 
-    /// What reports call it.
+    /// Returns its name in reports.
     pub(crate) fn transport(self) -> &'static str {
         match self {
             Self::Quic => "raw QUIC",
@@ -49,17 +49,19 @@ impl Scheme {
     }
 }
 
-/// What is wrong with a URL.
+/// Why a URL is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UrlError {
-    #[error("{0:?} is no relay URL; expected moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH]")]
+    #[error(
+        "{0:?} is not the URL of a relay; expected moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH]"
+    )]
     Form(String),
-    #[error("{0:?}: the host cannot be found: {1}")]
+    #[error("the host {0:?} has no address: {1}")]
     Unknown(String, String),
 }
 
 impl RelayUrl {
-    /// Our own relay on this machine.
+    /// Returns the URL of weir's own relay on this machine.
     pub(crate) fn of_child(address: SocketAddr) -> Self {
         let url = format!("moqt://localhost:{}", address.port());
         Self {
@@ -77,18 +79,18 @@ impl RelayUrl {
         self.url.port().unwrap_or(DEFAULT_PORT)
     }
 
-    /// Host and port, as they stand in a URL.
+    /// Returns host and port, as in a URL.
     fn authority(&self) -> String {
         let host = &self.url[Position::BeforeHost..Position::AfterHost];
         format!("{host}:{}", self.port())
     }
 
-    /// Path and query.
+    /// Returns path and query.
     fn path(&self) -> &str {
         urls::path(&self.url)
     }
 
-    /// Whether only this machine or a private network is reached by it (draft-evens-moq-bench-00 §5.7).
+    /// Whether the relay is on this machine or in a private network (draft-evens-moq-bench-00 §5.7).
     pub(crate) fn is_isolated(&self) -> bool {
         urls::is_isolated(self.address.ip())
     }
@@ -124,12 +126,12 @@ impl fmt::Display for RelayUrl {
     }
 }
 
-/// How clients reach the relay from one socket, with any draft.
+/// Returns how clients reach the relay, with one socket and all drafts.
 pub(crate) fn target(url: &RelayUrl, trust: &TrustChoice) -> anyhow::Result<Target> {
     target_with(url, trust, 1, &super::protocols())
 }
 
-/// How clients reach the relay with one of the drafts that `protocols` names.
+/// Returns how clients reach the relay, with `sockets` sockets and the drafts `protocols` (ALPN).
 pub(crate) fn target_with(
     url: &RelayUrl,
     trust: &TrustChoice,
@@ -161,7 +163,8 @@ pub(crate) fn target_with(
     })
 }
 
-/// What SETUP says of the URL: nothing where the request has said it [moqt-18 §10.3.1.1, §10.3.1.2].
+/// Returns a SETUP with path and authority of the URL. In WebTransport, the HTTP request has them instead.
+/// [moqt-18 §10.3.1.1, §10.3.1.2]
 fn named(url: &RelayUrl) -> Setup {
     match url.scheme {
         Scheme::WebTransport => Setup::default(),

@@ -1,4 +1,4 @@
-//! The roles of the generator on threads of their own, and what other threads may see of them.
+//! The generator's threads, each with a role, and the progress that other threads can read.
 
 use std::{
     sync::{
@@ -22,7 +22,7 @@ use weir_report::{latency, service_level::JudgedClause};
 use super::RelayUrl;
 use crate::event_loop::{self, EventLoop, LoopThread};
 
-/// What the conductor of a run lets the roles do. Clones are the same gate.
+/// Permissions that the conductor of a run gives to the roles. Clones share one gate.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     inner: Arc<GateState>,
@@ -35,7 +35,7 @@ struct GateState {
 }
 
 impl Gate {
-    /// A gate that lets publishers send at once if `no_wait` is set.
+    /// Returns a gate. With `no_wait`, publishers may send at once.
     pub(crate) fn new(no_wait: bool) -> Self {
         let state = GateState {
             release: AtomicBool::new(no_wait),
@@ -46,48 +46,48 @@ impl Gate {
         }
     }
 
-    /// Subscribers may connect.
+    /// Permits subscribers to connect.
     pub(crate) fn admit_subscribers(&self) {
         self.inner.subscribers.store(true, Ordering::Release);
     }
 
-    /// The schedules may begin.
+    /// Permits the schedules to begin.
     pub(crate) fn release(&self) {
         self.inner.release.store(true, Ordering::Release);
     }
 }
 
-/// What all threads of a generator share.
+/// Parameters of all threads of a generator.
 pub(crate) struct Setting<'a> {
     pub(crate) gate: &'a Gate,
     pub(crate) stop: &'a Stop,
     pub(crate) url: &'a RelayUrl,
-    /// The beginning of the run.
+    /// The start of the run.
     pub(crate) origin: Instant,
     /// Share of its time that each thread wastes on purpose, in per cent.
     pub(crate) waste_percent: u32,
-    /// Looks whether the run is worth going on, if anything does.
+    /// Ends the run early if its service level is broken for certain; `None` if runs do not end early.
     pub(crate) early_stop: Option<&'a EarlyStop>,
 }
 
-/// A role on a thread of its own.
+/// A role on its thread.
 pub(crate) struct Hosted {
     thread: LoopThread<LoadHost>,
     view: View,
 }
 
-/// What a thread of the generator does.
+/// The role of a thread.
 pub(crate) enum Load {
-    /// It publishes.
+    /// Publishes.
     Publishers(Box<PublisherRole>),
-    /// It subscribes.
+    /// Subscribes.
     Subscribers(Box<SubscriberRole>),
-    /// Each of its clients does both.
+    /// Publishes and subscribes, with each client.
     Meetings(Box<MeetingRole>),
 }
 
 impl Load {
-    /// What it is called in reports and in lists of threads.
+    /// Returns its name in reports, and in the thread's name.
     fn name(&self) -> &'static str {
         match self {
             Self::Publishers(_) => "publishers",
@@ -96,7 +96,7 @@ impl Load {
         }
     }
 
-    /// The clients that publish, if this thread has any.
+    /// Returns the clients that publish, if the thread has any.
     pub(crate) fn publishers(&self) -> Option<&PublisherRole> {
         match self {
             Self::Publishers(role) => Some(role),
@@ -105,7 +105,7 @@ impl Load {
         }
     }
 
-    /// The clients that subscribe, if this thread has any.
+    /// Returns the clients that subscribe, if the thread has any.
     pub(crate) fn subscribers(&self) -> Option<&SubscriberRole> {
         match self {
             Self::Publishers(_) => None,
@@ -150,11 +150,11 @@ impl Load {
     }
 }
 
-/// What other threads may see of a role. Clones are the same view.
+/// The progress of a role, for other threads. Clones share one view.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) name: &'static str,
-    /// The core that its thread is bound to, if it is.
+    /// The core that the thread is pinned to, if it is.
     pub(crate) core: Option<usize>,
     seen: Arc<Mutex<Seen>>,
     pub(crate) telemetry: Arc<Telemetry>,
@@ -166,41 +166,41 @@ impl View {
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {
-        // A thread that panicked is found out when it is joined.
+        // The join reports a thread that panicked.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is seen of a role.
+/// The progress of a role.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) publishers: PublisherProgress,
     pub(crate) subscribers: SubscriberProgress,
     /// Whether the relay has answered every offer.
     pub(crate) has_announced: bool,
-    /// Whether the relay takes objects of every track.
+    /// Whether the relay accepts objects of every track.
     pub(crate) is_served: bool,
     /// Whether the relay has answered every subscription.
     pub(crate) is_subscribed: bool,
     /// Median and 99th percentile of latency in the last whole second, in milliseconds.
     pub(crate) latency_ms: Option<(f64, f64)>,
-    /// Whether the service level cannot hold any more, where that is looked after.
+    /// Whether the service level is broken for certain, in runs that end early then.
     pub(crate) is_hopeless: bool,
 }
 
-/// A role under a conductor.
+/// A role that follows the conductor's gate.
 pub(crate) struct LoadHost {
     load: Load,
     gate: Gate,
     view: View,
     next_look: Instant,
-    /// The beginning of the run.
+    /// The start of the run.
     origin: Instant,
-    /// The last whole second whose latency was looked at, and what it was.
+    /// The last whole second of the run that was looked at, and its latency.
     latency: (u64, Option<(f64, f64)>),
-    /// Watches for clauses that cannot hold any more, where that ends the run.
+    /// Finds clauses that are broken for certain, in runs that end early then.
     early_stop: Option<EarlyStop>,
-    /// What it found.
+    /// The clauses that `early_stop` found.
     hopeless: Vec<JudgedClause>,
     /// Share of its time that the thread wastes on purpose, in per cent.
     waste_percent: u32,
@@ -215,17 +215,17 @@ impl LoadHost {
         &self.load
     }
 
-    /// Why the schedules could not begin.
+    /// Returns why the schedules could not begin, if so.
     pub(crate) fn refused_release(&self) -> Option<&str> {
         self.refused_release.as_deref()
     }
 
-    /// The clauses of the service level that could not hold any more, where that was looked after.
+    /// Returns the clauses of the service level that are broken for certain, in runs that end early then.
     pub(crate) fn hopeless(&self) -> &[JudgedClause] {
         &self.hopeless
     }
 
-    /// Follows the conductor, and shows what there is to see.
+    /// Follows the conductor's gate, and updates the view.
     fn look(&mut self, now: Instant, endpoint: &mut Endpoint) {
         self.next_look = now + LOOK_PERIOD;
         if self.waste_percent > 0 && self.next_waste <= now {
@@ -268,7 +268,7 @@ impl LoadHost {
         };
     }
 
-    /// Sums up the latency of a second when it is over, and looks whether the run is worth going on.
+    /// Updates the latency at the end of a second, and checks whether the service level is broken for certain.
     fn look_back(&mut self, now: Instant) {
         let second = now.saturating_duration_since(self.origin).as_secs();
         let Some(subscribers) = self.load.subscribers() else {
@@ -324,7 +324,7 @@ impl App for LoadHost {
 }
 
 impl Hosted {
-    /// Starts a thread that does `load`, on `sockets` sockets.
+    /// Starts a thread with the role `load` and `sockets` sockets.
     pub(crate) fn start(
         load: Load,
         setting: &Setting<'_>,
@@ -356,7 +356,7 @@ impl Hosted {
         Ok(Self { thread, view })
     }
 
-    /// Whether the role has ended, well or not.
+    /// Whether the thread has ended, well or not.
     pub(crate) fn is_done(&self) -> bool {
         self.thread.is_finished()
     }
@@ -365,12 +365,12 @@ impl Hosted {
         self.view.clone()
     }
 
-    /// What is seen of the role.
+    /// Returns the role's progress.
     pub(crate) fn seen(&self) -> Seen {
         self.view.seen()
     }
 
-    /// The role, once it has ended.
+    /// Waits for the thread, and returns its role.
     pub(crate) fn join(self) -> anyhow::Result<LoadHost> {
         let panicked = |_| anyhow!("a thread of the load generator panicked");
         let (host, _) = self.thread.join().map_err(panicked)??;
@@ -389,7 +389,7 @@ fn start_thread(
         let limit = raise_open_files_limit().context("cannot raise the limit of open files")?;
         if u64::from(sockets) + FILES_BESIDE > limit {
             return Err(anyhow!(
-                "{sockets} sockets are more than the {limit} files allowed"
+                "--socket-per-subscriber: {sockets} sockets are more than this process may open ({limit} files, `ulimit -n`)"
             ));
         }
     }
@@ -423,22 +423,22 @@ fn socket_config(sockets: u32) -> SocketConfig {
     }
 }
 
-/// How often a role looks at the gate and shows itself.
+/// Time between two looks of a role at the gate.
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
-/// Time is wasted in stretches of this: long enough to be seen as lag, whatever else the machine does.
+/// Period of wasted time: long enough to appear as event loop lag on any machine.
 const WASTE_PERIOD: Duration = Duration::from_millis(200);
-/// Pings of clients, so that relays with short idle time-outs keep them while they wait for the start.
+/// Period of the clients' pings, so that relays with short idle timeouts keep waiting clients.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// Receive buffer when all subscribers share one socket: a burst to ten thousand of them.
+/// Receive buffer, in bytes, of a socket that all subscribers share: holds a burst to ten thousand.
 const ONE_BUFFER_BYTES: usize = 16 << 20;
-/// Receive buffer when each subscriber has its own.
+/// Receive buffer, in bytes, of one subscriber's socket.
 const ONE_OF_MANY_BUFFER_BYTES: usize = 256 << 10;
-/// Files that the process needs beside its sockets.
+/// Files that the process opens beside its sockets.
 const FILES_BESIDE: u64 = 64;
-/// More than one process can have subscribers: the number of UDP ports of an address.
+/// Number of UDP ports of an address: one process has fewer subscribers.
 const CONNECTIONS_MAX: usize = 1 << 16;
 
-/// The generator reads its sockets this often while packets come. On one machine the relay pays for waking it, some
-/// microseconds each time; with less rest the relay would be billed for the generator's impatience. Latency is
-/// overstated by this at most.
+/// Pause between two reads of a socket while packets arrive. On one machine, the relay's CPU time includes some microseconds
+/// for each wake-up of the generator; a shorter pause adds to the relay's cost. Measured latency is at most this much too
+/// high.
 const REST: Duration = Duration::from_micros(500);

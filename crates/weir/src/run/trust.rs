@@ -1,4 +1,4 @@
-//! Whom clients trust: the flags that say so, and what they come to.
+//! Which server certificates clients trust, as flags say.
 
 use std::path::PathBuf;
 
@@ -7,38 +7,39 @@ use clap::Args;
 use weir_net::certificate;
 use weir_quic::tls::Trust;
 
-// The flags of all commands with clients. (A doc comment would take the place of the help of the command that has them.)
+// The flags of all commands with clients. No doc comment: clap would show it as the help of the command.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TrustArguments {
-    /// Trust any certificate
+    /// Trust any certificate: for tests on networks that you trust
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Trust the certificates in this PEM file instead of the system's
+    /// Trust the CA certificates in this PEM file, instead of the system's; a self-signed server certificate may stand
+    /// there too
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub(crate) ca: Option<PathBuf>,
-    /// Trust the certificate with this SHA-256 hash, in hexadecimal digits, and no other
+    /// Trust only the certificate with this SHA-256 hash: 64 hexadecimal digits, as `weir relay --show-hash` prints them
     #[arg(long, value_name = "HASH", conflicts_with_all = ["insecure", "ca"])]
     pub(crate) certificate_hash: Option<String>,
 }
 
-/// Whom the clients trust.
+/// Which server certificates clients trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TrustChoice {
-    /// Anybody: for relays with self-made certificates.
+    /// All of them.
     Anyone,
-    /// The server whose certificate has this SHA-256 hash.
+    /// The one with this SHA-256 hash.
     Hash([u8; 32]),
-    /// The certificates in a PEM file, or the system's if there is none.
+    /// Those that lead to a certificate in this PEM file, or to one of the system's.
     Roots(Option<PathBuf>),
 }
 
 impl TrustArguments {
-    /// Whether a flag says whose certificates are trusted.
+    /// Whether one of the flags is given.
     pub(crate) fn is_given(&self) -> bool {
         self.insecure || self.ca.is_some() || self.certificate_hash.is_some()
     }
 
-    /// What the flags say.
+    /// Returns the choice that the flags make.
     pub(crate) fn choice(&self) -> anyhow::Result<TrustChoice> {
         Ok(match &self.certificate_hash {
             _ if self.insecure => TrustChoice::Anyone,
@@ -49,7 +50,7 @@ impl TrustArguments {
 }
 
 impl TrustChoice {
-    /// Loads the certificates that are trusted.
+    /// Loads the trusted certificates.
     pub(crate) fn load(&self) -> anyhow::Result<Trust> {
         Ok(match self {
             Self::Anyone => Trust::Anyone,
@@ -60,7 +61,7 @@ impl TrustChoice {
     }
 }
 
-/// The 32 bytes of a hash.
+/// Parses a SHA-256 hash; colons between digits are ignored.
 fn hash_of(text: &str) -> anyhow::Result<[u8; 32]> {
     let mut hash = [0; 32];
     let digits: Vec<u8> = text
@@ -73,7 +74,7 @@ fn hash_of(text: &str) -> anyhow::Result<[u8; 32]> {
         })
         .collect::<Option<_>>()
         .filter(|digits: &Vec<u8>| digits.len() == 2 * hash.len())
-        .context("expected 64 hexadecimal digits")?;
+        .with_context(|| format!("expected 64 hexadecimal digits, not {text:?}"))?;
     for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
         *byte = pair[0] << 4 | pair[1];
     }

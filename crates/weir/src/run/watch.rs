@@ -1,4 +1,4 @@
-//! What is seen of a run from beside it: the relay's process, the generator's threads, progress.
+//! Observation of a run: the relay's process, the generator's threads, progress.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::harness::{own_relay::ChildRelay, process};
 
-/// The part of a run over which costs are counted.
+/// The part of a run over which costs are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) from: Instant,
@@ -40,23 +40,23 @@ pub(crate) struct Watch {
     child: Option<ChildRelay>,
     views: Vec<View>,
     window: Option<Window>,
-    /// The relay before anyone was there.
+    /// The relay's usage before the first client.
     idle: Option<Usage>,
-    /// The relay when all were connected and nothing was sent.
+    /// The relay's usage when all clients were connected, before the first object.
     connected: Option<Usage>,
-    /// At the very beginning: a run that was broken off before its steady part is seen from here on.
+    /// Sample at the start of the run: the first sample of a run that ends before its window.
     start: Sample,
     begin: Option<Sample>,
     end: Option<Sample>,
     last: Option<Usage>,
     second: Option<Second>,
     seconds: Seconds,
-    heard: Heard,
-    /// When the schedules began, and when the last track's objects begin and end.
+    last_packet: LastPacket,
+    /// The times of the schedules, once they have begun.
     released: Option<Released>,
 }
 
-/// What is known of the course of a run once its schedules have begun.
+/// The times of a run whose schedules have begun.
 #[derive(Clone, Copy, Debug)]
 struct Released {
     at: Instant,
@@ -65,16 +65,17 @@ struct Released {
     end: Instant,
 }
 
-/// What was heard of the relay.
+/// The last packet that came from the relay.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct LastPacket {
+    /// Packets received so far.
     packets: u64,
-    /// When the last of them was noticed.
+    /// When the last one was noticed.
     at: Instant,
     next_look: Instant,
 }
 
-/// Everything at one moment.
+/// Usage and counters at one moment.
 #[derive(Clone, Debug)]
 struct Sample {
     at: Instant,
@@ -120,7 +121,7 @@ impl Watch {
             last: None,
             second: None,
             seconds: Seconds::new(),
-            heard: Heard {
+            last_packet: LastPacket {
                 packets: 0,
                 at: started,
                 next_look: started,
@@ -129,7 +130,7 @@ impl Watch {
         }
     }
 
-    /// All subscribers are there, and nothing is sent yet; the schedules begin now.
+    /// Records that the schedules begin: all subscribers are connected, and nothing was sent yet.
     pub(crate) fn on_released(&mut self, now: Instant, profile: &Profile) {
         self.connected = self.usage();
         let tracks = profile.tracks.iter();
@@ -149,12 +150,12 @@ impl Watch {
         self.window = Some(steady_window(profile, now));
     }
 
-    /// When the schedules began, if they did.
+    /// Returns when the schedules began, if they did.
     pub(crate) fn released(&self) -> Option<Instant> {
         self.released.map(|released| released.at)
     }
 
-    /// Why the relay's own process is gone, if it is.
+    /// Returns how the relay's process ended, if it did.
     pub(crate) fn relay_death(&mut self) -> Option<String> {
         match (&mut self.child, self.pid) {
             (Some(child), _) => child.has_died(),
@@ -165,26 +166,26 @@ impl Watch {
         }
     }
 
-    /// When the last packet came from the relay, late by [`LISTEN_PERIOD`] at most.
-    pub(crate) fn last_heard(&mut self, now: Instant) -> Instant {
-        if self.heard.next_look <= now {
-            self.heard.next_look = now + LISTEN_PERIOD;
+    /// Returns when the last packet came from the relay, at most [`LISTEN_PERIOD`] late.
+    pub(crate) fn last_packet_at(&mut self, now: Instant) -> Instant {
+        if self.last_packet.next_look <= now {
+            self.last_packet.next_look = now + LISTEN_PERIOD;
             let received = |view: &View| view.telemetry.snapshot().packets_received;
             let packets: u64 = self.views.iter().map(received).sum();
-            if std::mem::replace(&mut self.heard.packets, packets) != packets {
-                self.heard.at = now;
+            if std::mem::replace(&mut self.last_packet.packets, packets) != packets {
+                self.last_packet.at = now;
             }
         }
-        self.heard.at
+        self.last_packet.at
     }
 
-    /// From the beginning of the run to a moment of it, in words.
+    /// Returns a moment of the run in words, as the time since its start.
     pub(crate) fn time_in_words(&self, at: Instant) -> String {
         let seconds = at.saturating_duration_since(self.started).as_secs_f64();
         format!("{seconds:.1} s into the run")
     }
 
-    /// Takes the samples that are due; once a second, what is to be seen.
+    /// Takes the samples that are due. Once a second, returns the progress to show.
     pub(crate) fn look(&mut self, now: Instant) -> Option<Moment> {
         if let Some(window) = self.window {
             if self.begin.is_none() && now >= window.from {
@@ -210,7 +211,7 @@ impl Watch {
         Some(self.moment(&begins, before.as_ref()))
     }
 
-    /// What was seen, once the run is over.
+    /// Returns the measurements of relay and generator, after the run.
     pub(crate) fn finish(
         mut self,
         plan: &Plan,
@@ -219,7 +220,7 @@ impl Watch {
         if self.end.is_none() {
             self.end = Some(self.sample());
         }
-        // In a meeting, both are the same sessions.
+        // In a meeting, one session publishes and subscribes.
         let sessions = self.seen().map(|seen| {
             let publishers = seen.publishers.ready;
             publishers.max(seen.subscribers.ready)
@@ -260,7 +261,7 @@ impl Watch {
         Sample::of(relay, &self.views)
     }
 
-    /// What is seen of each thread of the generator.
+    /// Returns the progress of each thread of the generator.
     fn seen(&self) -> impl Iterator<Item = Seen> {
         self.views.iter().map(View::seen)
     }
@@ -317,8 +318,7 @@ impl Watch {
         }))
     }
 
-    /// The generator's health over the window, or over all that there was of the run: if it was the limit, nothing can be
-    /// said of the relay.
+    /// Returns the generator's health in the window, or over the whole run if the window did not begin.
     fn generator(&self, plan: &Plan) -> Generator {
         let mut cores: Vec<u32> = [plan.cores.publishers, plan.cores.subscribers]
             .into_iter()
@@ -351,11 +351,11 @@ impl Watch {
     }
 }
 
-/// How often it is looked whether the relay is heard of.
+/// Time between two looks at the count of packets.
 const LISTEN_PERIOD: Duration = Duration::from_millis(100);
 
-/// The steady part of the data phase, in which all tracks send: a second or a tenth of it after the last has
-/// begun, until the first ends.
+/// Returns the steady part of the data phase, in which all tracks send. It begins one second, or a tenth of the phase if that
+/// is shorter, after the last track's start, and ends with the first track's end.
 fn steady_window(profile: &Profile, released: Instant) -> Window {
     let tracks = profile.tracks.iter();
     let begin = tracks.clone().map(|track| track.start_delay).max();

@@ -195,7 +195,9 @@ fn a_meeting_of_one_is_refused() {
         "1",
     ]);
     assert!(
-        line.contains("--meetings: expected at least one meeting of at least 2"),
+        line.contains(
+            "--meetings, --clients-per-meeting: expected at least one meeting of at least 2"
+        ),
         "{line}"
     );
 }
@@ -266,19 +268,18 @@ fn flags_that_are_wrong_are_named() {
     );
     for (flags, expected) in [
         (&["--slo", "p99<fast"][..], "--slo: `p99<fast`"),
-        (&["--subscribers", "0"], "--subscribers: expected 1 to"),
         (
             &["--relay-core", "999"],
             "--relay-cores: there is no core 999",
         ),
         (
             &["--relay", "127.0.0.1:1"],
-            "--relay: \"127.0.0.1:1\" is no relay URL",
+            "--relay: \"127.0.0.1:1\" is not the URL of a relay",
         ),
         (&["--relay", "moqt://192.0.2.1:1"], "--allow-public"),
         (
             &["--subscribe-flow", "tracks"],
-            "say --publish-flow publish too",
+            "add --publish-flow publish",
         ),
         (
             &["--json", "no/such/folder/x.json"],
@@ -292,6 +293,23 @@ fn flags_that_are_wrong_are_named() {
     }
     let line = refusal(&["relay", "--cert", "no.pem", "--key", "no.pem"]);
     assert!(line.contains("no.pem: "), "{line}");
+    let output = weir(&["bench", &profile, "--subscribers", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = text(&output.stderr);
+    assert!(
+        errors.contains("'--subscribers <COUNT>': expected a whole number from 1 to 50000"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn without_arguments_weir_says_what_to_try() {
+    let output = weir(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = text(&output.stderr);
+    for command in ["weir bench ", "weir h3 bench ", "weir live watch", "--help"] {
+        assert!(errors.contains(command), "{errors}");
+    }
 }
 
 #[test]

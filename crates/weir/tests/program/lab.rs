@@ -76,7 +76,7 @@ fn a_recorded_link_is_a_profile_and_a_broken_one_is_named_with_the_line() {
         ("12\n24\nsoon\n", &[][..], "line 3"),
         ("", &[], trace.as_str()),
         ("12\n", &["--trace-time", "1s"], "is too short"),
-        ("12\n", &["--require"], "--require compares weir with skip"),
+        ("12\n", &["--require"], "--require: compares weir with skip"),
         (
             "12\n",
             &["--strategies", "fast"],

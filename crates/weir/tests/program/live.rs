@@ -408,7 +408,7 @@ fn what_cannot_be_reached_or_is_not_there_is_named() {
     for (arguments, error) in [
         (
             &["live", "publish", &url, "--input", "/no/such/file"][..],
-            "/no/such/file cannot be opened",
+            "/no/such/file: cannot be opened",
         ),
         (
             &["live", "publish", &url, "--insecure", "--input", "/"],

@@ -115,23 +115,23 @@ fn what_a_null_relay_cannot_show_is_not_calibrated() {
         "{error}"
     );
     let error = said(&fetch, &["bench"], &["--calibrate"]);
-    let fetched = format!("{section}: pattern = fetch: a null relay keeps nothing");
+    let fetched = format!("{section}: pattern = fetch: a null relay has no cache");
     assert!(error.contains(&fetched), "{error}");
     let search = ["bench", "find-max"];
     let error = said(&fetch, &search, &[]);
     assert!(
-        error.contains(&fetched) && error.contains("say --no-calibration"),
+        error.contains(&fetched) && error.contains("add --no-calibration"),
         "{error}"
     );
     // Who searches or compares leaves nothing to another process.
     for (number, named) in [(1, "mode = 1"), (2, "mode = 2")] {
         let error = said(&with(named), &search, &[]);
-        let problem = format!("weir: {section}: mode = {number}: each run is one of its own");
+        let problem = format!("weir: {section}: mode = {number}: a search or comparison needs");
         assert!(error.starts_with(&problem), "{error}");
     }
     let error = said(&plain, &search, &with_role(&["--role", "subscribe"]));
     assert!(
-        error.starts_with("weir: --role subscribe: each run"),
+        error.starts_with("weir: --role subscribe: a search"),
         "{error}"
     );
     let relays = folder.join("relays.toml");
@@ -146,7 +146,10 @@ fn what_a_null_relay_cannot_show_is_not_calibrated() {
     };
     for flags in [&[][..], &["--find-max"]] {
         let error = compare(&with("mode = 2"), flags);
-        assert!(error.contains(": mode = 2: each run is one"), "{error}");
+        assert!(
+            error.contains(": mode = 2: a search or comparison"),
+            "{error}"
+        );
     }
     let error = compare(&fetch, &["--find-max"]);
     assert!(

@@ -79,15 +79,15 @@ fn a_search_that_cannot_be_is_refused_in_words() {
     for (arguments, problem) in [
         (
             &["--by", "subscribers", "--meetings", "2"][..],
-            "weir: --meetings: goes with --by meetings or --by bitrate",
+            "weir: --meetings: needs --by meetings or --by bitrate",
         ),
         (
             &["--archive", "all.weir"][..],
-            "weir: --archive: a search has many runs; --json keeps what each of its probes found",
+            "weir: --archive: a search has many runs; use --json FILE, which records every probe",
         ),
         (
             &["--by", "bitrate", "--most", "1"][..],
-            "weir: --most: this profile can have 8 to",
+            "weir: --most: expected 8 to",
         ),
     ] {
         let output = weir(&[&["bench", "find-max", &profile], arguments].concat());
@@ -98,7 +98,7 @@ fn a_search_that_cannot_be_is_refused_in_words() {
     let lonely = ["bench", &profile, "--clients-per-meeting", "3"];
     let text = text(&weir(&lonely).stderr);
     assert!(
-        text.starts_with("weir: --clients-per-meeting: goes with --meetings"),
+        text.starts_with("weir: --clients-per-meeting: needs --meetings COUNT too"),
         "{text}"
     );
 }
@@ -127,15 +127,15 @@ fn a_search_goes_on_where_it_was_broken_off_and_no_other_does() {
     assert_eq!(first["answer"]["kind"], "open", "{first}");
     refused(
         &["--resume", "--wire", "qperf"],
-        "search.json: the record is of another search: its form of messages differs: draft there, qperf here",
+        "search.json: the record is of another search: its encoding of messages (--wire) is draft in the record, and qperf in this search",
     );
     refused(
         &["--resume", "--publish-flow", "publish"],
-        "its publish flow differs: PUBLISH_NAMESPACE there, PUBLISH here",
+        "its publish flow is PUBLISH_NAMESPACE in the record, and PUBLISH in this search",
     );
     refused(
         &["--resume", "--relay-threads", "2"],
-        "its relay differs: weir there, weir on 2 threads here",
+        "its relay is weir in the record, and weir on 2 threads in this search",
     );
     find_max(&["--resume"]);
     let whole = folder.json("search.json");

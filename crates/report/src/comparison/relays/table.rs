@@ -1,8 +1,8 @@
-//! The table of relays: for the terminal, as Markdown, and as a page.
+//! The table of a comparison of relays: for the terminal, as Markdown, and as an HTML page.
 
 use super::{
     super::{
-        Middle,
+        Median,
         column::{self, Column},
         incomplete,
         page::page,
@@ -15,7 +15,7 @@ use crate::form::{
     table::Table,
 };
 
-/// What is told of each relay.
+/// The columns of the table.
 const COLUMNS: [Column<Standing>; 9] = [
     Column::words("relay", |one| {
         with_version(&one.entry.name, &one.entry.version)
@@ -24,25 +24,27 @@ const COLUMNS: [Column<Standing>; 9] = [
         let draft = one.entry.draft.as_deref();
         draft.unwrap_or(NONE).to_owned()
     }),
-    Column::words("held", held),
-    Column::figures("µs/object", |one| spread(one.cpu_us_per_object, 1.0, "")),
-    Column::figures("CPU", |one| spread(one.cpu_percent, 1.0, " %")),
-    Column::figures("p99", |one| spread(one.p99_ms, 1.0, " ms")),
-    Column::figures("lost", |one| one.lost.to_string()),
+    Column::words("runs that held", held),
+    Column::figures("CPU µs/object", |one| {
+        spread(one.cpu_us_per_object, 1.0, "")
+    }),
+    Column::figures("CPU of a core", |one| spread(one.cpu_percent, 1.0, " %")),
+    Column::figures("latency p99", |one| spread(one.p99_ms, 1.0, " ms")),
+    Column::figures("lost objects", |one| one.lost.to_string()),
     Column::figures("KiB/session", |one| {
         spread(one.bytes_per_session, 1.0 / 1024.0, "")
     }),
-    Column::words("against the first", |one| {
+    Column::words("CPU against the first", |one| {
         or_none(one.against_first, |test| test.words())
     }),
 ];
 
-/// A median with its spread.
-fn spread(middle: Option<Middle>, scale: f64, unit: &str) -> String {
-    let Some(middle) = middle else {
+/// Returns a median with minimum and maximum.
+fn spread(figure: Option<Median>, scale: f64, unit: &str) -> String {
+    let Some(figure) = figure else {
         return NONE.to_owned();
     };
-    let [median, min, max] = [middle.median, middle.min, middle.max].map(|value| value * scale);
+    let [median, min, max] = [figure.median, figure.min, figure.max].map(|value| value * scale);
     if (max - min).abs() < 0.05 {
         format!("{median:.1}{unit}")
     } else {
@@ -50,14 +52,17 @@ fn spread(middle: Option<Middle>, scale: f64, unit: &str) -> String {
     }
 }
 
-/// How many runs held the service level, and why the others did not.
+/// Returns how many runs held the service level, and which clause broke in others.
 fn held(standing: &Standing) -> String {
     let mut held = format!("{} of {}", standing.held, standing.judged());
     if let Some(clause) = &standing.broke {
         held = format!("{held}, {clause} broke");
     }
     if standing.generator_limited > 0 {
-        held = format!("{held}, {} × generator", standing.generator_limited);
+        held = format!(
+            "{held} ({} more invalid: generator was the limit)",
+            standing.generator_limited
+        );
     }
     held
 }
@@ -69,17 +74,17 @@ fn table(comparison: &Comparison) -> Table {
     column::table(&COLUMNS, comparison.contenders.relays.iter()).with_notes(notes)
 }
 
-/// The table for a terminal; every line ends with a line feed.
+/// Renders the table for a terminal; every line ends with a line feed.
 pub fn terminal(comparison: &Comparison) -> String {
     table(comparison).terminal()
 }
 
-/// The table as Markdown.
+/// Renders the table as Markdown.
 pub fn markdown(comparison: &Comparison) -> String {
     table(comparison).markdown(false)
 }
 
-/// The table as one HTML file that needs no network.
+/// Renders the table as one HTML file that needs no network.
 pub fn html(comparison: &Comparison) -> String {
     page("Relays compared", &table(comparison))
 }

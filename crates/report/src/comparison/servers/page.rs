@@ -1,10 +1,10 @@
-//! A comparison as one HTML file: for each scenario two bar charts and a table.
+//! A comparison of HTTP/3 servers as one HTML file: two bar charts and a table for each scenario.
 
 use maud::{Markup, html};
 
-use super::text::scenario_table;
+use super::text::{EQUAL_RATES, scenario_table};
 use super::{Comparison, Scenario, Standing};
-use crate::comparison::{Middle, incomplete};
+use crate::comparison::{Median, incomplete};
 use crate::form::bars::{Bar, bars};
 use crate::form::number;
 use crate::form::page::{Page, cut, plots, section};
@@ -30,11 +30,12 @@ pub fn page(comparison: &Comparison) -> String {
             (section("Servers", "", &html! { (servers) }))
         },
         footer: vec![
-            "A success has status 200 and the exact length. Figures are medians; the thin line on a bar goes from the \
-             smallest to the largest run. Requests per second are the server's own only where the server was the limit: \
-             a paler bar says that it was not in every run. Requests per CPU second count the CPU time of all processes \
-             of the server, user and system."
+            "A success has status 200 and the exact length. Figures are medians of the runs; the thin line on a bar goes \
+             from the smallest to the largest run. Requests per second are the server's capacity only if the server was \
+             the limit. A pale bar: it was not the limit in every run. CPU time is that of all processes of the server, \
+             user and system."
                 .to_owned(),
+            EQUAL_RATES.to_owned(),
         ],
     };
     page.render()
@@ -46,8 +47,8 @@ fn scenario_section(comparison: &Comparison, scenario: &Scenario) -> Markup {
     let rate: fn(&Standing) -> _ = |standing| standing.requests_per_second;
     let body = html! {
         (plots([
-            chart(scenario, "Requests per CPU second of the server", cost, |_| true),
-            chart(scenario, "Requests per second", rate, Standing::is_own_rate),
+            chart(scenario, "requests per CPU second of the server", cost, |_| true),
+            chart(scenario, "requests per second", rate, Standing::is_capacity),
         ]))
         div.dense { (table) }
     };
@@ -57,31 +58,31 @@ fn scenario_section(comparison: &Comparison, scenario: &Scenario) -> Markup {
 fn chart(
     scenario: &Scenario,
     title: &str,
-    pick: fn(&Standing) -> Option<Middle>,
-    is_own: fn(&Standing) -> bool,
+    pick: fn(&Standing) -> Option<Median>,
+    is_full: fn(&Standing) -> bool,
 ) -> Markup {
     let standings = scenario.standings.iter();
-    let mut shown: Vec<(&Standing, Middle)> = standings
+    let mut shown: Vec<(&Standing, Median)> = standings
         .filter_map(|standing| Some((standing, pick(standing)?)))
         .collect();
     shown.sort_by(|(_, a), (_, b)| b.median.total_cmp(&a.median));
     if shown.is_empty() {
         return html! {};
     }
-    let percent = |words: &str, busy: Option<Middle>| {
+    let percent = |words: &str, busy: Option<Median>| {
         busy.map_or_else(String::new, |busy| format!("{words} {:.0} %", busy.median))
     };
-    let bar = |(standing, middle): &(&Standing, Middle)| Bar {
+    let bar = |(standing, median): &(&Standing, Median)| Bar {
         name: cut(&standing.entry.server),
-        value: middle.median,
-        span: (middle.min, middle.max),
+        value: median.median,
+        span: (median.min, median.max),
         label: format!(
             "{}{}{}",
-            number::count_of(middle.median),
-            percent(" · server", standing.server_percent),
+            number::count_of(median.median),
+            percent(" · server busy", standing.server_percent),
             percent(", client", standing.client_percent)
         ),
-        class: if is_own(standing) { "bar" } else { "bar pale" },
+        class: if is_full(standing) { "bar" } else { "bar pale" },
     };
     let list: Vec<Bar> = shown.iter().map(bar).collect();
     bars(&format!("{}: {title}", scenario.name), &list)

@@ -1,9 +1,9 @@
-//! Comparisons of servers in all their forms.
+//! Tests of comparisons of HTTP/3 servers in all their forms.
 
 use super::*;
 
 #[test]
-fn who_spends_least_comes_first() {
+fn the_lowest_cost_per_request_comes_first() {
     let comparison = example();
     let names = |scenario: &Scenario| -> Vec<String> {
         let standings = scenario.standings.iter();
@@ -30,7 +30,7 @@ fn who_spends_least_comes_first() {
 }
 
 #[test]
-fn runs_that_are_missing_are_missed() {
+fn a_comparison_with_missing_runs_is_incomplete() {
     let mut comparison = example();
     assert!(comparison.is_measured());
     assert!(!comparison.has_all_runs(3), "one server was absent");
@@ -58,6 +58,21 @@ fn write_examples() {
 }
 
 #[test]
+fn unequal_rates_and_lost_packets_are_explained() {
+    let mut comparison = example();
+    assert!(table(&comparison).contains(text::EQUAL_RATES));
+    let scenario = &mut comparison.contenders.scenarios[0];
+    for one in scenario.standings.iter_mut().take(2) {
+        one.requests_per_second = Median::of([2_000.0].into_iter());
+    }
+    scenario.standings[0].receive_errors = 1_461;
+    let text = table(&comparison);
+    assert!(!text.contains(text::EQUAL_RATES), "{text}");
+    let lost = "0; 1,461 packets dropped by full receive buffers";
+    assert!(text.contains(lost), "{text}");
+}
+
+#[test]
 fn comparisons_as_text_and_as_a_page() {
     let comparison = example();
     insta::assert_snapshot!(table(&comparison));
@@ -68,12 +83,12 @@ fn comparisons_as_text_and_as_a_page() {
     assert_eq!(
         page.matches("bar pale").count(),
         1,
-        "one run of one server was not its limit"
+        "the server was not the limit in one run"
     );
     assert!(page.contains("absent: did not answer within 10 s"));
 }
 
-/// Three servers in two scenarios, one of which failed once and one of which was never measured.
+/// Three servers in two scenarios. One has failures in a run, one was never measured.
 fn example() -> Comparison {
     let figures = |cost: f64, rate: f64| RunFigures {
         cpu_us_per_request: Some(cost),

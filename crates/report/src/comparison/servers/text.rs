@@ -1,8 +1,8 @@
-//! A comparison as text: for a terminal, and as Markdown.
+//! A comparison of HTTP/3 servers as text for a terminal, and as Markdown.
 
 use super::{
     super::{
-        Middle,
+        Median,
         column::{self, Column},
         incomplete,
     },
@@ -13,7 +13,7 @@ use crate::form::{
     table::{Table, left, markdown as markdown_text},
 };
 
-/// The comparison for a terminal.
+/// Renders the comparison for a terminal.
 pub fn table(comparison: &Comparison) -> String {
     let mut out: Vec<String> = Vec::new();
     for line in &comparison.setting {
@@ -29,19 +29,25 @@ pub fn table(comparison: &Comparison) -> String {
             out.push(format!("  {line}\n"));
         }
     }
+    if comparison.has_different_rates() {
+        out.push(format!("\n{EQUAL_RATES}\n"));
+    }
     if let Some(note) = incomplete("runs", comparison.broken_off.as_deref()) {
         out.push(format!("\n{}\n", printable(&note)));
     }
     out.concat()
 }
 
-/// The comparison as Markdown: tables, and bars of requests per CPU second.
+/// Renders the comparison as Markdown: tables with bars of requests per CPU second.
 pub fn markdown(comparison: &Comparison) -> String {
     let mut out: Vec<String> = Vec::new();
     for line in &comparison.setting {
         out.push(format!("{}\n\n", markdown_text(line)));
     }
     out.push(READING.to_owned());
+    if comparison.has_different_rates() {
+        out.push(format!("\n{EQUAL_RATES}\n"));
+    }
     for scenario in &comparison.contenders.scenarios {
         out.push(format!(
             "\n**{}**: {}\n\n",
@@ -61,8 +67,23 @@ pub fn markdown(comparison: &Comparison) -> String {
     out.concat()
 }
 
+impl Comparison {
+    /// Returns true if the requests per second of the servers of a scenario differ by more than a tenth.
+    fn has_different_rates(&self) -> bool {
+        let differ = |scenario: &Scenario| {
+            let rates = || {
+                let standings = scenario.standings.iter();
+                standings.filter_map(|one| Some(one.requests_per_second?.median))
+            };
+            let (least, most) = (rates().reduce(f64::min), rates().reduce(f64::max));
+            least.is_some_and(|least| most.is_some_and(|most| most > least * 1.1))
+        };
+        self.contenders.scenarios.iter().any(differ)
+    }
+}
+
 impl Scenario {
-    /// The most requests per CPU second of all servers.
+    /// Returns the most requests per CPU second of all servers.
     pub(super) fn best(&self) -> f64 {
         let rates = self.standings.iter();
         rates
@@ -77,13 +98,17 @@ const READING: &str = "Median of the runs (smallest–largest). Compare servers 
 successful request (status 200 and the exact length). Requests per second are the server's maximum only if the server was the \
 limit.\n";
 
+/// Why CPU times at different rates cannot be compared.
+pub(super) const EQUAL_RATES: &str = "CPU time per request falls as the rate rises. To compare it, give all servers the \
+same rate: arguments = [\"--rate\", \"N\"] in the file of the comparison.";
+
 /// A server in a scenario.
 struct Row<'a> {
     comparison: &'a Comparison,
     standing: &'a Standing,
 }
 
-/// What is told of each server.
+/// The columns of the table.
 fn columns<'a>() -> [Column<Row<'a>>; 8] {
     [
         Column::words("server", |row| {
@@ -100,7 +125,7 @@ fn columns<'a>() -> [Column<Row<'a>>; 8] {
         Column::figures("client busy", |row| {
             median(row.standing.client_percent, percent)
         }),
-        Column::figures("p99", |row| {
+        Column::figures("latency p99", |row| {
             median(row.standing.latency_p99_ms, number::milliseconds)
         }),
         Column::figures("failed", |row| failed(row.standing)),
@@ -108,7 +133,7 @@ fn columns<'a>() -> [Column<Row<'a>>; 8] {
     ]
 }
 
-/// A row for each server, best first, and below them what went wrong.
+/// Creates the table of a scenario: a row for each server, best first, and problems as notes.
 pub(super) fn scenario_table(comparison: &Comparison, scenario: &Scenario) -> Table {
     let rows = scenario.standings.iter().map(|standing| Row {
         comparison,
@@ -129,21 +154,21 @@ fn failed(standing: &Standing) -> String {
     }
 }
 
-fn median(middle: Option<Middle>, format: fn(f64) -> String) -> String {
-    number::or_none(middle, |middle| format(middle.median))
+fn median(figure: Option<Median>, format: fn(f64) -> String) -> String {
+    number::or_none(figure, |figure| format(figure.median))
 }
 
-/// A median with its spread.
-fn spread(middle: Option<Middle>) -> String {
-    let Some(middle) = middle else {
+/// Returns a median with minimum and maximum.
+fn spread(figure: Option<Median>) -> String {
+    let Some(figure) = figure else {
         return number::NONE.to_owned();
     };
-    let text = number::decimal(middle.median);
-    if middle.min < middle.max {
+    let text = number::decimal(figure.median);
+    if figure.min < figure.max {
         format!(
             "{text} ({}–{})",
-            number::decimal(middle.min),
-            number::decimal(middle.max)
+            number::decimal(figure.min),
+            number::decimal(figure.max)
         )
     } else {
         text
@@ -154,7 +179,7 @@ pub(super) fn percent(value: f64) -> String {
     format!("{value:.0} %")
 }
 
-/// Each problem once, with the server that had it.
+/// Returns each problem once, with the name of its server.
 pub(super) fn problems(scenario: &Scenario) -> Vec<String> {
     let mut found = Vec::new();
     for standing in &scenario.standings {
@@ -168,8 +193,8 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<String> {
     found
 }
 
-/// A bar of up to [`BAR_CELLS`] cells, in eighths, and its figure.
-fn bar(rate: Option<Middle>, best: f64) -> String {
+/// Returns a bar of up to [`BAR_CELLS`] cells, in eighths of a cell, with its figure.
+fn bar(rate: Option<Median>, best: f64) -> String {
     let Some(rate) = rate.filter(|_| best > 0.0) else {
         return String::new();
     };
@@ -192,5 +217,5 @@ fn bar(rate: Option<Middle>, best: f64) -> String {
 
 /// Length of the longest bar.
 const BAR_CELLS: f64 = 16.0;
-/// Problems of a scenario shown at most; the JSON has them all.
+/// Most problems shown for a scenario. The JSON has them all.
 const PROBLEMS_MAX: usize = 20;

@@ -18,7 +18,7 @@ fn archive() -> Archive {
 }
 
 #[test]
-fn what_was_written_is_read_again() {
+fn an_archive_is_read_as_it_was_written() {
     let archive = archive();
     assert_eq!(archive.latency.len(), 30);
     let text = archive.to_text();
@@ -28,7 +28,7 @@ fn what_was_written_is_read_again() {
 }
 
 #[test]
-fn any_window_is_judged_anew() {
+fn latency_is_judged_over_a_window_and_the_verdict_says_so() {
     let archive = archive();
     let early = archive.between(6, 20).unwrap();
     let late = archive.between(20, 36).unwrap();
@@ -41,6 +41,25 @@ fn any_window_is_judged_anew() {
         clauses.find(|clause| clause.metric == "p99").unwrap().held
     };
     assert!(clause(&early) && !clause(&late));
+    let window = |report: &Report| {
+        let sentence = &report.verdict.sentence;
+        sentence
+            .rsplit_once("; latency is judged over ")
+            .unwrap()
+            .1
+            .to_owned()
+    };
+    assert_eq!(
+        window(&early),
+        "seconds 6 to 20 only, everything else over the whole run"
+    );
+    let late = archive.between(20, u64::MAX).unwrap();
+    assert_eq!(
+        window(&late),
+        "the run from second 20 only, everything else over the whole run"
+    );
+    let page = crate::relay::html::render(&early);
+    assert!(page.contains("latency is judged over seconds 6 to 20 only"));
     assert_eq!(
         archive.between(100, 200).unwrap_err().to_string(),
         "no object arrived between second 100 and second 200 of the run"
@@ -48,7 +67,7 @@ fn any_window_is_judged_anew() {
 }
 
 #[test]
-fn broken_and_foreign_archives_are_refused_with_their_place() {
+fn errors_of_broken_archives_name_the_line() {
     let text = archive().to_text();
     let error = |text: &str| Archive::parse(text).unwrap_err().to_string();
     assert_eq!(error(""), "line 1: not an archive of weir bench");
@@ -64,7 +83,7 @@ fn broken_and_foreign_archives_are_refused_with_their_place() {
     let joined = |lines: &[&str]| lines.join("\n");
     assert_eq!(
         error(&joined(&lines[..5])),
-        "it breaks off after line 5: the last line of an archive says that it is whole"
+        "the archive breaks off after line 5: its last line, with the number of lines, is missing"
     );
     assert_eq!(
         error(&text[..text.len() - 5]).split(':').next(),
@@ -95,7 +114,7 @@ fn broken_and_foreign_archives_are_refused_with_their_place() {
     assert!(Archive::parse(&forged).is_err());
 }
 
-/// An instant for a test to count from.
+/// Returns an instant for a test to count from.
 #[expect(clippy::disallowed_methods, reason = "any instant serves as an origin")]
 pub(crate) fn any_instant() -> Instant {
     Instant::now()

@@ -1,12 +1,12 @@
-//! A report that tries to break out of its forms.
+//! A report with hostile text in every field.
 
 use super::{Shape, Story};
 use crate::relay::Report;
 
-/// Text that tries to get out of wherever it is put.
+/// Text that tries to break out of HTML, JSON and the terminal.
 pub(in crate::relay) const HOSTILE: &str = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;\u{1b}[31m\u{0}\u{202e}";
 
-/// A report with [`HOSTILE`] wherever text may stand.
+/// Returns a report with [`HOSTILE`] in every text field.
 pub(in crate::relay) fn report() -> Report {
     let mut report = super::report(Shape::audio(3).story(Story::Overloaded));
     let text = || HOSTILE.to_owned();

@@ -1,4 +1,4 @@
-//! What is seen of relay and generator in a synthetic run.
+//! Relay and load generator of a synthetic run.
 
 use super::*;
 
@@ -35,7 +35,7 @@ pub(super) fn relay(shape: Shape, tracks: &[TrackReport], random: &mut Random) -
     }
 }
 
-/// What so many delivered objects cost the relay.
+/// Returns the cost of `delivered` objects.
 fn cost(shape: Shape, delivered: u64) -> RelayCost {
     let per_object_us = if shape.story == Story::Overloaded {
         6.8
@@ -66,7 +66,7 @@ fn cost(shape: Shape, delivered: u64) -> RelayCost {
     }
 }
 
-/// The seconds of a relay that costs so much in all, for as long as it lives.
+/// Returns the entry of each second until the relay's process ends.
 fn per_second(shape: Shape, cost: &RelayCost, random: &mut Random) -> Vec<RelaySecond> {
     let of_sessions = cost.rss_connected_bytes - cost.rss_start_bytes;
     (0..=(shape.seconds + SET_UP_SECONDS))
@@ -94,7 +94,7 @@ fn per_second(shape: Shape, cost: &RelayCost, random: &mut Random) -> Vec<RelayS
         .collect()
 }
 
-/// What the relay says of itself once a second.
+/// Returns metrics that the relay exports.
 fn metrics(shape: Shape, delivered: u64) -> Vec<RelayMetric> {
     let each = |last: u64, is_counter: bool, name: &str| RelayMetric {
         metric: name.to_owned(),
@@ -122,7 +122,7 @@ fn metrics(shape: Shape, delivered: u64) -> Vec<RelayMetric> {
     ]
 }
 
-/// Loss grows to the end where the relay is overloaded.
+/// Returns a heat map in which loss grows towards the end.
 pub(super) fn heat_map(
     shape: Shape,
     subscribers: &[SubscriberReport],
@@ -171,9 +171,10 @@ pub(super) fn generator(shape: Shape) -> Generator {
         healthy: !slow,
         reasons: if slow {
             vec![
-                "thread `subscribers` ran at 99.7 % of its core".to_owned(),
-                "publisher lateness p99 was 63.4 ms, more than 10 ms".to_owned(),
-                "sockets dropped 18,204 packets for want of buffer".to_owned(),
+                "the thread of the subscribers used 100 % of core 1".to_owned(),
+                "the event loop of the subscribers lagged 71 ms at p99 (at most 50 ms allowed)".to_owned(),
+                "the kernel dropped 18,204 packets because the generator's receive buffers were full"
+                    .to_owned(),
             ]
         } else {
             Vec::new()

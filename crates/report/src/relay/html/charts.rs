@@ -1,4 +1,4 @@
-//! The plots of a report, each as a captioned figure.
+//! The plots of the HTML report.
 
 pub(super) mod heat;
 pub(super) mod relay;
@@ -14,7 +14,7 @@ use crate::latency::LatencySecond;
 use crate::relay::TrackReport;
 use crate::statistics::float;
 
-/// Arrivals second by second, against the plan.
+/// Objects received per second, with the planned rate.
 pub(super) fn objects_over_time(track: &TrackReport) -> Markup {
     let (seconds, step) = thinned(&track.latency.per_second);
     let interval_ms = track.definition.time_interval_ms;
@@ -27,9 +27,11 @@ pub(super) fn objects_over_time(track: &TrackReport) -> Markup {
     let rounded = number::plain(planned.round());
     let y = ("objects per second", Scale::from_zero(largest * 1.08));
     let mut plot = Plot::new("Objects received", (TIME, time_axis(&seconds)), y)
-        .reading("The first and the last second are cut by the run's own beginning and end.")
+        .reading(
+            "The first and the last second are incomplete: the track starts and ends within them.",
+        )
         .described(format!(
-            "Objects that arrived per second, over all subscribers; the plan is {rounded} per second."
+            "Objects received per second, over all subscribers; {rounded} per second are planned."
         ))
         .keys([("bar", "received")])
         .height(210.0);

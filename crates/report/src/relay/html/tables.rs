@@ -1,4 +1,4 @@
-//! The tables of a report.
+//! The tables of the HTML report.
 
 use maud::{Markup, html};
 
@@ -15,22 +15,22 @@ use crate::relay::{
 };
 use crate::statistics::{Distribution, Spread, float};
 
-/// Subscriptions listed at most, the worst of them; the JSON has them all.
+/// Most subscriptions listed, worst first. The JSON has them all.
 pub(super) const ROWS_MAX: usize = 250;
 
-/// Table 3 of the draft over the subscribers.
+/// Table 3 of draft-evens-moq-bench-00 over the subscribers.
 pub(super) fn completion(track: &TrackReport) -> Markup {
     html! {
-        (table_title("Metrics on completion, over subscribers (Table 3)"))
+        (table_title("Metrics on completion (Table 3 of the draft)"))
         (over_subscribers(rows::completion(track)))
     }
 }
 
-/// Table 2 of the draft over the subscribers, folded away.
+/// Table 2 of draft-evens-moq-bench-00 over the subscribers, folded.
 pub(super) fn progress(track: &TrackReport) -> Markup {
     html! {
         details {
-            summary { "Metrics in progress, as they stood at the end (Table 2)" }
+            summary { "Metrics in progress, at the end of the run (Table 2 of the draft)" }
             (over_subscribers(rows::progress(track)))
         }
     }
@@ -45,7 +45,7 @@ fn over_subscribers<const N: usize>(rows: [Row; N]) -> Table {
     Table::of_figures(["Per subscriber", "Mean", "Min", "Max", "Sum"]).with_rows(rows)
 }
 
-/// Everything that has percentiles.
+/// Percentiles of latency, receive variance and publisher lateness.
 pub(super) fn distributions(track: &TrackReport) -> Markup {
     let rows = [
         ("Latency from the planned send time", track.latency.overall),
@@ -53,57 +53,92 @@ pub(super) fn distributions(track: &TrackReport) -> Markup {
         ("Publisher lateness", track.published.lateness),
     ];
     html! {
-        (table_title("Distributions, over all objects"))
+        (table_title("Times over all objects"))
         (latency::quantiles(&rows))
     }
 }
 
-/// Irregularities, and how the subscriptions ended.
+/// The figures of a process that only publishes the track.
+pub(super) fn published(track: &TrackReport) -> Markup {
+    let published = &track.published;
+    let rows = [
+        ("Objects published", published.objects),
+        ("Groups published", published.groups),
+        (
+            "Dropped by publisher: ttl passed",
+            published.expired_objects,
+        ),
+        (
+            "Dropped by publisher: queue full",
+            published.crowded_out_objects,
+        ),
+    ];
+    html! {
+        (facts(rows.map(|(name, count)| (name, number::count(count)))))
+        (latency::quantiles(&[("Publisher lateness", published.lateness)]))
+    }
+}
+
+/// The end of the subscriptions, and irregularities of the delivery.
 pub(super) fn delivery(track: &TrackReport) -> Markup {
     let delivery = &track.delivery;
     let mean = |spread: Option<Spread>| or_none(spread, |one| number::milliseconds(one.mean));
     let status = &track.status;
     let rows = [
-        ("Subscriptions good", number::count(status.good)),
-        ("Incomplete", number::count(status.incomplete)),
-        ("Failed", number::count(status.failed)),
-        ("Groups complete", number::count(delivery.groups_complete)),
-        ("Late", number::count(delivery.late)),
-        ("Reordered", number::count(delivery.reordered)),
-        ("Duplicates", number::count(delivery.duplicates)),
-        ("Lost to resets", number::count(delivery.cut_by_reset)),
-        ("Lost without a word", number::count(delivery.dropped)),
-        ("First lost", place(delivery.first_lost)),
-        ("First late", place(delivery.first_late)),
-        ("Malformed messages", number::count(delivery.malformed)),
-        ("With other content", number::count(delivery.corrupt)),
-        ("Under another number", number::count(delivery.misplaced)),
-        ("Of other runs", number::count(delivery.foreign)),
+        ("Good subscriptions", number::count(status.good)),
+        ("Incomplete subscriptions", number::count(status.incomplete)),
+        ("Failed subscriptions", number::count(status.failed)),
+        ("Complete groups", number::count(delivery.groups_complete)),
+        ("Objects later than their ttl", number::count(delivery.late)),
+        ("Reordered objects", number::count(delivery.reordered)),
+        ("Duplicate objects", number::count(delivery.duplicates)),
         (
-            "Arrived before they were sent",
+            "Objects lost by a stream reset",
+            number::count(delivery.cut_by_reset),
+        ),
+        (
+            "Objects lost without a reset",
+            number::count(delivery.dropped),
+        ),
+        ("First lost object", place(delivery.first_lost)),
+        ("First late object", place(delivery.first_late)),
+        ("Malformed messages", number::count(delivery.malformed)),
+        (
+            "Objects with altered content",
+            number::count(delivery.corrupt),
+        ),
+        (
+            "Objects with altered number",
+            number::count(delivery.misplaced),
+        ),
+        ("Objects of other runs", number::count(delivery.foreign)),
+        (
+            "Arrived before sent (clocks)",
             number::count(delivery.negative_latencies),
         ),
         (
-            "Expired at the publisher",
+            "Dropped by publisher: ttl passed",
             number::count(track.published.expired_objects),
         ),
         (
-            "Crowded out at the publisher",
+            "Dropped by publisher: queue full",
             number::count(track.published.crowded_out_objects),
         ),
-        ("Signed drift, mean", mean(track.variance.signed_drift_ms)),
         (
-            "Jitter (RFC 3550), mean",
+            "Mean receive variance, signed",
+            mean(track.variance.signed_drift_ms),
+        ),
+        (
+            "Mean jitter (RFC 3550)",
             mean(track.variance.jitter_rfc3550_ms),
         ),
     ];
     html! {
-        (table_title("Delivery, summed over subscribers"))
+        (table_title("Delivery, all subscribers together"))
         (facts(rows))
     }
 }
 
-/// Where an object stands.
 fn place(position: Option<ObjectPosition>) -> String {
     or_none(position, |at| {
         let (object, group) = (number::count(at.object), number::count(at.group));
@@ -111,27 +146,27 @@ fn place(position: Option<ObjectPosition>) -> String {
     })
 }
 
-/// Those that figures over subscribers leave out.
+/// Slow and churning subscribers, which the other figures leave out.
 pub(super) fn set_apart(track: &TrackReport) -> Markup {
     let apart = &track.set_apart;
-    if !apart.is_anybody() {
+    if !apart.has_subscribers() {
         return html! {};
     }
     let rows = [
         ("Slow readers", apart.slow_readers),
-        ("Coming and going", apart.churning),
-        ("Their sessions", apart.sessions),
+        ("Churning subscribers", apart.churning),
+        ("Sessions of both", apart.sessions),
         ("Objects received", apart.objects_received),
-        ("Objects missed", apart.lost_objects),
-        ("Of these lost to resets", apart.cut_by_reset),
+        ("Objects lost", apart.lost_objects),
+        ("Of these by a stream reset", apart.cut_by_reset),
     ];
     html! {
-        (table_title("Set apart: subscribers that made it hard on purpose"))
+        (table_title("Slow and churning subscribers, left out of the tables above"))
         (facts(rows.map(|(name, count)| (name, number::count(count)))))
     }
 }
 
-/// Each subscription, folded away: the worst first, and only so many.
+/// Each subscription, folded: worst first, at most [`ROWS_MAX`].
 pub(super) fn subscribers(track: &TrackReport, number: usize) -> Markup {
     if track.subscribers.is_empty() {
         return html! {};
@@ -156,28 +191,28 @@ pub(super) fn subscribers(track: &TrackReport, number: usize) -> Markup {
     let rows = worst_first.into_iter().take(ROWS_MAX).map(subscriber_row);
     html! {
         details.dense id={ "subscribers-" (number) } {
-            summary { "Each subscription, the worst first (" (how_many) ")" }
+            summary { "Each subscription, worst first (" (how_many) ")" }
             (Table::new(columns).with_rows(rows))
         }
     }
 }
 
-/// The columns of a subscription, between its name and why it ended.
+/// The columns between the subscriber's name and the reason.
 const SUBSCRIBER: [&str; 11] = [
     "Status",
-    "Received",
+    "Objects",
     "Lost",
-    "Groups",
-    "p50",
+    "Complete groups",
+    "Latency p50",
     "p99",
-    "Slowest",
+    "max",
     "Jitter",
     "Late",
     "Handshake",
     "First object",
 ];
 
-/// Failed before incomplete before good, then by loss, then by p99.
+/// The order of subscriptions: failed, incomplete, good; within each by lost objects, then by p99.
 fn badness(subscriber: &SubscriberReport) -> (Status, u64, f64) {
     let p99_ms = subscriber.latency.map_or(0.0, |latency| latency.p99_ms);
     let lost = subscriber.completion.lost_objects;
@@ -209,7 +244,7 @@ fn subscriber_row(subscriber: &SubscriberReport) -> [String; 13] {
     ]
 }
 
-/// `text` cut to what a cell of a long table may hold.
+/// Returns `text`, cut to what a cell of a long table may hold.
 fn short(text: &str) -> String {
     const CELL_MAX: usize = 160;
     if text.len() <= CELL_MAX {
@@ -219,7 +254,7 @@ fn short(text: &str) -> String {
     }
 }
 
-/// The threads of the generator.
+/// The threads of the load generator.
 pub(super) fn threads(generator: &Generator) -> Markup {
     if generator.threads.is_empty() {
         return html! {};
@@ -228,7 +263,7 @@ pub(super) fn threads(generator: &Generator) -> Markup {
     let rows = threads.map(|thread| {
         [
             cut(&thread.name),
-            format!("{} %", number::decimal(thread.cpu_percent)),
+            format!("{} % of a core", number::decimal(thread.cpu_percent)),
             number::milliseconds(thread.event_loop_lag_p99_ms),
             number::milliseconds(thread.event_loop_lag_max_ms),
         ]
@@ -237,7 +272,7 @@ pub(super) fn threads(generator: &Generator) -> Markup {
     html! { (Table::of_figures(names).with_rows(rows)) }
 }
 
-/// The rest of what is known of the generator.
+/// Other facts of the load generator.
 pub(super) fn generator_facts(report: &Report) -> Vec<(&'static str, String)> {
     let generator = &report.generator;
     let headroom = |pick: fn(&Headroom) -> String| or_none(report.headroom.as_ref(), pick);
@@ -247,21 +282,21 @@ pub(super) fn generator_facts(report: &Report) -> Vec<(&'static str, String)> {
     };
     vec![
         (
-            "Socket receive drops",
+            "Packets dropped, full buffers",
             number::count(generator.socket_receive_buffer_drops),
         ),
         ("Publisher lateness p99", lateness(|one| one.p99_ms)),
         ("Publisher lateness max", lateness(|one| one.max_ms)),
         ("Cores", number::cores(&generator.cores)),
         (
-            "Objects per second",
+            "Objects received per second",
             headroom(|one| number::decimal(one.objects_per_second)),
         ),
         (
-            "At most, by this run’s cost",
+            "Headroom, objects per second",
             headroom(|one| {
                 format!(
-                    "{} ({} times)",
+                    "{} ({} times this load)",
                     number::decimal(one.objects_per_second_max),
                     number::brief(one.times())
                 )
@@ -270,12 +305,12 @@ pub(super) fn generator_facts(report: &Report) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the relay spent, in full.
+/// Facts of the relay's cost.
 pub(super) fn relay_cost(cost: &RelayCost) -> Vec<(&'static str, String)> {
     let memory = |bytes: u64| number::bytes(float(bytes));
     vec![
         (
-            "CPU in the steady window",
+            "CPU time in the steady window",
             format!("{} s", number::decimal(cost.cpu_seconds)),
         ),
         (
@@ -287,11 +322,11 @@ pub(super) fn relay_cost(cost: &RelayCost) -> Vec<(&'static str, String)> {
             ),
         ),
         (
-            "Objects delivered in it",
+            "Objects delivered in the window",
             number::count(cost.objects_delivered),
         ),
-        ("Memory at the start", memory(cost.rss_start_bytes)),
-        ("Memory connected, idle", memory(cost.rss_connected_bytes)),
+        ("Memory before connections", memory(cost.rss_start_bytes)),
+        ("Memory before objects", memory(cost.rss_connected_bytes)),
         ("Memory at most", memory(cost.rss_peak_bytes)),
         (
             "Context switches, voluntary",
@@ -305,14 +340,14 @@ pub(super) fn relay_cost(cost: &RelayCost) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What was run, with what, on what.
+/// Facts of the run: load, relay, machine.
 pub(super) fn run_facts(run: &Run) -> Vec<(&'static str, String)> {
     vec![
         (
             "Draft",
             run.draft
                 .clone()
-                .unwrap_or_else(|| "no session came up".to_owned()),
+                .unwrap_or_else(|| "no session was established".to_owned()),
         ),
         ("Transport", run.transport.clone()),
         ("Publish flow", run.publish_flow.clone()),
@@ -326,18 +361,21 @@ pub(super) fn run_facts(run: &Run) -> Vec<(&'static str, String)> {
             ),
         ),
         (
-            "Duration",
+            "Duration, set-up included",
             format!("{} s", number::decimal(run.duration_ms / 1e3)),
         ),
         ("Latency clock", run.latency_clock.clone()),
-        ("Cores: relay", number::cores(&run.cores.relay)),
-        ("Cores: publishers", number::cores(&run.cores.publishers)),
-        ("Cores: subscribers", number::cores(&run.cores.subscribers)),
+        ("Cores of the relay", number::cores(&run.cores.relay)),
+        ("Cores of publishers", number::cores(&run.cores.publishers)),
+        (
+            "Cores of subscribers",
+            number::cores(&run.cores.subscribers),
+        ),
         ("CPU", run.cpu_model.clone()),
         ("Kernel", run.kernel.clone()),
         ("Seed", run.seed.to_string()),
-        ("Run", run.run_id.clone()),
+        ("Run ID", run.run_id.clone()),
         ("Started", run.start_time.clone()),
-        ("weir", run.weir_version.clone()),
+        ("weir version", run.weir_version.clone()),
     ]
 }

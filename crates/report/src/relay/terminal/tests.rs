@@ -1,4 +1,4 @@
-//! How reports look in a terminal.
+//! Tests of reports in the terminal.
 
 use super::*;
 use crate::relay::example::{self, Shape, Story};
@@ -19,19 +19,19 @@ fn an_overloaded_relay_on_eighty_columns() {
 }
 
 #[test]
-fn a_relay_that_died() {
+fn a_relay_whose_process_ended() {
     let shape = Shape::audio(200).story(Story::RelayDied);
     insta::assert_snapshot!(render(&example::report(shape), 100, false));
 }
 
 #[test]
-fn a_generator_that_could_not_keep_up() {
+fn a_generator_that_did_not_keep_up() {
     let shape = Shape::audio(1).story(Story::SlowGenerator);
     insta::assert_snapshot!(render(&example::report(shape), 100, false));
 }
 
 #[test]
-fn a_run_that_came_to_nothing_on_forty_columns() {
+fn a_run_without_tracks_on_forty_columns() {
     insta::assert_snapshot!(render(&example::empty(), 0, false));
 }
 

@@ -1,34 +1,35 @@
-//! `weir h3 bench`: put load on an HTTP/3 server.
+//! `weir h3 bench`: measures an HTTP/3 server.
 
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Args;
-use weir_report::http3::{html, json, terminal};
+use weir_report::http3::{Report, html, json, terminal};
 
 use crate::{
     h3::{measurement, options::LoadOptions},
     harness::machine::Machine,
-    output::{check_writable, exit_code, print_out, screen, write_named},
+    hints::{UNREACHABLE, hint},
+    output::{check_writable, exit_code, print_line, print_out, screen, write_named},
     progress::Progress,
     signals,
 };
 
-/// Put load on an HTTP/3 server
+/// Measure an HTTP/3 server under load
 ///
-/// A success is an answer with status 200 and the exact length; everything else is counted by its kind. With the
-/// server's process the report says what a request cost it, and whether it was the limit. Exit code 0: requests
-/// succeeded; 1: none did; 2: nothing was measured.
+/// A request succeeds if the response has status 200 and the exact length; all others are counted by the kind of failure.
+/// With --server-pid or --server-process, the report has the server's CPU time per request, and says whether the server
+/// was the limit. Exit code 0: requests succeeded; 1: none did; 2: nothing was measured.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
-    /// What to ask for, `https://HOST[:PORT]/PATH`
+    /// URL of the requests, `https://HOST[:PORT][/PATH]`
     url: String,
     #[command(flatten)]
     options: LoadOptions,
-    /// Write the report as JSON
+    /// Write the report to FILE, as JSON (docs/h3-report.schema.json)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report as one HTML file
+    /// Write the report to FILE, as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -49,5 +50,20 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     write_named(arguments.html.as_deref(), || html::render(&report))?;
     let (width, colour) = screen();
     print_out(&terminal::render(&report, width, colour))?;
+    if let Some(hint) = connection_hint(&report) {
+        print_line(hint);
+    }
     Ok(exit_code(report.requests.successes > 0))
+}
+
+/// Returns what to do if no connection was made.
+fn connection_hint(report: &Report) -> Option<&'static str> {
+    let connections = &report.connections;
+    if connections.handshakes > 0 {
+        return None;
+    }
+    let mut refusals = connections.refusals.iter();
+    let of_refusal = refusals.find_map(|one| hint(one.words.as_deref()?));
+    let is_silent = connections.refusals.is_empty() && connections.unfinished > 0;
+    of_refusal.or_else(|| is_silent.then_some(UNREACHABLE))
 }

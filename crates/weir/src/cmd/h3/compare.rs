@@ -1,4 +1,4 @@
-//! `weir h3 compare`: several HTTP/3 servers in turns, and a table of them.
+//! `weir h3 compare`: measures several HTTP/3 servers in turns, and tabulates them.
 
 use std::{net::Ipv4Addr, path::PathBuf, process::ExitCode};
 
@@ -9,39 +9,42 @@ use weir_report::comparison::servers::{markdown, page, table};
 use crate::{
     cmd::comparison_files::ComparisonFiles,
     h3::{
-        server_file::ServerFile,
+        server_file::{ROUNDS_MAX, ServerFile},
         server_rounds::{self, ServerRounds},
     },
     harness::{contender, machine::Machine, namespace, udp::mtu_to},
+    numbers::{positive, whole},
     output::{exit_code, print_line, print_out},
     signals,
 };
 
-/// Measure several HTTP/3 servers in turns and put them in a table
+/// Measure several HTTP/3 servers in turns, and compare them in a table
 ///
 /// A TOML file says how each server is started; profiles/contenders.toml is an example. Each round starts each server on
-/// its core, asks it for everything, and ends it with all that it started. Where the rights allow, all of this happens in
-/// a network namespace whose packets have 1500 bytes. Exit code 0: all runs were made; 1: not; 2: nothing was measured.
+/// its core, measures it in every scenario, and ends all its processes. If the process has the rights, all of this happens
+/// in a network namespace whose packets have at most 1500 bytes. Exit code 0: all runs were made; 1: runs are missing; 2:
+/// nothing was measured.
 #[derive(Debug, Args)]
 pub(crate) struct CompareArguments {
-    /// Description of the servers, TOML
+    /// TOML file that describes the servers, such as profiles/contenders.toml
     file: PathBuf,
-    /// Rounds, instead of what the file says
-    #[arg(long, value_name = "COUNT")]
+    /// Runs of each server in each scenario, 1 to 50 [default: the file's `rounds`]
+    #[arg(long, value_name = "COUNT", value_parser = whole(1..=ROUNDS_MAX))]
     rounds: Option<u32>,
-    /// Seconds of each run, instead of what the file says
-    #[arg(long, value_name = "SECONDS")]
+    /// Seconds of each run, 0.1 to 600 [default: the file's `seconds`]
+    #[arg(long, value_name = "SECONDS", value_parser = positive)]
     seconds: Option<f64>,
-    /// Measure only the server of this name; can be repeated
+    /// Name of a server in the file, to measure only that one; can be repeated
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Measure only this scenario, such as 15k, 2m or 1k-short; can be repeated
+    /// Scenario to measure, instead of the file's: 1k, 5k, 15k, 50k or 2m, with -short, -resumed or -0rtt behind it for
+    /// one request per connection; can be repeated
     #[arg(long, value_name = "NAME")]
     scenario: Vec<String>,
-    /// Use the machine's own loopback interface, whatever its packet size
+    /// Use the machine's own loopback interface, whose packets may have 64 KiB
     #[arg(long)]
     no_namespace: bool,
-    /// Set where this program runs itself again in a namespace
+    /// Set by the program itself, when it runs again in a namespace
     #[arg(long, hide = true)]
     inside_namespace: bool,
     #[command(flatten)]
@@ -54,7 +57,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let checked = server_rounds::check(&described, &machine);
     let client = checked.with_context(|| arguments.file.display().to_string())?;
     arguments.files.check()?;
-    // Everything that can be wrong is found before the namespace is entered, where this begins anew.
+    // The program starts again in the namespace, so all checks precede that.
     let network = network(arguments)?;
     let stop = signals::stop_on_signals()?;
     let rounds = described.rounds;
@@ -70,7 +73,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     print_out(&table(&comparison))?;
     if !comparison.is_measured() {
         let kept = files.results.as_ref().map_or_else(String::new, |file| {
-            format!("; {} is left as it is", file.display())
+            format!("; {} is unchanged", file.display())
         });
         bail!("nothing was measured{kept}");
     }
@@ -105,7 +108,7 @@ fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<
     for (what, core) in cores.into_iter().chain(own) {
         if let Some(core) = core.filter(|core| !machine.cores.contains(core)) {
             bail!(
-                "{file}: {what}: there is no core {core} here; there are {:?}",
+                "{file}: {what}: there is no core {core} on this machine; expected one of {:?}",
                 machine.cores
             );
         }
@@ -113,7 +116,7 @@ fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<
     Ok(described)
 }
 
-/// Enters a namespace if that is wanted and possible; says what carries the packets.
+/// Enters a network namespace, unless --no-namespace is given. Returns what carries the packets, as a sentence.
 fn network(arguments: &CompareArguments) -> anyhow::Result<String> {
     let found = mtu_to((Ipv4Addr::LOCALHOST, 443).into());
     let mtu = found.map_or_else(|| "unknown".to_owned(), |mtu| mtu.to_string());
@@ -131,10 +134,10 @@ fn network(arguments: &CompareArguments) -> anyhow::Result<String> {
     print_line(&format!("weir: no network namespace: {problem}"));
     Ok(format!(
         "No network namespace could be made ({problem}): the machine's own loopback interface with an MTU of {mtu} bytes, \
-         which favours who looks for large packets."
+         which favours servers that look for large packets."
     ))
 }
 
-/// The section of the results, and the command that makes it.
+/// The section of the results, and the command that writes it.
 const SECTION: &str = "http3-servers";
 const COMMAND: &str = "make results-h3";

@@ -1,4 +1,4 @@
-//! `weir h3`: HTTP/3 servers side by side.
+//! `weir h3`: serves files over HTTP/3, and measures or compares HTTP/3 servers.
 
 mod bench;
 mod compare;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-/// HTTP/3: a server, a load client, and several servers side by side.
+/// The subcommands of `weir h3`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum H3Command {
     Bench(Box<bench::BenchArguments>),

@@ -1,17 +1,21 @@
-//! `weir h3 serve`: a server of files.
+//! `weir h3 serve`: serves files over HTTP/3.
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use rustls::pki_types::CertificateDer;
 use serde_json::json;
 use weir_http3::server::{Site, SiteLimits};
-use weir_net::{Stop, certificate::Certificate, raise_open_files_limit};
+use weir_net::{SocketConfig, Stop, certificate::Certificate, raise_open_files_limit};
 use weir_quic::{Limits, Packets, tls::ServerTls};
 
 use crate::{
+    certificate_check::ca_warning,
+    event_loop,
     h3::{folder, server::Plan},
-    output::print_json,
+    numbers::{core, whole},
+    output::{print_json, print_line},
     relay::certificates::hash_of,
     signals,
     time::{time, time_limit},
@@ -19,75 +23,79 @@ use crate::{
 
 /// Serve files over HTTP/3
 ///
-/// Files are read once, when the server starts, and are sent from memory; there are no logs of requests. What has no file is
-/// made on demand if its name is a size: /1k, /15k, /2m. When the server is ready it prints one line of JSON with
-/// its address, when it has stopped another one with its counters. SIGINT and SIGTERM stop it cleanly.
+/// The server reads all files when it starts, and sends them from memory. It keeps no log of requests. A path that is a size
+/// and no file, such as /1k, /15k or /2m, has a made-up response of that size. The server prints a line of JSON with its
+/// address when it is ready, and another with its counters when it has stopped. SIGINT and SIGTERM stop it cleanly.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
-    /// Address to listen on; port 0 lets the system choose
+    /// Address to listen on; port 0: a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4433")]
     listen: SocketAddr,
-    /// Folder whose files to serve; names that begin with a dot are left out
+    /// Folder of the files to serve, except names that begin with a dot [default: none, only sizes such as /15k]
     #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
-    /// Certificate chain, PEM; without it a certificate (P-256) is made for --name
+    /// Certificate chain, PEM [default: a self-signed P-256 certificate for --name]
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// Private key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Name or address that a self-made certificate is for [default: `localhost 127.0.0.1 ::1`]
+    /// Name or address for the self-signed certificate; can be repeated [default: `localhost 127.0.0.1 ::1`]
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
-    /// Threads that serve, each with connections of its own
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    /// Check the files, the certificate and the address, print what was read, and exit
+    #[arg(long)]
+    check: bool,
+    /// Threads that serve, 1 to 255; each has its own connections
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = whole(1..=THREADS_MAX))]
     threads: u16,
-    /// Run each thread on one core only; as many numbers as there are threads, with commas between
-    #[arg(long, alias = "core", value_name = "CORES", value_delimiter = ',')]
+    /// Cores of the threads, one for each, with commas between [default: any]
+    #[arg(long, alias = "core", value_name = "CORES", value_delimiter = ',', value_parser = core)]
     cores: Vec<usize>,
-    /// Make each client prove its address before its handshake (Retry)
+    /// Require that each client proves its address before the handshake (Retry)
     #[arg(long)]
     retry: bool,
-    /// Neither resume sessions nor take requests with the first packet (0-RTT)
+    /// Disable session resumption and 0-RTT
     #[arg(long)]
     no_resumption: bool,
-    /// Send packets one by one even where the kernel can take several at once
+    /// Send and receive packets one by one, without GSO and GRO
     #[arg(long, alias = "disable-gso")]
     no_gso: bool,
-    /// Bytes of UDP payload of full packets, from 1200 to 65527; 0: find out what the path carries
-    #[arg(long, value_name = "BYTES", default_value_t = 1350)]
+    /// UDP payload of full packets, in bytes, 1200 to 65527; 0: path MTU discovery
+    #[arg(long, value_name = "BYTES", default_value_t = 1350, value_parser = whole(0..=65_527_u16))]
     max_udp_payload_size: u16,
-    /// Connections at most
-    #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
+    /// Largest number of connections, all threads together
+    #[arg(long, value_name = "COUNT", default_value_t = 20_000, value_parser = whole(1..=usize::MAX))]
     connections_max: usize,
-    /// Requests that a client may have open on a connection
-    #[arg(long, value_name = "COUNT", default_value_t = 256)]
+    /// Largest number of open requests on a connection
+    #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = whole(0..=u32::MAX))]
     requests_max: u32,
-    /// A connection without a packet from its client for this long is lost
+    /// Time without a packet from the client after which a connection is lost, 1ms to 1day
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time_limit)]
     idle_timeout: Duration,
-    /// Pause after handling packets, so that more are handled together; adds up to this much latency
+    /// Pause between two reads of the socket, so that more packets are handled together; adds up to this much latency
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
     rest: Duration,
-    /// Files at most
-    #[arg(long, value_name = "COUNT", default_value_t = SiteLimits::default().files_max)]
+    /// Largest number of files in --root
+    #[arg(long, value_name = "COUNT", default_value_t = SiteLimits::default().files_max, value_parser = whole(0..=usize::MAX))]
     files_max: usize,
-    /// Bytes of all files at most
-    #[arg(long, value_name = "BYTES", default_value_t = SiteLimits::default().bytes_max)]
+    /// Largest size of all files in --root together, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = SiteLimits::default().bytes_max, value_parser = whole(0..=u64::MAX))]
     bytes_max: u64,
 }
 
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     let threads = usize::from(arguments.threads);
-    if threads == 0 {
-        bail!("--threads: expected 1 or more");
-    }
     if !arguments.cores.is_empty() && arguments.cores.len() != threads {
         let cores = arguments.cores.len();
-        bail!("--cores: expected as many as --threads, {threads}, not {cores}");
+        bail!("--cores: expected one core for each of --threads {threads}, not {cores}");
     }
     let site = arguments.site()?;
-    let (tls, hash) = arguments.tls()?;
+    let (tls, certificate) = arguments.tls()?;
+    if arguments.check {
+        return check(arguments, &site, &certificate);
+    }
+    let hash = hash_of(&certificate);
     raise_open_files_limit().context("cannot raise the limit of open files")?;
     let plan = arguments.plan(tls, Arc::clone(&site), signals::stop_on_signals()?)?;
     let serving = plan.bind().context("--listen")?;
@@ -104,6 +112,35 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
         .map(|(name, value)| (name.to_owned(), value.into()))
         .collect();
     print_json(&json!({ "counters": counters }))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Checks the rest of what [`run`] needs, and prints what was read. A server that runs with the same flags does not matter.
+fn check(
+    arguments: &ServeArguments,
+    site: &Site,
+    chain: &[CertificateDer<'_>],
+) -> anyhow::Result<ExitCode> {
+    arguments.packets()?;
+    let mut address = arguments.listen;
+    address.set_port(0);
+    event_loop::bind(address, SocketConfig::default()).context("--listen")?;
+    let certificate = arguments.cert.as_ref().map_or_else(
+        || "self-signed certificate".to_owned(),
+        |file| format!("certificate {}", file.display()),
+    );
+    if let Some(warning) = arguments
+        .cert
+        .as_ref()
+        .and_then(|file| ca_warning(file, chain))
+    {
+        print_line(&warning);
+    }
+    print_line(&format!(
+        "weir: ok: {} files, {certificate}, address {}",
+        site.len(),
+        arguments.listen
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -126,7 +163,7 @@ impl ServeArguments {
     fn packets(&self) -> anyhow::Result<Packets> {
         let size = self.max_udp_payload_size;
         if size != 0 && !(1200..=65_527).contains(&size) {
-            bail!("--max-udp-payload-size: expected 0, or 1200 to 65527, not {size}");
+            bail!("--max-udp-payload-size: expected 0 or 1200 to 65527 bytes, not {size}");
         }
         let send_bytes_fixed = (size != 0).then_some(size);
         let bytes = usize::from(send_bytes_fixed.unwrap_or(1500));
@@ -151,8 +188,8 @@ impl ServeArguments {
         Ok(Arc::new(site))
     }
 
-    /// TLS, and the SHA-256 hash of the certificate.
-    fn tls(&self) -> anyhow::Result<(ServerTls, String)> {
+    /// Returns TLS, and the certificate chain.
+    fn tls(&self) -> anyhow::Result<(ServerTls, Vec<CertificateDer<'static>>)> {
         let certificate = match (&self.cert, &self.key) {
             (Some(chain), Some(key)) => Certificate::load(chain, key).context("--cert, --key")?,
             _ if self.name.is_empty() => {
@@ -161,11 +198,10 @@ impl ServeArguments {
             }
             _ => Certificate::self_made(&self.name).context("--name")?,
         };
-        let hash = hash_of(&certificate.chain);
         let (chain, key) = (certificate.chain, certificate.key);
         let sessions_max = if self.no_resumption { 0 } else { SESSIONS_MAX };
-        let tls = ServerTls::with_sessions(chain, key, &[weir_h3::ALPN], sessions_max);
-        Ok((tls.context("--cert, --key")?, hash))
+        let tls = ServerTls::with_sessions(chain.clone(), key, &[weir_h3::ALPN], sessions_max);
+        Ok((tls.context("--cert, --key")?, chain))
     }
 
     fn limits(&self) -> Limits {
@@ -177,7 +213,7 @@ impl ServeArguments {
             bidi_streams_max: self.requests_max,
             stream_receive_bytes_max: 64 << 10,
             receive_bytes_max: 1 << 20,
-            // References to what is in memory anyway.
+            // The files are in memory already; this counts references.
             send_bytes_max: 32 << 20,
             datagram_receive_bytes_max: 0,
             idle_timeout: self.idle_timeout,
@@ -186,18 +222,20 @@ impl ServeArguments {
     }
 }
 
-/// TLS sessions that are kept for clients that come back.
+/// Most threads that can share a port.
+const THREADS_MAX: u16 = 255;
+/// TLS sessions that are kept for resumption.
 const SESSIONS_MAX: usize = 16 << 10;
-/// What the kernel takes as one train: an IP packet's worth, and so many segments.
+/// Limits of one GSO send: bytes, and packets.
 const TRAIN_BYTES_MAX: usize = 65_000;
 const TRAIN_PACKETS_MAX: usize = 64;
-/// Packets that a client may leave without an acknowledgement, if it knows how to be told.
+/// Packets between two acknowledgements of a client that supports the ACK frequency extension.
 const UNACKNOWLEDGED_MAX: u32 = 10;
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use weir_net::{SocketConfig, UdpSocket};
+    use weir_net::UdpSocket;
 
     use super::*;
 
@@ -209,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_gso_reaches_the_sockets() {
+    fn no_gso_reaches_the_sockets() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let plain = UdpSocket::bind(any, SocketConfig::default()).unwrap();
         for (flags, offload) in [
@@ -224,7 +262,7 @@ mod tests {
             let plan = serve.plan(tls, serve.site().unwrap(), Stop::new().unwrap());
             let serving = plan.unwrap().bind().unwrap();
             assert_eq!(serving.sockets().count(), usize::from(serve.threads));
-            // Not every kernel has it.
+            // Some kernels have no GSO.
             let expected = offload && plain.has_segmentation();
             let mut sockets = serving.sockets();
             assert!(

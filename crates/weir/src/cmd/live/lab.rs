@@ -1,4 +1,4 @@
-//! `weir live lab`: compare strategies over links that are too slow.
+//! `weir live lab`: compares strategies over slow links.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,41 +23,44 @@ use crate::live::{
     network_profile::NetworkProfile,
     real_time::{self, SourceChoice},
 };
+use crate::numbers::whole;
 use crate::output::{exit_code, print_line, print_out, write_file, write_named};
 use crate::results::{self, Section};
 use crate::time::time;
 
-/// Compare strategies over links that are too slow, in virtual time or in real time
+/// Compare strategies over slow links, in virtual or real time
 ///
-/// Each strategy streams a real encode's frames (720p, 24 frames per second, 622 kbit/s) over each profile, through our
-/// relay, with real QUIC. Equal seeds give equal runs in virtual time; tables show medians over all seeds, and in
-/// brackets the least and the most.
+/// Each strategy delivers the frames of a real encode (720p, 24 frames per second, 622 kbit/s) over each profile, through
+/// weir's relay and QUIC. In virtual time, the same seed gives the same run. Tables show the median of all seeds, and in
+/// brackets the smallest and largest value.
 #[derive(Debug, Args)]
 pub(crate) struct LabArguments {
     /// Strategies, with commas between [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     strategies: Vec<String>,
-    /// Profiles of the link, with commas between [default: all]
+    /// Built-in profiles of the link's rate, with commas between: 500k, CASCADE, `INTRA_CASCADE`, SPIKE, `SLOW_JITTERS`,
+    /// `FAST_JITTERS` [default: all, or none with --trace]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     profiles: Vec<String>,
-    /// Trace of a link, in Mahimahi's form; built-in profiles then run only if --profiles names them; can be repeated
+    /// Recorded rate of a link in Mahimahi's form: one line per packet of 1500 bytes, the time in ms at which the link
+    /// carries it; repeats at its end. Replaces the built-in profiles, unless --profiles names some; can be repeated
     #[arg(long, value_name = "FILE")]
     trace: Vec<PathBuf>,
-    /// How long a run over a trace takes
+    /// Length of a run over a trace, up to 1day
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = time)]
     trace_time: Duration,
-    /// Exit with 1 if `weir` fails a row against `skip`; with --agreement, if a figure of real time is outside its bound
+    /// Exit with 1 if `weir` is worse than `skip` in a row; with --agreement, if a real-time figure is outside its bound
     #[arg(long)]
     require: bool,
-    /// Number of runs of each row, with seeds from 1 on
-    #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    /// Runs of each row, 1 to 1000, with seeds from 1 on
+    #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = whole(1..=1000_u64))]
     seeds: u64,
     #[command(flatten)]
     conditions: Conditions,
     /// Vary delay, queue, jitter and loss, one after the other, instead of one link per profile
     #[arg(long)]
     sweep: bool,
-    /// Congestion controller of the relay: `cubic` or `delay` [default: what the strategy asks for]
+    /// Congestion controller of the relay: cubic or delay [default: that of the strategy]
     #[arg(long, value_name = "NAME", value_parser = congestion)]
     congestion: Option<Congestion>,
     /// Run in real time over real sockets, all strategies over one profile at the same time
@@ -72,13 +75,13 @@ pub(crate) struct LabArguments {
     /// Source of the frames in real time
     #[arg(long, value_enum, value_name = "SOURCE", default_value_t = SourceChoice::Trace, requires = "net")]
     source: SourceChoice,
-    /// Runs in virtual time at once [default: one per core]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    /// Runs in virtual time at the same time, 1 to 1024 [default: one per core]
+    #[arg(long, value_name = "COUNT", value_parser = whole(1..=1024_u64))]
     jobs: Option<u64>,
-    /// Where to write the report with all figures
+    /// Write charts and all figures to FILE, as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Where to write the figures of each run
+    /// Write the figures of each run to FILE, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Replace the section of this command in a Markdown file, such as docs/results.md, and write its chart beside the file
@@ -86,7 +89,7 @@ pub(crate) struct LabArguments {
     results: Option<PathBuf>,
 }
 
-/// A run with what it was made from.
+/// A run, and its parameters.
 struct Done {
     task: Task,
     run: Run,
@@ -104,7 +107,7 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         }
     }
     let done = if arguments.browser {
-        // One at a time: a browser decodes, and so would feel another.
+        // One at a time: two browsers would compete for the CPU.
         at_once(tasks()?, 1, browser::run)?
     } else if arguments.net || arguments.agreement {
         really(arguments, tasks()?, &mut disturbed)?
@@ -163,7 +166,7 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(holds || !arguments.require))
 }
 
-/// The section of the results, and its heading.
+/// Returns the name of the results' section, and its heading.
 fn section(arguments: &LabArguments) -> (&'static str, &'static str) {
     match (arguments.net, arguments.sweep) {
         _ if arguments.browser => ("live-browser", "Live streaming to a browser"),
@@ -217,10 +220,10 @@ fn command() -> String {
     format!("weir {}", command.join(" "))
 }
 
-/// How many seeds at least show how far apart runs in virtual time are; they take a second each.
+/// Least number of seeds in virtual time for --agreement: enough to show how much runs differ.
 const VIRTUAL_SEEDS_MIN: u64 = 10;
 
-/// All runs, in the order of the tables.
+/// Returns the parameters of all runs, in the order of the tables.
 fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
     let strategies: Vec<String> = if arguments.strategies.is_empty() {
         strategy::NAMES.map(str::to_owned).into()
@@ -233,7 +236,7 @@ fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
     let is_there = |name: &str| strategies.iter().any(|one| one == name);
     ensure!(
         !arguments.require || arguments.agreement || is_there("weir") && is_there("skip"),
-        "--require compares weir with skip: --strategies has to name both"
+        "--require: compares weir with skip; --strategies must name both, or be left out"
     );
     let links = if arguments.sweep {
         arguments.conditions.sweep()
@@ -278,15 +281,15 @@ fn profiles(arguments: &LabArguments) -> anyhow::Result<Vec<NetworkProfile>> {
     Ok(profiles)
 }
 
-/// In virtual time, several at once: they do not notice each other.
+/// Makes runs in virtual time, several at once: runs do not influence each other.
 fn virtually(arguments: &LabArguments, tasks: Vec<Task>) -> anyhow::Result<Vec<Done>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.and_then(|jobs| usize::try_from(jobs).ok());
     at_once(tasks, jobs.unwrap_or(cores), lab::run)
 }
 
-/// In real time: strategies over one link at the same time, if that does not ask much of the machine.
-/// What others disturb is made again, and noted.
+/// Makes runs in real time: all strategies over one link at the same time, unless ffmpeg encodes. A run that the hypervisor
+/// disturbed is repeated, and counted in `disturbed`.
 fn really(
     arguments: &LabArguments,
     tasks: Vec<Task>,
@@ -311,7 +314,7 @@ fn really(
     })
 }
 
-/// Makes all runs, up to `jobs` at once; returns them in order.
+/// Makes all runs, up to `jobs` at once. Returns them in order.
 fn at_once(
     tasks: Vec<Task>,
     jobs: usize,
@@ -350,7 +353,7 @@ fn at_once(
     Ok(all.into_iter().map(|(_, done)| done).collect())
 }
 
-/// Runs that differ in their seed only, together.
+/// Groups runs that differ only in their seed.
 fn rows(done: &[Done]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for Done { task, run } in done {
@@ -368,7 +371,7 @@ fn rows(done: &[Done]) -> Vec<Row> {
     rows
 }
 
-/// The first run of each row, to be drawn.
+/// Returns the first run of each row, for the charts.
 fn drawn(done: &[Done]) -> Vec<DrawnRun> {
     let first = done.iter().filter(|done| done.task.seed == 1);
     let drawn = first.map(|Done { task, run }| DrawnRun {

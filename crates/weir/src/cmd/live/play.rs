@@ -1,4 +1,4 @@
-//! `weir live play`: a player without a screen.
+//! `weir live play`: plays a live stream without a screen, and reports what a viewer would have seen.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,35 +24,36 @@ use crate::time::{long_time, time};
 
 /// Play a live stream without a screen, and report what a viewer would have seen
 ///
-/// What there is to play is read from the stream's catalog (MSF, or catalogformat-01), so streams of others are played as well: LOC, or
-/// CMAF with H.264. Nothing is decoded: a frame counts as shown when its time has come and all that it needs has arrived.
-/// Latencies are right if publisher and player have the same time of day; of others' streams, which do not say when a frame was
-/// available, there are none. A new catalog is followed. Ends with the stream (or --patience-again after it), after --time, or at SIGINT.
+/// The stream's catalog (MSF, or catalogformat-01) names the tracks, so streams of other publishers play too: LOC, or CMAF
+/// with H.264. Nothing is decoded: a frame counts as shown if it and all frames that it needs arrive before its playout
+/// time. Latencies need publisher and player on the same clock; streams without capture times have none. The player
+/// follows a changed catalog. It ends with the stream (or --patience-again later), after --time, or at SIGINT. Exit code
+/// 2: no frame was received.
 #[derive(Debug, Args)]
 pub(crate) struct PlayArguments {
-    /// Relay, moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH] for WebTransport
+    /// Relay with the stream: moqt://HOST:PORT[/PATH] for raw QUIC, https://HOST:PORT[/PATH] for WebTransport
     relay: RelayUrl,
-    /// Namespace of the tracks, with / between its parts
+    /// Namespace of the tracks, with / between its fields
     #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace)]
     namespace: Namespace,
-    #[arg(long, value_name = "NAME", conflicts_with = "patience_again", help = strategy_help(", for one of ours without a catalog") + " [default: what its catalog says]")]
+    #[arg(long, value_name = "NAME", conflicts_with = "patience_again", help = strategy_help(", for a stream of weir without a catalog") + " [default: that of the catalog]")]
     strategy: Option<String>,
-    /// Where to begin
+    /// Where in the stream to begin
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = JoinChoice::Next)]
     join: JoinChoice,
-    /// Buffer: `strategy` (as the strategy says), `adaptive` (as arrivals need, 40 to 400 ms), or milliseconds up to 99999
+    /// Playout buffer: strategy (that of the strategy), adaptive (follows the jitter, 40 to 400 ms), or milliseconds, 0 to 99999
     #[arg(long, value_name = "TARGET", default_value_t = BufferChoice::default())]
     buffer: BufferChoice,
-    /// How long to wait for a publisher
+    /// Time to wait for a publisher, up to 1day
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = time)]
     patience: Duration,
-    /// How long to wait for a publisher to come back after the stream has ended; not with --strategy
+    /// Time to wait for another publisher after the stream has ended, up to 1day; not with --strategy
     #[arg(long, default_value = "0s", value_name = "TIME", value_parser = time)]
     patience_again: Duration,
-    /// How long to play [default: to the end of the stream]
+    /// Time to play, up to 7days [default: to the end of the stream]
     #[arg(long, value_name = "TIME", value_parser = long_time)]
     time: Option<Duration>,
-    /// Write the figures and every frame as JSON
+    /// Write the figures and every frame to FILE, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
@@ -61,9 +62,9 @@ pub(crate) struct PlayArguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum JoinChoice {
-    /// With the next group of pictures: the lowest latency
+    /// At the next group of pictures: the lowest latency
     Next,
-    /// With the current group, whose beginning is fetched: the quickest start
+    /// At the start of the current group, which the player fetches: the quickest start
     Current,
 }
 
@@ -84,20 +85,24 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     let end_us = end_us.unwrap_or_else(|| timebase.microseconds(weir_net::clock::now()));
     let start_us = viewer.started_us().unwrap_or(timebase.us);
     let figures = Figures::of_received(viewer.records(), start_us, end_us);
-    print_out(&text(&viewer, &figures))?;
+    let has_frames = !viewer.records().is_empty();
+    if has_frames {
+        print_out(&text(&viewer, &figures))?;
+    }
     if let Some(path) = &arguments.json {
         let report = report(arguments, &viewer, &*strategy, (start_us, end_us), &figures);
         let text = serde_json::to_string(&report)?;
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, text)
+            .with_context(|| format!("--json: {}: cannot be written", path.display()))?;
     }
     match viewer.failure() {
         Some(failure) => bail!("{}: {failure}", arguments.relay),
-        None if viewer.records().is_empty() => match viewer.complaint() {
-            Some(complaint) => bail!(
-                "{}: no frame came that could be understood: {complaint}",
+        None if !has_frames => match viewer.complaint() {
+            Some(complaint) => bail!("{}: no frame could be read: {complaint}", arguments.relay),
+            None => bail!(
+                "{}: no frame arrived; does a publisher send to the namespace of --namespace?",
                 arguments.relay
             ),
-            None => bail!("{}: no frame came", arguments.relay),
         },
         None => Ok(ExitCode::SUCCESS),
     }
@@ -123,7 +128,7 @@ fn config(
     })
 }
 
-/// Requests the stop after `time`, unless it comes before.
+/// Requests `stop` after `time`.
 fn stop_after(time: Duration, stop: Stop) -> anyhow::Result<()> {
     let wait = move || {
         if !stop.wait(time) {
@@ -137,7 +142,7 @@ fn stop_after(time: Duration, stop: Stop) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is printed at the end.
+/// Returns the text that the command prints at its end.
 fn text(viewer: &Viewer, figures: &Figures) -> String {
     let mut text = summary(figures);
     if viewer.publishers_followed() > 0 {
@@ -154,7 +159,7 @@ fn text(viewer: &Viewer, figures: &Figures) -> String {
     text
 }
 
-/// What `--json` holds.
+/// Returns the content of `--json`.
 fn report(
     arguments: &PlayArguments,
     viewer: &Viewer,
@@ -163,8 +168,8 @@ fn report(
     figures: &Figures,
 ) -> Value {
     let plan = viewer.plan();
-    let usual = || Some(strategy.name());
-    let name = plan.map_or_else(usual, |plan| plan.strategy.as_deref());
+    let without_plan = || Some(strategy.name());
+    let name = plan.map_or_else(without_plan, |plan| plan.strategy.as_deref());
     json!({
         "schema": SCHEMA,
         "player": "weir live play",
@@ -184,11 +189,11 @@ fn report(
     })
 }
 
-/// Version of the form of `--json`, which is that of the browser player's export (`vectors/live/report.json`); it grows whenever a
-/// field comes, changes or goes.
+/// Version of the format of `--json`, which the browser player exports too (`vectors/live/report.json`). Every change of a
+/// field raises it.
 const SCHEMA: u32 = 3;
 
-/// What the catalog says of the tracks that were played.
+/// Returns the catalog's description of the played tracks.
 fn tracks(plan: &Plan) -> Vec<Value> {
     let tracks = plan.video.iter().map(|track| {
         json!({ "name": track.name, "packaging": track.packaging().name(), "codec": track.codec })

@@ -1,4 +1,4 @@
-//! `weir live publish`: a live stream from standard input or a file to a relay.
+//! `weir live publish`: publishes a live stream from standard input or a file.
 
 use std::fs::File;
 use std::io::Read;
@@ -30,38 +30,36 @@ use crate::{
     run::{RelayUrl, TrustChoice, client_target},
 };
 
-/// Publish a live stream: fragmented MP4 from ffmpeg, by a strategy
+/// Publish a live stream from ffmpeg, as fragmented MP4
 ///
-///     ffmpeg ... -f mp4 -movflags cmaf+frag_every_frame+empty_moov pipe:1 | weir live publish URL
-///
-/// The stream is H.264 with one frame per fragment; sound passes through. At the end a line of JSON says what was
-/// sent. Exit code 2: the stream is broken, or the relay cannot be reached or gave up.
+/// The input is H.264 with one frame per fragment; audio is forwarded unchanged. At the end a line of JSON says what was
+/// sent. Exit code 2: the input is broken, the relay cannot be reached, or the session with it was lost.
 #[derive(Debug, Args)]
 pub(crate) struct PublishArguments {
-    /// Relay, moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH] for WebTransport
+    /// Relay to publish to: moqt://HOST:PORT[/PATH] for raw QUIC, https://HOST:PORT[/PATH] for WebTransport
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]
     relay: Option<String>,
-    /// Serve players at this address, with a relay of weir's own, instead of sending to another
+    /// Start a relay at this address and publish to it, instead of to RELAY
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// The stream; standard input if it is -
+    /// File with the stream; - for standard input
     #[arg(long, value_name = "FILE", default_value = "-")]
     input: PathBuf,
-    /// Send frames at the pace of the stream, not as fast as they can be read: for files
+    /// Send frames at the times of the stream, instead of as fast as they can be read: for files
     #[arg(long)]
     realtime: bool,
     #[command(flatten)]
     delivery: StrategyArguments,
-    /// What an object is: cmaf (a fragment as it came) or loc (the coded frame alone)
+    /// Content of an object: cmaf (a fragment of the input) or loc (the coded frame alone)
     #[arg(long, value_name = "NAME", default_value = "cmaf", value_parser = packaging)]
     packaging: Packaging,
-    /// Namespace of the tracks, with / between its parts
+    /// Namespace of the tracks, with / between its fields
     #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace)]
     namespace: Namespace,
-    /// How the tracks are offered to the relay
+    /// How the publisher offers its tracks
     #[arg(long, value_enum, value_name = "FLOW", default_value_t = Flow::Publish)]
     publish_flow: Flow,
-    /// Congestion controller: `cubic` or `delay` [default: what the strategy asks for]
+    /// Congestion controller: cubic or delay [default: that of the strategy]
     #[arg(long, value_name = "NAME", value_parser = super::congestion)]
     congestion: Option<Congestion>,
     #[command(flatten)]
@@ -70,9 +68,9 @@ pub(crate) struct PublishArguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Flow {
-    /// PUBLISH for each track: the relay has the stream before anybody subscribes
+    /// PUBLISH for each track: the relay has the stream before the first subscriber
     Publish,
-    /// `PUBLISH_NAMESPACE`, and wait for SUBSCRIBE: for relays that take no PUBLISH
+    /// `PUBLISH_NAMESPACE`, then wait for SUBSCRIBE: for relays without PUBLISH
     Namespace,
 }
 
@@ -92,8 +90,10 @@ pub(super) fn run(arguments: &PublishArguments) -> anyhow::Result<ExitCode> {
         (Some(own), _) => {
             client_target(&RelayUrl::of_child(own.reachable()), &TrustChoice::Anyone)?
         }
-        (None, Some(url)) => arguments.trust.target(&url.parse().context("the relay")?)?,
-        (None, None) => bail!("expected a relay or --listen"),
+        (None, Some(url)) => arguments.trust.target(&url.parse().context("RELAY")?)?,
+        (None, None) => bail!(
+            "RELAY is missing: expected moqt://HOST:PORT, https://HOST:PORT, or --listen ADDRESS"
+        ),
     };
     let outcome = publish(arguments, strategy, congestion, target, input, &stop);
     if let Some(own) = own {
@@ -142,7 +142,7 @@ fn publish(
             "early_over_limit": counters.early_over_limit,
         }})
     ))?;
-    // One that still waits for bytes was not the reason for the end.
+    // A reader that still waits for input did not end the stream.
     if reader.is_finished() {
         let read = reader.join();
         let read = read.map_err(|_| anyhow!("the thread that reads the stream panicked"))?;
@@ -158,7 +158,8 @@ fn open(path: &Path) -> anyhow::Result<Box<dyn Read + Send>> {
     if path == Path::new("-") {
         return Ok(Box::new(std::io::stdin()));
     }
-    let file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
+    let file = File::open(path)
+        .with_context(|| format!("--input: {}: cannot be opened", path.display()))?;
     Ok(Box::new(file))
 }
 

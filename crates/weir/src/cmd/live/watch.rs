@@ -1,4 +1,4 @@
-//! `weir live watch`: a live stream in a browser.
+//! `weir live watch`: serves the browser player, with a relay and a test picture unless another relay is named.
 
 use std::fs::File;
 use std::io::Read;
@@ -31,36 +31,36 @@ use crate::{
     run::{RelayUrl, TrustChoice, client_target},
 };
 
-/// Watch a live stream in a browser on this machine
+/// Watch a live stream in a browser
 ///
-/// Serves the player as a page for this machine. Without a relay it starts one, and publishes a test picture with sound
-/// that ffmpeg makes (or --input), so that there is something to see. Prints a line of JSON with the address of the page.
+/// The command serves the player page, and prints a line of JSON with its address. Without --relay, the command starts a
+/// relay and publishes a test picture with sound, which ffmpeg makes, or the stream of --input.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArguments {
-    /// Watch a stream at this relay, https://HOST:PORT[/PATH], instead of publishing one
+    /// Relay with a stream to watch, https://HOST:PORT[/PATH], instead of a relay of weir's own
     #[arg(long, value_name = "URL")]
     relay: Option<RelayUrl>,
-    /// SHA-256 hash of the relay's certificate, in hexadecimal digits, if browsers do not trust it otherwise
+    /// SHA-256 hash of the relay's certificate, 64 hexadecimal digits, for a certificate that browsers do not trust
     #[arg(long, value_name = "HASH", requires = "relay")]
     certificate_hash: Option<String>,
-    /// Namespace of the tracks, with / between its parts
+    /// Namespace of the tracks, with / between its fields
     #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace_text)]
     namespace: String,
-    /// Where the page is served
+    /// Address of the player page
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
     page: SocketAddr,
     #[command(flatten)]
     delivery: StrategyArguments,
-    /// What an object is: cmaf (a fragment as it came) or loc (the coded frame alone)
+    /// Content of an object: cmaf (a fragment of the input) or loc (the coded frame alone)
     #[arg(long, value_name = "NAME", default_value = "cmaf", value_parser = packaging)]
     packaging: Packaging,
-    /// Publish this fragmented MP4 (- for standard input) instead of a test picture
+    /// Fragmented MP4 to publish instead of the test picture; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "relay")]
     input: Option<PathBuf>,
-    /// Publish nothing: for the page with a camera
+    /// Publish nothing: the page publishes a camera
     #[arg(long, conflicts_with_all = ["relay", "input"])]
     no_source: bool,
-    /// Where the relay listens that is started
+    /// Address of the relay that this command starts; port 0: a free port
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -88,11 +88,11 @@ pub(super) fn run(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A relay and a source of our own.
+/// Starts a relay, publishes the source to it, and serves the page.
 fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode> {
     let strategy = arguments.delivery.strategy()?;
     let congestion = wanted_congestion(&*strategy);
-    // Before anything else is started, so that nothing has to be taken back.
+    // First, since it fails if ffmpeg is missing.
     let source = if arguments.no_source {
         None
     } else {
@@ -122,7 +122,7 @@ fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode
             && let Some(ended) = publishing.take()
         {
             match ended.end() {
-                Ok(()) => print_line("the stream has ended; the page is served until SIGINT"),
+                Ok(()) => print_line("weir: the stream has ended; the page stays until Ctrl-C"),
                 Err(error) => break Some(error),
             }
         }
@@ -138,8 +138,8 @@ fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode
 
 fn announce(arguments: &WatchArguments, config: &Value) -> anyhow::Result<()> {
     let address = serve_page(arguments.page, config)
-        .with_context(|| format!("the page cannot be served at {}", arguments.page))?;
-    // Browsers give pages on localhost what they give to others over https only.
+        .with_context(|| format!("--page: cannot serve the page at {}", arguments.page))?;
+    // Browsers allow WebTransport on localhost without https.
     let page = if address.ip().is_loopback() {
         format!("http://localhost:{}/", address.port())
     } else {
@@ -153,7 +153,7 @@ fn announce(arguments: &WatchArguments, config: &Value) -> anyhow::Result<()> {
     print_out(&format!("{line}\n"))
 }
 
-/// What is published, and what makes it.
+/// The stream to publish, and the process that makes it.
 struct Source {
     input: Box<dyn Read + Send>,
     is_paced: bool,
@@ -170,7 +170,9 @@ impl Source {
             Box::new(std::io::stdin())
         } else {
             let file = File::open(path);
-            Box::new(file.with_context(|| format!("{} cannot be opened", path.display()))?)
+            Box::new(
+                file.with_context(|| format!("--input: {}: cannot be opened", path.display()))?,
+            )
         };
         Ok(Self {
             input,
@@ -179,7 +181,7 @@ impl Source {
         })
     }
 
-    /// A test picture with sound, encoded by ffmpeg as it goes.
+    /// Starts ffmpeg, which encodes a test picture with sound.
     fn test_picture() -> anyhow::Result<Self> {
         let mut command = Command::new("ffmpeg");
         command
@@ -189,7 +191,7 @@ impl Source {
         weir_net::end_with_parent(&mut command);
         let mut child = command
             .spawn()
-            .context("ffmpeg cannot be started, which makes the test picture; --input and --relay do without it")?;
+            .context("ffmpeg cannot be started, which makes the test picture. Install ffmpeg, or name a stream with --input or --relay")?;
         let out = child.stdout.take();
         let encoder = Encoder(child);
         let out = out.context("ffmpeg has no standard output")?;
@@ -201,25 +203,25 @@ impl Source {
     }
 }
 
-/// An encoder that ends with what it encodes for.
+/// An encoder's process, which is killed on drop.
 struct Encoder(Child);
 
 impl Drop for Encoder {
     fn drop(&mut self) {
-        // Fails only if it is gone already.
+        // Fails only if the process has ended.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// A stream on its way to the relay.
+/// A stream that is being published.
 struct Publishing {
     thread: JoinHandle<anyhow::Result<()>>,
     encoder: Option<Encoder>,
 }
 
 impl Publishing {
-    /// Waits for its end, which is near.
+    /// Stops the encoder, and waits for the publisher's thread.
     fn end(self) -> anyhow::Result<()> {
         drop(self.encoder);
         let ended = self.thread.join();
@@ -227,7 +229,7 @@ impl Publishing {
     }
 }
 
-/// Publishes on a thread of its own.
+/// Publishes `source` on a new thread.
 fn publish(
     arguments: &WatchArguments,
     source: Source,
@@ -277,7 +279,7 @@ fn publish(
     Ok(Publishing { thread, encoder })
 }
 
-/// Browsers speak WebTransport, whatever the name of the relay's own protocol is.
+/// Returns the WebTransport URL of a relay: browsers have no raw QUIC.
 fn https(url: &str) -> String {
     match url.strip_prefix("moqt://") {
         Some(rest) => format!("https://{rest}"),
@@ -297,10 +299,11 @@ fn packaging(name: &str) -> Result<Packaging, String> {
     Packaging::by_name(name).ok_or_else(|| "expected cmaf or loc".to_owned())
 }
 
-/// How often the children are looked after.
+/// Time between two checks of the children.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A second per group of pictures, three B-frames in a row, a frame per fragment; a tone that beeps each second.
+/// Arguments of ffmpeg: one second per group of pictures, three B-frames in a row, one frame per fragment, and a beep each
+/// second.
 const TEST_PICTURE: [&str; 40] = [
     "-hide_banner",
     "-loglevel",

@@ -1,4 +1,4 @@
-//! Who runs on which core.
+//! The choice of cores for relay, publishers and subscribers.
 
 use anyhow::bail;
 
@@ -8,7 +8,7 @@ use crate::{
     run::{CoreChoice, RelayChoice},
 };
 
-/// The relay on its own cores, everything else on the first that it does not have, unless said otherwise.
+/// Returns the cores of a run. Without flags, publishers and subscribers share the first core that the relay does not use.
 pub(super) fn choose(
     options: &RunOptions,
     machine: &Machine,
@@ -16,7 +16,7 @@ pub(super) fn choose(
 ) -> anyhow::Result<CoreChoice> {
     check(options, machine, relay)?;
     let relay = match relay {
-        // Wherever the system wants.
+        // The operating system chooses.
         RelayChoice::Own(OwnRelay::Weir { cores, .. }) if cores.is_empty() => machine.cores.clone(),
         RelayChoice::Own(OwnRelay::Weir { cores, .. }) => cores.clone(),
         RelayChoice::Own(OwnRelay::Null { core }) => core.iter().copied().collect(),
@@ -33,8 +33,8 @@ pub(super) fn choose(
     })
 }
 
-/// The first core that the relay does not have, or the last if it has all. A relay of which nothing is known may be
-/// anywhere: the first core is left to it.
+/// Returns the first core that the relay does not use, or the last core if the relay uses all. A relay whose cores are unknown
+/// gets the first core.
 fn generator_core(cores: &[usize], relay: &[usize]) -> Option<usize> {
     let is_free = |core: &usize| {
         if relay.is_empty() {
@@ -47,8 +47,7 @@ fn generator_core(cores: &[usize], relay: &[usize]) -> Option<usize> {
     free.or_else(|| cores.last().copied())
 }
 
-/// Whether there are the cores that are named. A relay that is not started here may be on cores that this process is
-/// kept off.
+/// Checks that the cores of flags exist. A relay that runs already may use cores that this process may not.
 fn check(options: &RunOptions, machine: &Machine, relay: &RelayChoice) -> anyhow::Result<()> {
     let of_relay = match relay {
         RelayChoice::Own(_) => &machine.cores,
@@ -62,19 +61,19 @@ fn check(options: &RunOptions, machine: &Machine, relay: &RelayChoice) -> anyhow
     let subscribers = subscribers.map(|core| ("--subscribers-core", core, &machine.cores));
     for (flag, core, cores) in relay.chain(publishers).chain(subscribers) {
         if !cores.contains(&core) {
-            bail!("{flag}: there is no core {core} here; there are {cores:?}");
+            bail!("{flag}: there is no core {core} on this machine; expected one of {cores:?}");
         }
     }
     Ok(())
 }
 
-/// Our own relay on its cores: the first one, and as many after it as it has threads, unless said otherwise.
+/// Returns weir's own relay with its cores. Without --relay-cores, these are the first cores, one for each thread.
 pub(super) fn own_relay(options: &RunOptions, machine: &Machine) -> anyhow::Result<OwnRelay> {
     let threads = usize::from(options.relay_threads);
     let chosen = &options.relay_cores;
     if !chosen.is_empty() && chosen.len() != threads {
         bail!(
-            "--relay-cores: {} cores for {threads} threads; expected one for each",
+            "--relay-cores: expected {threads}, one for each of --relay-threads, not {}",
             chosen.len()
         );
     }
@@ -85,7 +84,7 @@ pub(super) fn own_relay(options: &RunOptions, machine: &Machine) -> anyhow::Resu
     };
     Ok(OwnRelay::Weir {
         threads,
-        // More threads than cores run where the system wants.
+        // With more threads than cores, the operating system chooses.
         cores: if cores.len() == threads {
             cores
         } else {
@@ -106,12 +105,12 @@ mod tests {
         run: RunOptions,
     }
 
-    /// Who runs where on a machine with so many cores.
+    /// Returns the choice on a machine with so many cores.
     fn chosen(cores: usize, flags: &[&str]) -> CoreChoice {
         choose_of((0..cores).collect(), cores, flags).unwrap()
     }
 
-    /// Who runs where if this process may use `cores` of so many.
+    /// Returns the choice if this process may use `cores` of so many.
     fn choose_of(cores: Vec<usize>, online: usize, flags: &[&str]) -> anyhow::Result<CoreChoice> {
         let line = ["weir"].iter().chain(flags);
         let options = Line::try_parse_from(line)?.run;
@@ -159,7 +158,7 @@ mod tests {
                 &[1],
                 0,
             ),
-            // Nothing is known of this one.
+            // The cores of this relay are unknown.
             (&["--relay=moqt://127.0.0.1:4443"], &[], 1),
         ] {
             let cores = chosen(4, flags);

@@ -76,28 +76,28 @@ fn stories<'a>(
             |_| (),
             other,
             trusts,
-            "the certificate's issuer is unknown: it leads to none that is trusted",
+            "the certificate's issuer is not trusted; trust the issuer's certificate",
         ),
         (
             "hash",
             |_| (),
             ours,
             by_hash,
-            "the certificate's hash is another one than those that are trusted",
+            "the certificate's hash is not the trusted one",
         ),
         (
             "purpose",
             |made| made.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth],
             ours,
             trusts,
-            "the certificate is for another purpose",
+            "the certificate is not for servers",
         ),
         (
             "authority",
             |made| made.is_ca = IsCa::Ca(BasicConstraints::Unconstrained),
             ours,
             trusts,
-            "the certificate is an issuer's, not a server's",
+            "the certificate is a CA certificate; a server needs one with CA:FALSE",
         ),
     ]
 }
@@ -165,12 +165,12 @@ fn other_clients_say_it_in_the_same_words() {
         (
             "--ca",
             file.to_str().unwrap(),
-            "the certificate's issuer is unknown",
+            "the certificate's issuer is not trusted",
         ),
         (
             "--certificate-hash",
             &hash,
-            "the certificate's hash is another one",
+            "the certificate's hash is not the trusted one",
         ),
     ] {
         for arguments in [
@@ -181,6 +181,7 @@ fn other_clients_say_it_in_the_same_words() {
             assert_ne!(output.status.code(), Some(0));
             let said = text(&output.stdout) + &text(&output.stderr);
             assert!(said.contains(expected), "{arguments:?}: {said}");
+            assert!(said.contains("--ca FILE"), "{arguments:?}: {said}");
         }
     }
 }

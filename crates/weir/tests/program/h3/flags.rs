@@ -183,14 +183,20 @@ fn several_processes_of_a_server_are_watched_together() {
     interrupt(&load);
     assert_eq!(load.wait().unwrap().code(), Some(0));
     let report = json(&file);
-    let died = format!("Of the server's 2 processes [{}] ended in mid-run", pids[1]);
+    let died = format!(
+        "Of the server's 2 processes [{}] ended during the run",
+        pids[1]
+    );
     assert_eq!(report["server"]["died"], died);
     assert_eq!(report["server"]["cpu_us_per_request"], Value::Null);
     assert!(report["server"]["cpu_seconds"].as_f64().unwrap() > 0.0);
 
     let output = bench(&server.url("/1k"), &[&flags[0], &flags[1]]);
     assert_eq!(output.status.code(), Some(2));
-    let expected = format!("--server-pid: there is no process {} here", pids[1]);
+    let expected = format!(
+        "--server-pid: there is no process {} on this machine",
+        pids[1]
+    );
     assert!(text(&output.stderr).contains(&expected));
 }
 

@@ -65,7 +65,9 @@ fn what_fails_is_counted_and_the_run_ends_in_time() {
         json(&file)
     };
     let missing = run("/nothing", &[]);
-    assert_eq!(missing["requests"]["failures"][0]["kind"], "status_4xx");
+    let failure = &missing["requests"]["failures"][0];
+    assert_eq!(failure["kind"], "status_4xx");
+    assert_eq!(failure["words"], "status 404");
     assert!(missing["requests"]["failed"].as_u64().unwrap() > 10);
     let longer = run("/1k", &["--expect-length=1025"]);
     assert_eq!(longer["requests"]["failures"][0]["kind"], "body_short");
@@ -155,7 +157,7 @@ fn a_server_that_dies_in_mid_run_is_said_to_have() {
     let report = reports.find(|(_, is_long_enough)| *is_long_enough);
     let (report, _) = report.expect("a run that is long enough");
     let died = report["server"]["died"].as_str().unwrap();
-    assert!(died.contains("ended in mid-run"), "{died}");
+    assert!(died.contains("ended during the run"), "{died}");
     // What it used until then is known, but not all of it.
     assert!(report["server"]["cpu_seconds"].as_f64().unwrap() > 0.0);
     assert_eq!(report["server"]["cpu_us_per_request"], Value::Null);
@@ -176,17 +178,20 @@ fn a_server_that_dies_in_mid_run_is_said_to_have() {
 fn what_cannot_be_run_is_said_before_anything_is_started() {
     for (arguments, expected) in [
         (&["http://localhost:1/"][..], "is not HTTPS"),
-        (&["localhost:1"], "is no URL"),
+        (&["localhost:1"], "is not a URL"),
         (&["https://203.0.113.7/"], "--allow-public"),
         (
             &["https://localhost:1/", "--threads=0"],
-            "--threads: expected 1",
+            "'--threads <COUNT>': expected a whole number from 1 to 256",
         ),
         (
             &["https://localhost:1/", "--max-concurrent-conns=0"],
-            "connections: expected 1",
+            "'--max-concurrent-conns <COUNT>': expected a whole number from 1 to 50000",
         ),
-        (&["https://localhost:1/", "--rate=-1"], "rate: expected"),
+        (
+            &["https://localhost:1/", "--rate=-1"],
+            "'--rate <PER_SECOND>': expected a number above 0",
+        ),
         (
             &["https://localhost:1/", "--duration=0"],
             "duration: expected",
@@ -205,7 +210,7 @@ fn what_cannot_be_run_is_said_before_anything_is_started() {
         ),
         (
             &["https://localhost:1/", "--warm-up=3601"],
-            "--warm-up: expected up to 3600 s",
+            "--warm-up: expected at most 3600 s, not 3601 s",
         ),
         (
             &["https://localhost:1/", "--idle-timeout=0"],
@@ -221,7 +226,7 @@ fn what_cannot_be_run_is_said_before_anything_is_started() {
         ),
         (
             &["https://localhost:1/", "--server-process=no-such-thing"],
-            "no process here is called",
+            "no process on this machine has a program called",
         ),
     ] {
         let output = weir()
@@ -311,7 +316,7 @@ fn a_comparison_that_is_wrong_is_not_begun() {
         ),
         (
             "arguments = [\"--duration=20\"]\n[[server]]\nname = \"a\"\nstart = [\"a\"]\n",
-            "arguments: --duration is the comparison's own: the file has `seconds`",
+            "arguments: --duration is not allowed here; set `seconds`",
         ),
         // Long connections may have that, but not those of the last scenario.
         (

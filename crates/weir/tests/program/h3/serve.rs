@@ -111,15 +111,21 @@ fn what_cannot_be_served_is_said_at_once() {
             &["--root", "/no/such/folder"][..],
             "--root: /no/such/folder",
         ),
-        (&["--root", file], "is no folder"),
+        (&["--root", file], "is not a folder"),
         (&["--root", folder.path()], "leads out of"),
         (&["--cert", no_certificate], "--key"),
         (
             &["--cert", no_certificate, "--key", no_certificate],
             "--cert, --key",
         ),
-        (&["--threads=0"], "--threads: expected 1"),
-        (&["--threads=2", "--core=0"], "--cores: expected as many"),
+        (
+            &["--threads=0"],
+            "'--threads <COUNT>': expected a whole number from 1 to 255",
+        ),
+        (
+            &["--threads=2", "--core=0"],
+            "--cores: expected one core for each",
+        ),
         (&["--core=4096"], "core 4096"),
         (
             &["--max-udp-payload-size=1199"],

@@ -74,13 +74,16 @@ fn a_relay_that_does_not_start_costs_the_others_nothing() {
     assert_eq!(one["entry"]["runs"][0]["figures"]["objects_delivered"], 100);
     let missing = &standing(&comparison, "missing")["entry"]["runs"][0];
     let broke = missing["outcome"]["clauses"][0]["text"].as_str().unwrap();
-    assert!(broke.starts_with("missing: ended at once"), "{missing}");
+    assert!(
+        broke.starts_with("missing: the relay ended at once"),
+        "{missing}"
+    );
     let reason = comparison["broken_off"].as_str().unwrap();
     assert!(reason.starts_with("missing: "), "{reason}");
     // With nothing measured yet, it is an error.
     let output = weir(&["bench", "compare", &file, "--only", "missing"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("weir: missing: ended at once"));
+    assert!(text(&output.stderr).contains("weir: missing: the relay ended at once"));
 }
 
 #[test]

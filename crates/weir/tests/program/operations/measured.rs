@@ -95,7 +95,7 @@ fn a_relay_that_is_killed_without_a_word_is_named() {
     let bench = long_run(&folder, &["--relay", &url, "--insecure"]);
     relay.child.kill().unwrap();
     relay.child.wait().unwrap();
-    let reason = format!("nothing has come from the relay at {url} for 8 s");
+    let reason = format!("no packet came from the relay at {url} for 8 s");
     expect_cut_short(&folder, bench, &reason);
 }
 
@@ -120,7 +120,11 @@ fn a_relay_that_falls_silent_near_the_end_is_named_too() {
     let mut ended = std::iter::repeat_with(fall_silent).take(5);
     let ended = ended.find(|(output, _)| output.stdout.starts_with(b"partial: "));
     let (output, url) = ended.expect("a silence that is long enough");
-    expect_partial(&folder, &output, &format!("the relay at {url} fell silent"));
+    expect_partial(
+        &folder,
+        &output,
+        &format!("the relay at {url} stopped answering"),
+    );
 }
 
 #[test]
@@ -131,7 +135,7 @@ fn a_relay_that_takes_leave_in_mid_run_is_named() {
     let bench = long_run(&folder, &["--relay", &url, "--insecure"]);
     relay.signal("TERM");
     let reason = format!(
-        "the publisher at the relay {url} failed before its tracks came to their end: the relay is going away"
+        "the publisher at the relay {url} failed before the end of its tracks: the relay is going away"
     );
     expect_cut_short(&folder, bench, &reason);
     assert_eq!(relay.wait().0, Some(0));
@@ -157,7 +161,7 @@ fn a_relay_of_the_runs_own_that_dies_is_named() {
     expect_cut_short(
         &folder,
         bench,
-        "the relay died in mid-run (signal: 9 (SIGKILL))",
+        "the relay ended during the run (signal: 9 (SIGKILL))",
     );
 }
 

@@ -1,4 +1,4 @@
-//! Loss and latency by subscriber and time, as maps of coloured cells.
+//! Heat maps of loss and latency by subscriber and time.
 
 use maud::{Markup, html};
 
@@ -8,48 +8,48 @@ use crate::form::scale::Scale;
 use crate::relay::{HeatMap, HeatMapRow, TrackReport};
 use crate::statistics::float;
 
-/// A kind of map: its title, the class of its cells, and what each level stands for.
+/// A kind of heat map: title, levels with their CSS classes and legends.
 struct Kind {
     title: &'static str,
     keys: [(&'static str, &'static str); 5],
-    /// The largest value of each level; the last has no end.
+    /// The largest value of each level; the last level has no bound.
     bounds: [f64; 4],
 }
 
-/// In milliseconds. The levels are the same in every report, so that maps can be compared.
+/// Levels of latency in milliseconds. They are the same in every report, so that maps can be compared.
 const LATENCY: Kind = Kind {
     title: "Latency by subscriber and time",
     keys: [
-        ("heat0", "to 10 ms"),
-        ("heat1", "to 30"),
-        ("heat2", "to 100"),
-        ("heat3", "to 300"),
-        ("heat4", "above"),
+        ("heat0", "up to 10 ms"),
+        ("heat1", "30 ms"),
+        ("heat2", "100 ms"),
+        ("heat3", "300 ms"),
+        ("heat4", "more"),
     ],
     bounds: [10.0, 30.0, 100.0, 300.0],
 };
 
-/// In shares of what was due.
+/// Levels of loss, as shares of the objects due.
 const LOSS: Kind = Kind {
     title: "Loss by subscriber and time",
     keys: [
-        ("loss0", "to 0.1 %"),
-        ("loss1", "to 1 %"),
-        ("loss2", "to 10 %"),
-        ("loss3", "to half"),
+        ("loss0", "up to 0.1 %"),
+        ("loss1", "1 %"),
+        ("loss2", "10 %"),
+        ("loss3", "50 %"),
         ("loss4", "more"),
     ],
     bounds: [0.001, 0.01, 0.1, 0.5],
 };
 
-/// The slowest object of every subscriber in every second.
+/// The largest latency of every subscriber in every column of time.
 pub(in crate::relay::html) fn latency(track: &TrackReport) -> Markup {
     let heat = track.heat.as_ref();
     let Some(heat) = heat.filter(|heat| heat.latency_max_ms() > 0.0) else {
         return html! {};
     };
     let reading = format!(
-        "The slowest object of each cell; the slowest of all took {}.{}",
+        "Colour: the slowest object of a subscriber in that time. The slowest object of all took {}.{}",
         ms(heat.latency_max_ms()),
         about_rows(heat)
     );
@@ -60,13 +60,13 @@ pub(in crate::relay::html) fn latency(track: &TrackReport) -> Markup {
             .filter_map(|row| Some((row, value(row, column)?)))
             .max_by(|a, b| a.1.total_cmp(&b.1));
         slowest.map_or_else(String::new, |(row, latency)| {
-            format!("slowest {}\n{}", ms(latency), who(row))
+            format!("slowest {}\n{}", ms(latency), subscribers_of(row))
         })
     };
     map(heat, &LATENCY, reading, value, tip)
 }
 
-/// Where objects were lost, and to whom; nothing without a loss.
+/// The share of lost objects of every subscriber in every column of time; nothing without a loss.
 pub(in crate::relay::html) fn loss(track: &TrackReport) -> Markup {
     let Some(heat) = &track.heat else {
         return html! {};
@@ -78,7 +78,7 @@ pub(in crate::relay::html) fn loss(track: &TrackReport) -> Markup {
     }
     let hit = heat.rows.iter().filter(|row| lost_in(row) > 0).count();
     let reading = format!(
-        "{} lost objects by their planned times, in {hit} of {} rows.{}",
+        "{} lost objects at their planned send times, in {hit} of {} rows.{}",
         number::count(lost),
         heat.rows.len(),
         about_rows(heat)
@@ -125,13 +125,13 @@ fn map(
     plot.figure()
 }
 
-/// How many subscribers the rows stand for.
+/// Returns the number of subscribers in all rows.
 fn subscribers(heat: &HeatMap) -> u64 {
     let last = heat.rows.last();
     last.map_or(0, |row| row.first_subscriber + row.subscriptions.max(1))
 }
 
-/// The cells of each level; neighbours of one row and level are one.
+/// Returns the cells of each level. Adjacent cells of one row and level are joined.
 fn levels(heat: &HeatMap, level: &impl Fn(&HeatMapRow, usize) -> Option<usize>) -> [Vec<Cell>; 5] {
     let mut levels: [Vec<Cell>; 5] = Default::default();
     let ends = heat.rows.iter().skip(1).map(|row| row.first_subscriber);
@@ -159,13 +159,13 @@ fn about_rows(heat: &HeatMap) -> String {
     match most.unwrap_or(0) {
         0 | 1 => String::new(),
         some => format!(
-            " A row stands for up to {}.",
+            " Each row shows up to {}.",
             number::counted(some, "subscription")
         ),
     }
 }
 
-fn who(row: &HeatMapRow) -> String {
+fn subscribers_of(row: &HeatMapRow) -> String {
     match row.subscriptions {
         0 | 1 => format!("subscriber {}", number::count(row.first_subscriber)),
         some => format!(

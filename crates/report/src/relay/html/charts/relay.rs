@@ -1,4 +1,4 @@
-//! Plots of what relay and generator spent, and of what the relay says of itself.
+//! Plots of the load of relay and generator, and of the metrics that the relay exports.
 
 use maud::{Markup, html};
 
@@ -8,10 +8,10 @@ use crate::form::scale::Scale;
 use crate::relay::{Generator, GeneratorSecond, Relay, RelayCost, RelayMetric, RelaySecond};
 use crate::statistics::float;
 
-/// Points of a curve at most; longer series are thinned, and keep their largest.
+/// Most points of a curve. In a longer series, each point is the largest of several values.
 const POINTS_MAX: usize = 400;
 
-/// What the relay spent, second by second.
+/// CPU, memory and context switches of the relay in each second.
 pub(in crate::relay::html) fn relay(relay: &Relay, cost: &RelayCost) -> [Markup; 3] {
     [
         cpu(relay, cost),
@@ -24,7 +24,7 @@ fn cpu(relay: &Relay, cost: &RelayCost) -> Markup {
     let points = points(&relay.per_second, |one| (one.second, one.cpu_percent));
     let mut plot = plot("CPU of the relay", "% of a core", &points, 1.0)
         .reading(format!(
-            "Shaded: the steady window, with {} % of a core on average.",
+            "Shaded: the steady window. Mean load in it: {} % of a core.",
             number::decimal(cost.cpu_percent)
         ))
         .keys([("bar", "CPU")])
@@ -39,7 +39,10 @@ fn cpu(relay: &Relay, cost: &RelayCost) -> Markup {
 
 fn memory(relay: &Relay, cost: &RelayCost) -> Markup {
     let each = cost.bytes_per_session.map_or_else(String::new, |each| {
-        format!(" A connected session takes {}.", number::bytes(each))
+        format!(
+            " A connected session takes {} before objects are sent.",
+            number::bytes(each)
+        )
     });
     let most = number::bytes(float(cost.rss_peak_bytes));
     let points = points(&relay.per_second, |one| {
@@ -55,7 +58,7 @@ fn memory(relay: &Relay, cost: &RelayCost) -> Markup {
     plot.figure()
 }
 
-/// How often the relay gave up its core, and how often that was taken from it.
+/// Voluntary and involuntary context switches in each second.
 fn context_switches(relay: &Relay) -> Markup {
     let seconds = &relay.per_second;
     let switches = |pick: fn(&RelaySecond) -> u64| {
@@ -69,7 +72,7 @@ fn context_switches(relay: &Relay) -> Markup {
     }
     let mut plot = plot("Context switches of the relay", "per second", &both, 1.0)
         .reading(
-            "A relay that sleeps between bursts gives up its core; one whose core is taken away competes with others.",
+            "Voluntary: a thread had to wait for packets or timers. Involuntary: another thread took the core.",
         )
         .keys([("bar", "voluntary"), ("second", "involuntary")])
         .height(230.0);
@@ -78,10 +81,10 @@ fn context_switches(relay: &Relay) -> Markup {
     plot.figure()
 }
 
-/// What the relay says of itself over time: counters as rates, gauges as they are. Those that moved most.
+/// Metrics that the relay exports: counters as rates, gauges as values. Those with the largest values come first.
 pub(in crate::relay::html) fn metrics(relay: &Relay) -> Vec<Markup> {
     let mut series: Vec<(&RelayMetric, Vec<(f64, f64)>)> =
-        relay.metrics.iter().map(|one| (one, course(one))).collect();
+        relay.metrics.iter().map(|one| (one, values(one))).collect();
     series.retain(|(_, points)| points.len() > 1 && largest(points, 0.0) > 0.0);
     series.sort_by(|(_, a), (_, b)| largest(b, 0.0).total_cmp(&largest(a, 0.0)));
     let whole = relay.per_second.iter().map(|one| float(one.second + 1));
@@ -91,7 +94,7 @@ pub(in crate::relay::html) fn metrics(relay: &Relay) -> Vec<Markup> {
         let (unit, reading) = if metric.is_counter {
             ("per second", format!("At most {most} per second."))
         } else {
-            ("now", format!("At most {most}."))
+            ("value", format!("At most {most}."))
         };
         let title: String = metric.metric.chars().take(TITLE_CHARS_MAX).collect();
         let last = points.last().map_or(1.0, |(at, _)| *at);
@@ -106,14 +109,14 @@ pub(in crate::relay::html) fn metrics(relay: &Relay) -> Vec<Markup> {
     series.iter().take(METRICS_SHOWN_MAX).map(figure).collect()
 }
 
-/// A metric as it is drawn: in seconds, and a counter by its growth.
-fn course(metric: &RelayMetric) -> Vec<(f64, f64)> {
-    let values = &metric.per_second;
+/// Returns the points of a metric's plot: time in seconds; the value of a gauge, or the rate of a counter.
+fn values(metric: &RelayMetric) -> Vec<(f64, f64)> {
+    let samples = &metric.per_second;
     if !metric.is_counter {
-        let points = values.iter().map(|one| (one.at_ms / 1e3, one.value));
+        let points = samples.iter().map(|one| (one.at_ms / 1e3, one.value));
         return points.collect();
     }
-    let growth = values.windows(2).map(|pair| {
+    let growth = samples.windows(2).map(|pair| {
         let seconds = (pair[1].at_ms - pair[0].at_ms) / 1e3;
         let grown = (pair[1].value - pair[0].value).max(0.0);
         let rate = if seconds > 0.0 { grown / seconds } else { 0.0 };
@@ -122,14 +125,16 @@ fn course(metric: &RelayMetric) -> Vec<(f64, f64)> {
     growth.collect()
 }
 
-/// What is drawn of the generator.
+/// The value of a plot of the generator.
 type Pick = fn(&GeneratorSecond) -> f64;
 
-/// The generator's own load and memory.
+/// CPU and memory of the load generator.
 pub(in crate::relay::html) fn generator(generator: &Generator) -> [Markup; 2] {
     let charts: [(&str, &str, Pick); 2] = [
-        ("CPU of the generator", "% of a core", |one| one.cpu_percent),
-        ("Memory of the generator", "MiB resident", |one| {
+        ("CPU of the load generator", "% of a core", |one| {
+            one.cpu_percent
+        }),
+        ("Memory of the load generator", "MiB resident", |one| {
             float(one.rss_bytes) / MEBIBYTE
         }),
     ];
@@ -146,13 +151,13 @@ pub(in crate::relay::html) fn generator(generator: &Generator) -> [Markup; 2] {
     })
 }
 
-/// Metrics drawn at most.
+/// Most metrics drawn.
 const METRICS_SHOWN_MAX: usize = 6;
-/// Characters of a metric's name above its plot.
+/// Most characters of a metric's name in the title of its plot.
 const TITLE_CHARS_MAX: usize = 48;
 const MEBIBYTE: f64 = 1024.0 * 1024.0;
 
-/// A point in the middle of each second.
+/// Returns a point in the middle of each second.
 fn points<T>(seconds: &[T], pick: impl Fn(&T) -> (u64, f64)) -> Vec<(f64, f64)> {
     let point = |one| {
         let (second, value) = pick(one);
@@ -165,7 +170,7 @@ fn largest(points: &[(f64, f64)], least: f64) -> f64 {
     points.iter().map(|(_, value)| *value).fold(least, f64::max)
 }
 
-/// A plot for points over time, whose values count from zero to the largest, at least to `least`.
+/// Creates a plot over time. Its values start at 0 and end at the largest, at least at `least`.
 fn plot<'a>(title: &str, unit: &'a str, points: &[(f64, f64)], least: f64) -> Plot<'a> {
     let last = points.iter().map(|(at, _)| *at + 0.5);
     let x = Scale::up_to(last.fold(1.0, f64::max));
@@ -173,7 +178,7 @@ fn plot<'a>(title: &str, unit: &'a str, points: &[(f64, f64)], least: f64) -> Pl
     Plot::new(title, (TIME, x), (unit, y))
 }
 
-/// As many points as are drawn; each stands for the largest of its neighbours.
+/// Thins `points` to [`POINTS_MAX`]; each is the largest of several.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let per_point = points.len().div_ceil(POINTS_MAX).max(1);
     points

@@ -1,4 +1,4 @@
-//! Plots that set a track's subscribers side by side, and of what was lost on the way to them.
+//! Plots that compare the subscribers of a track: their latency and their loss.
 
 use maud::{Markup, html};
 
@@ -6,13 +6,13 @@ use crate::form::number::{self, milliseconds as ms};
 use crate::form::plot::{Plot, STRIPS_MAX, Strip};
 use crate::form::scale::Scale;
 use crate::form::{latency, page};
-use crate::relay::{Delivery, Distribution, Status, SubscriberReport, TrackReport};
+use crate::relay::{Conduct, Delivery, Distribution, Status, SubscriberReport, TrackReport};
 use crate::statistics::{self, float};
 
-/// Columns of a plot over subscribers at most; beyond, one stands for several and shows the worst.
+/// Most columns of a plot over subscribers. With more subscribers, each column shows the worst of several.
 const COLUMNS_MAX: usize = STRIPS_MAX;
 
-/// Every subscriber's latency, the steadiest first.
+/// Latency of every subscriber, lowest p99 first.
 pub(in crate::relay::html) fn spread(track: &TrackReport) -> Markup {
     let subscribers = track.subscribers.iter();
     let mut latencies: Vec<Distribution> = subscribers.filter_map(|one| one.latency).collect();
@@ -30,14 +30,10 @@ pub(in crate::relay::html) fn spread(track: &TrackReport) -> Markup {
     let x = Scale::Ranks {
         high: float(latencies.len() as u64),
     };
-    let x = ("subscribers, steadiest first", x);
-    let mut plot = Plot::new(
-        "Spread over subscribers",
-        x,
-        latency::axis(smallest, largest),
-    )
-    .reading(spread_in_words(track, &latencies, columns.len()))
-    .keys([("max", "up to the slowest"), ("p99", "p99"), ("p50", "p50")]);
+    let x = ("subscribers, lowest p99 first", x);
+    let mut plot = Plot::new("Latency by subscriber", x, latency::axis(smallest, largest))
+        .reading(spread_in_words(track, &latencies, columns.len()))
+        .keys([("max", "slowest"), ("p99", "p99"), ("p50", "p50")]);
     for column in &columns {
         let span = inset(column.span, latencies.len());
         plot.bar("max", span, (column.p99_ms, column.max_ms));
@@ -53,10 +49,10 @@ fn spread_in_words(track: &TrackReport, latencies: &[Distribution], columns: usi
     let p99 = |place: usize| latencies.get(place).map_or(0.0, |one| one.p99_ms);
     let last = latencies.len() - 1;
     let [best, median, worst] = [0, latencies.len() / 2, last].map(|place| ms(p99(place)));
-    let mut reading = format!("p99: best {best}, median {median}, worst {worst}.");
+    let mut reading = format!("p99 of the best subscriber {best}, median {median}, worst {worst}.");
     if columns < latencies.len() {
         reading = format!(
-            "{reading} Each column stands for up to {} subscribers and shows the worst.",
+            "{reading} Each column shows the worst of up to {} subscribers.",
             latencies.len().div_ceil(columns)
         );
     }
@@ -68,7 +64,7 @@ fn spread_in_words(track: &TrackReport, latencies: &[Distribution], columns: usi
     reading
 }
 
-/// Neighbours in the order of subscribers, drawn as one.
+/// A column of the plot: one subscriber, or several that are adjacent in its order.
 struct Column {
     span: (f64, f64),
     p50_ms: f64,
@@ -110,7 +106,7 @@ fn columns(latencies: &[Distribution]) -> Vec<Column> {
         .collect()
 }
 
-/// Few subscribers stand apart, many touch.
+/// Leaves a gap between columns if there are few.
 fn inset(span: (f64, f64), of: usize) -> (f64, f64) {
     let margin = if of <= 40 { 0.2 } else { 0.0 };
     (span.0 + margin, span.1 - margin)
@@ -125,7 +121,7 @@ fn ranks(span: (f64, f64)) -> String {
     }
 }
 
-/// Where objects were lost: one bar, split by place. Without a loss, the sentence alone.
+/// Where in the track objects were lost: one bar, split by place; a sentence if nothing was lost.
 pub(in crate::relay::html) fn loss_by_place(track: &TrackReport) -> Markup {
     let (lost, received) = (
         track.completion.lost_objects.sum,
@@ -138,9 +134,8 @@ pub(in crate::relay::html) fn loss_by_place(track: &TrackReport) -> Markup {
     if lost == 0 {
         return html! {
             figure.calm {
-                figcaption { h4 { "Loss by place" } }
-                p.all-well { "All " (number::count(due)) " objects arrived." }
-                p.reading { "Nothing was lost at join, in the middle or at the tail." }
+                figcaption { h4 { "Where objects were lost" } }
+                p.all-well { "Nowhere: all " (number::count(due)) " objects arrived." }
             }
         };
     }
@@ -153,13 +148,18 @@ pub(in crate::relay::html) fn loss_by_place(track: &TrackReport) -> Markup {
     } = track.delivery;
     let all = lost_join + lost_middle + lost_tail;
     let places = [
-        ("join", lost_join, "at join", "before the first arrival"),
-        ("middle", lost_middle, "in the middle", "between arrivals"),
-        ("tail", lost_tail, "at the tail", "after the last arrival"),
+        (
+            "join",
+            lost_join,
+            "join",
+            "before the subscriber's first arrival",
+        ),
+        ("middle", lost_middle, "middle", "between arrivals"),
+        ("tail", lost_tail, "tail", "after the last arrival"),
     ];
     let first = first_lost.map_or_else(String::new, |first| {
         let (group, object) = (number::count(first.group), number::count(first.object));
-        format!(" The first is object {object} of group {group}.")
+        format!(" The first lost object is object {object} of group {group}.")
     });
     let grow = |count: u64| {
         let share = statistics::ratio(count, all).unwrap_or(0.0);
@@ -185,40 +185,50 @@ pub(in crate::relay::html) fn loss_by_place(track: &TrackReport) -> Markup {
             }
         }
     };
-    page::figure("Loss by place", &[], &reading, &stack)
+    page::figure("Where objects were lost", &[], &reading, &stack)
 }
 
-/// Every subscriber's loss, the worst first; nothing without a loss.
+/// Lost objects of every subscriber, most first; nothing without a loss.
 pub(in crate::relay::html) fn loss(track: &TrackReport) -> Markup {
     let lost = |one: &SubscriberReport| one.completion.lost_objects;
     let subscribers = track.subscribers.iter();
-    let mut losers: Vec<&SubscriberReport> = subscribers.filter(|one| lost(one) > 0).collect();
-    losers.sort_by_key(|one| (std::cmp::Reverse(lost(one)), one.index));
-    let Some(worst) = losers.first().filter(|_| track.subscribers.len() > 1) else {
+    let mut lossy: Vec<&SubscriberReport> = subscribers.filter(|one| lost(one) > 0).collect();
+    lossy.sort_by_key(|one| (std::cmp::Reverse(lost(one)), one.index));
+    let Some(worst) = lossy.first().filter(|_| track.subscribers.len() > 1) else {
         return html! {};
     };
     let is_failed = |one: &&&SubscriberReport| one.status == Status::Failed;
-    let reading = format!(
-        "{} of {} subscriptions lost something; {} of them failed.",
-        number::count(losers.len() as u64),
+    let mut reading = format!(
+        "{} of {} subscriptions lost objects; {} of them failed.",
+        number::count(lossy.len() as u64),
         number::count(track.subscribers.len() as u64),
-        losers.iter().filter(is_failed).count()
+        lossy.iter().filter(is_failed).count()
     );
+    let is_apart = |one: &&&SubscriberReport| one.conduct != Conduct::Steady;
+    let apart = lossy.iter().filter(is_apart).count();
+    if apart > 0 {
+        let apart = number::counted(apart as u64, "slow or churning subscriber");
+        reading = format!("{reading} They include {apart}, which other figures leave out.");
+    }
     let x = Scale::Ranks {
-        high: float(losers.len() as u64),
+        high: float(lossy.len() as u64),
     };
     let y = ("objects lost", Scale::from_zero(float(lost(worst))));
-    let mut plot = Plot::new("Loss over subscribers", ("subscribers, worst first", x), y)
-        .reading(reading)
-        .keys([("bad", "lost objects")])
-        .height(210.0);
-    let per_column = losers.len().div_ceil(COLUMNS_MAX);
+    let mut plot = Plot::new(
+        "Lost objects by subscriber",
+        ("subscribers, most lost first", x),
+        y,
+    )
+    .reading(reading)
+    .keys([("bad", "lost objects")])
+    .height(210.0);
+    let per_column = lossy.len().div_ceil(COLUMNS_MAX);
     let mut strips: Vec<Strip> = Vec::new();
-    for (number, column) in losers.chunks(per_column).enumerate() {
+    for (number, column) in lossy.chunks(per_column).enumerate() {
         let from = float((number * per_column) as u64);
         let span = (from, from + float(column.len() as u64));
         let lost = lost(column[0]);
-        plot.bar("bad", inset(span, losers.len()), (0.0, float(lost)));
+        plot.bar("bad", inset(span, lossy.len()), (0.0, float(lost)));
         let text = format!("{}\n{} lost", ranks(span), number::count(lost));
         strips.push((span.0, span.1, text));
     }

@@ -1,0 +1,40 @@
+//! Hints for errors of connections: what a user can check or change, with the flags of the program.
+
+/// Returns what to do about an error, if `error` is about a server that does not answer or is not trusted.
+pub(crate) fn hint(error: &str) -> Option<&'static str> {
+    if error.contains("found here") && error.contains("certificate") {
+        Some(TRUST)
+    } else if SILENT.iter().any(|words| error.contains(words)) {
+        Some(UNREACHABLE)
+    } else {
+        None
+    }
+}
+
+const TRUST: &str = "hint: --ca FILE trusts the server's issuer, --certificate-hash HASH trusts one certificate, and \
+                     --insecure trusts any";
+
+/// The hint for a server that does not answer.
+pub(crate) const UNREACHABLE: &str = "hint: is the server running, and can its UDP port be reached? MOQT and HTTP/3 use QUIC, \
+                                      so a port that is open for TCP only is not enough";
+
+/// Parts of the errors of a server that does not answer.
+const SILENT: [&str; 3] = [
+    "no answer within",
+    "no handshake within",
+    "timed out: the peer did not answer",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_connections_have_a_hint() {
+        let tls = "TLS handshake failed: found here: bad certificate: the certificate has expired";
+        assert_eq!(hint(tls), Some(TRUST));
+        let silent = "moqt://127.0.0.1:1: no answer within 10 s";
+        assert_eq!(hint(silent), Some(UNREACHABLE));
+        assert_eq!(hint("--cert: no certificate in it"), None);
+    }
+}
