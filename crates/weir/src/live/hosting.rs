@@ -18,6 +18,7 @@ pub(crate) fn host_origin(
     stop: &Stop,
 ) -> anyhow::Result<()> {
     let limits = Limits {
+        keep_alive: Some(KEEP_ALIVE),
         congestion,
         ..Limits::default()
     };
@@ -31,6 +32,7 @@ pub(crate) fn host_viewer(
     stop: &Stop,
 ) -> anyhow::Result<()> {
     let limits = Limits {
+        keep_alive: Some(KEEP_ALIVE),
         receive_bytes_max: WINDOW_FIRST,
         ..Limits::default()
     };
@@ -45,10 +47,6 @@ fn host(
     stop: &Stop,
 ) -> anyhow::Result<()> {
     let socket = event_loop::bind(event_loop::local_address(remote), SocketConfig::default())?;
-    let limits = Limits {
-        keep_alive: Some(KEEP_ALIVE),
-        ..limits
-    };
     let mut event_loop = EventLoop::new(vec![socket], event_loop::endpoint(limits)?, stop.clone())?;
     event_loop.waker = waker;
     event_loop.run(app).map(drop)

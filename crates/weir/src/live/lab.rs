@@ -8,7 +8,7 @@ use weir_link::{Config as Link, Delay};
 use weir_live::packaging::Packaging;
 use weir_live::playout::BufferChoice;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
-use weir_live::strategy::{self, Strategy};
+use weir_live::strategy::{self, Strategy, TARGET_DEFAULT};
 use weir_live::{
     Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig, WINDOW_FIRST,
 };
@@ -36,18 +36,33 @@ pub(crate) struct Task {
     /// Name of the link: the profile, and how its conditions differ from the given ones.
     pub(crate) link: String,
     pub(crate) strategy: String,
-    /// Congestion controller of relay and origin; `None` for the one that the strategy wants.
-    pub(crate) congestion: Option<Congestion>,
+    /// Target of the latency; `None` for the strategy's own.
+    pub(crate) target: Option<Duration>,
+    /// Congestion controller of relay and origin.
+    pub(crate) congestion: Congestion,
     pub(crate) seed: u64,
 }
 
 impl Task {
     /// Returns the strategy, and the congestion controller of the run.
     pub(crate) fn delivery(&self) -> anyhow::Result<(Box<dyn Strategy>, Congestion)> {
-        let strategy = named_strategy(&self.strategy)?;
-        let wanted = || wanted_congestion(&*strategy);
-        let congestion = self.congestion.unwrap_or_else(wanted);
-        Ok((strategy, congestion))
+        let strategy = targeted_strategy(&self.strategy, self.target)?;
+        Ok((strategy, self.congestion))
+    }
+
+    /// Returns the strategy's name, with the target if it is not the default.
+    pub(crate) fn label(&self) -> String {
+        let target = self.target.filter(|target| *target != TARGET_DEFAULT);
+        let target = target.map(|target| format!(" {}", humantime::format_duration(target)));
+        format!("{}{}", self.strategy, target.unwrap_or_default())
+    }
+
+    /// Returns the name of the congestion controller.
+    pub(crate) fn controller(&self) -> &'static str {
+        match self.congestion {
+            Congestion::Cubic => "cubic",
+            Congestion::Delay { .. } => "delay",
+        }
     }
 }
 
