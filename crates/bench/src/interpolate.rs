@@ -84,7 +84,7 @@ pub enum TemplateError {
 /// Two publishers would publish the same track.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "{first} and {second} would both publish {label}; add {{client}} or {{meeting}} to the namespace"
+    "{first} and {second} would both publish {label}; add {{}}, {{meeting}} or {{track}} to namespace or name"
 )]
 pub struct Clash {
     /// The track that both would publish.
@@ -158,6 +158,20 @@ impl TrackTemplate {
             namespace,
             name: self.name.fill(variables),
         }
+    }
+
+    /// Returns the template with `text` behind the name.
+    ///
+    /// # Errors
+    /// [`TemplateError::TooLong`]: namespace and name can exceed the limit of MOQT.
+    pub(crate) fn with_name_suffix(mut self, text: &str) -> Result<Self, TemplateError> {
+        match self.name.segments.last_mut() {
+            Some(Segment::Literal(literal)) => literal.push_str(text),
+            Some(Segment::Field { .. }) | None => {
+                self.name.segments.push(Segment::Literal(text.to_owned()));
+            }
+        }
+        Self::new(self.namespace, self.namespace_raw, self.name)
     }
 
     /// Returns the namespace as written in the profile.
@@ -498,7 +512,7 @@ mod tests {
         let apart = [(publisher(0), label(0)), (publisher(1), label(1))];
         assert_eq!(check_clashes(apart.clone()), Ok(()));
         let clash = check_clashes(apart.into_iter().chain([(publisher(2), label(0))]));
-        insta::assert_snapshot!(clash.unwrap_err(), @"publisher 0 and publisher 2 would both publish perf--0; add {client} or {meeting} to the namespace");
+        insta::assert_snapshot!(clash.unwrap_err(), @"publisher 0 and publisher 2 would both publish perf--0; add {}, {meeting} or {track} to namespace or name");
     }
 
     proptest! {

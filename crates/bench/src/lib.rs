@@ -22,6 +22,7 @@ pub mod payload;
 pub mod profile;
 pub mod publisher;
 pub mod qperf;
+mod rendezvous;
 pub mod scenario;
 pub mod schedule;
 #[cfg(test)]

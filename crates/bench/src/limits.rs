@@ -101,3 +101,9 @@ pub const CONNECTS_PER_TURN_MAX: usize = 64;
 
 /// Streams of one subscriber whose objects are followed at once.
 pub const INCOMING_STREAMS_MAX: usize = 1024;
+
+/// Processes of one run whose subscribers a publisher waits for.
+pub const PROCESSES_MAX: usize = 1024;
+
+/// Windows of the figures over time. Beyond this, pairs of windows are merged.
+pub const PROGRESS_WINDOWS_MAX: usize = 512;

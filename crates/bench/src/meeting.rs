@@ -94,7 +94,7 @@ impl MeetingRole {
                 continue;
             }
             if let SessionEvent::Violated(violation) = &event {
-                let reason = format!("the relay broke the protocol: {violation}");
+                let reason = format!("the relay violated the protocol: {violation}");
                 subscribers.fail(number, reason);
             }
             self.publishers.on_session_event(turn, number, event);

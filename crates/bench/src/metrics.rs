@@ -7,6 +7,7 @@
 
 mod groups;
 mod heat;
+mod over_time;
 mod plan;
 mod receiver;
 mod sender;
@@ -16,6 +17,7 @@ mod tests;
 mod timing;
 
 pub use self::heat::{Heat, HeatRow};
+pub use self::over_time::{OverTime, Timing};
 pub use self::plan::TrackPlan;
 pub use self::receiver::{
     Delivered, End, Failure, PublisherVariance, Received, SentTotals, TrackReceiver, TrackResult,

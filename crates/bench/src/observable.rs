@@ -1,6 +1,6 @@
 //! Which clauses of a service level a run can judge.
 
-use weir_report::service_level::{ServiceLevel, ServiceLevelError, Subject};
+use weir_report::service_level::{Clause, ServiceLevel, ServiceLevelError, Subject};
 
 use crate::{
     profile::{Pattern, Profile, TrackProfile},
@@ -21,6 +21,8 @@ pub struct Observable<'a> {
     pub is_meeting: bool,
     /// Whether the relay's CPU time is measured.
     pub has_relay_cpu: bool,
+    /// Whether the clocks of publishers and subscribers are known to agree.
+    pub has_common_clock: bool,
 }
 
 /// Why a run cannot judge a service level.
@@ -61,13 +63,23 @@ impl<'a> Observable<'a> {
                 return Err(LevelError::Clause { clause, problem });
             }
         }
+        let is_latency = |clause: &Clause| clause.subject() == Subject::Latency;
+        if !self.has_common_clock && level.clauses().iter().all(is_latency) {
+            let problem = "publishers are in another process, whose clock may differ; if the clocks are synchronised, say \
+                           --synchronized-clocks";
+            return Err(LevelError::Clause {
+                clause: level.to_string(),
+                problem: problem.to_owned(),
+            });
+        }
         Ok(level)
     }
 
     /// Returns the tracks that this process subscribes to.
     fn subscribed(self) -> impl Iterator<Item = &'a TrackProfile> {
         let tracks = self.profile.tracks.iter();
-        tracks.filter(move |track| self.is_meeting || self.roles.subscribes(track.mode))
+        let all = self.is_meeting && self.roles.given.is_none();
+        tracks.filter(move |track| all || self.roles.subscribes(track.mode))
     }
 
     /// Returns why a subject is not measured; `None` if it is.
@@ -134,6 +146,7 @@ mod tests {
             roles,
             is_meeting: false,
             has_relay_cpu: pid.is_some(),
+            has_common_clock: roles.given != Some(Mode::Subscriber),
         };
         match observable.level(asked) {
             Ok(level) => level.to_string(),
@@ -171,6 +184,22 @@ mod tests {
             said(Some("failed=0,cpu<95%"), "fetch", true, Some(1)),
             "failed=0,cpu<95%"
         );
+    }
+
+    #[test]
+    fn latency_alone_is_not_asked_of_two_clocks() {
+        let roles = Roles {
+            given: Some(Mode::Subscriber),
+        };
+        let level = |asked| said_of(AUDIO, asked, roles, None);
+        let refused = level(Some("p99<50ms"));
+        assert!(
+            refused.starts_with("p99<50ms cannot be judged: publishers are in another process")
+                && refused.contains("--synchronized-clocks"),
+            "{refused}"
+        );
+        assert_eq!(level(Some("loss=0,p99<50ms")), "loss=0,p99<50ms");
+        assert_eq!(level(None), "loss=0,failed=0,p99<100ms");
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub struct Surroundings {
     pub generator: Generator,
     /// Which part of the run is judged.
     pub judged: Judged,
+    /// Whether publishers and subscribers have one clock, or synchronised ones (decision 34). Otherwise no clause about
+    /// latency is decided.
+    pub has_common_clock: bool,
 }
 
 /// The times from which loss and latency are judged; all else is judged over the whole run. By default the whole run
@@ -76,6 +79,7 @@ pub fn report(
         relay,
         mut generator,
         judged,
+        has_common_clock,
     } = surroundings;
     let draft = subscribers.relay().map(|(draft, _)| draft);
     if let Some(draft) = draft.or_else(|| publishers.draft()) {
@@ -107,6 +111,7 @@ pub fn report(
             published,
             variance,
             latency,
+            subscribers.over_time(number).seconds(),
             heat_map(subscribers, &plans[number], number, &subscriptions),
             rows,
         ));
@@ -126,7 +131,7 @@ pub fn report(
         failures(publishers, &subscriptions),
         &latency,
         loss,
-        &relay,
+        (&relay, has_common_clock),
     ));
     slo.judged_from_ms = judged.planned_from.as_secs_f64() * 1e3;
     Report::new(run, slo, tracks, relay, generator)
@@ -285,7 +290,7 @@ fn measured<'a>(
     (failed, subscriptions): (u64, u64),
     latency: &'a Histogram,
     loss: Loss,
-    relay: &Relay,
+    (relay, has_common_clock): (&Relay, bool),
 ) -> Measured<'a> {
     let sum = |pick: fn(&TrackReport) -> u64| tracks.iter().map(pick).sum();
     Measured {
@@ -300,6 +305,7 @@ fn measured<'a>(
         subscriptions,
         latency,
         cpu_percent: relay.cost.as_ref().map(|cost| cost.cpu_percent),
+        has_common_clock,
     }
 }
 

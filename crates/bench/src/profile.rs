@@ -1,7 +1,8 @@
 //! The benchmark profile: what each track sends, in the draft's INI form.
 //!
 //! A file has a `[section]` for each track, and optionally `[audience]`. The keys are those of the draft's Appendix A;
-//! the names of its Table 1 are aliases (decision 4). A `;` begins a comment, also after a value. An unknown key or
+//! the names of its Table 1 are aliases (decision 4). A `;` begins a comment, also after a value, and so does a
+//! `#` at the beginning of a line or after a blank. An unknown key or
 //! invalid value is an error that names the line, since a misspelt key must not silently change a benchmark. So each
 //! value of a [`Profile`] is valid.
 

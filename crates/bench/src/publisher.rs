@@ -27,6 +27,7 @@ use self::client::PublisherClient;
 use crate::clock::ramp_time;
 use crate::limits::{CONNECTS_PER_TURN_MAX, ITEMS_PER_TURN_MAX};
 use crate::metrics::{SenderResult, SentTotals, TrackPlan};
+use crate::rendezvous::Awaited;
 use crate::scenario::NamedTrack;
 use weir_client::client::Client;
 use weir_client::clients::Clients;
@@ -50,6 +51,8 @@ pub struct PublisherConfig {
     pub ramp_per_second: u32,
     /// Tokens sent with every offer.
     pub tokens: Vec<Token>,
+    /// Subscribers of other processes that have to be subscribed before the tracks count as served.
+    pub await_subscribers: Option<u64>,
 }
 
 /// How tracks are offered, since relays differ (decision 33).
@@ -104,6 +107,8 @@ pub struct PublisherProgress {
     pub publishers: u64,
     /// Publishers with an established session.
     pub ready: u64,
+    /// Publishers that have had a session, open or not.
+    pub established: u64,
     /// Publishers that failed.
     pub failed: u64,
     /// Tracks in all.
@@ -116,6 +121,10 @@ pub struct PublisherProgress {
     pub objects_sent: u64,
     /// DATA objects that were not sent.
     pub refused: u64,
+    /// Subscribers of other processes that have announced themselves, if they are awaited.
+    pub present: u64,
+    /// Announcements of subscribers that were not counted: malformed, or of too many processes.
+    pub ignored_announcements: u64,
 }
 
 /// Publishers on one endpoint.
@@ -132,6 +141,7 @@ pub struct PublisherRole {
     agenda: BinaryHeap<Reverse<(Instant, usize, usize)>>,
     next_check: Instant,
     close_at: Option<Instant>,
+    awaited: Option<Awaited>,
     /// Whether connections stay open after the end of all tracks, until [`Self::close`].
     is_held_open: bool,
     closed: bool,
@@ -146,7 +156,10 @@ impl PublisherRole {
             .iter()
             .map(|tracks| PublisherClient::new(tracks, &config.plans))
             .collect();
+        let run_id = config.plans.first().map_or(0, TrackPlan::run_id);
+        let awaited = config.await_subscribers;
         Self {
+            awaited: awaited.map(|subscribers| Awaited::new(run_id, subscribers)),
             connections: Clients::new(config.target.clone(), clients.len()),
             config,
             clients,
@@ -185,9 +198,11 @@ impl PublisherRole {
         self.clients.iter().all(PublisherClient::has_announced)
     }
 
-    /// Whether the relay accepts objects of every track, publishers that failed aside.
+    /// Whether the relay accepts objects of every track, publishers that failed aside, and all awaited subscribers are
+    /// there.
     pub fn is_served(&self) -> bool {
-        self.clients.iter().all(PublisherClient::is_served)
+        let has_all = self.awaited.as_ref().is_none_or(Awaited::is_complete);
+        has_all && self.clients.iter().all(PublisherClient::is_served)
     }
 
     /// Begins all schedules at `now` (decision 8). Later calls do nothing.
@@ -238,6 +253,10 @@ impl PublisherRole {
         let mut progress = PublisherProgress::default();
         for (number, client) in self.clients.iter().enumerate() {
             client.add_to(&mut progress, self.connections[number].is_ready());
+        }
+        if let Some(awaited) = &self.awaited {
+            progress.present = awaited.present();
+            progress.ignored_announcements = awaited.ignored();
         }
         progress
     }
@@ -333,6 +352,13 @@ impl PublisherRole {
         event: SessionEvent,
     ) {
         let (connection, config) = (&mut self.connections[number], &self.config);
+        if let Some(awaited) = &mut self.awaited {
+            let tokens = &config.tokens;
+            let heard = awaited.on_session_event(turn, connection, tokens, number, &event);
+            if let Err(problem) = heard {
+                self.clients[number].fail(problem);
+            }
+        }
         self.clients[number].on_session_event(turn, connection, config, event);
     }
 

@@ -1,5 +1,6 @@
 //! Who publishes and who subscribes to what, from a profile and the size of the audience.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -7,7 +8,7 @@ use weir_moqt::name::{FullTrackName, NameError};
 
 use crate::interpolate::{Clash, TrackLabel, Variables, check_clashes};
 use crate::limits::SUBSCRIPTIONS_MAX;
-use crate::profile::{Mode, Profile};
+use crate::profile::{Mode, Profile, TrackProfile};
 
 /// The tracks of each publisher and of each subscriber.
 #[derive(Clone, Debug)]
@@ -79,6 +80,12 @@ impl Roles {
         self.given.or(mode) != Some(Mode::Publisher)
     }
 
+    /// Whether publishers and subscribers of every track are in one process, and so have one clock (decision 34).
+    pub fn share_a_clock(self, profile: &Profile) -> bool {
+        let mut modes = profile.tracks.iter().map(|track| track.mode);
+        modes.all(|mode| self.publishes(mode) == self.subscribes(mode))
+    }
+
     /// Returns what this process does with all tracks of `profile` together.
     pub fn part(self, profile: &Profile) -> Mode {
         let modes = || profile.tracks.iter().map(|track| track.mode);
@@ -97,74 +104,94 @@ impl Scenario {
     /// Returns one publisher of all tracks of the profile, and `subscribers` that each subscribe to all of them:
     /// scenarios 1 and 2. [evens-00 §4.1, §4.2]
     pub fn fan_out(profile: &Profile, subscribers: usize, run: u64) -> Result<Self, ScenarioError> {
-        Self::fan_out_of(profile, subscribers, run, Roles::default())
+        Self::fan_out_of(profile, 0..1, subscribers, run, Roles::default())
     }
 
-    /// Returns the part of [`Self::fan_out`] that has `roles`. There is no publisher if no track is published here, and
-    /// no subscriber if none is subscribed to.
+    /// Returns the part of a fan-out that has `roles`. `publishers` are the numbers of the publishers in the run, each of
+    /// which publishes all tracks of the profile. A subscriber subscribes to the tracks of one publisher; publishers take
+    /// turns. There is no publisher if no track is published here, and no subscriber if none is subscribed to.
+    ///
+    /// # Errors
+    /// Two publishers have the same track, a name is too long, or there are too many subscriptions.
     pub fn fan_out_of(
         profile: &Profile,
+        publishers: Range<u64>,
         subscribers: usize,
         run: u64,
         roles: Roles,
     ) -> Result<Self, ScenarioError> {
-        let variables = Variables {
-            run,
-            ..Variables::default()
-        };
-        let tracks = name_all(profile, variables)?;
-        check_clashes(labels(profile, &tracks, String::new))?;
-        let modes = || tracks.iter().zip(&profile.tracks);
-        let published: Vec<_> = modes()
-            .filter(|(_, track)| roles.publishes(track.mode))
-            .map(|(named, _)| named.track.clone())
-            .collect();
-        let wanted: Arc<[NamedTrack]> = modes()
-            .filter(|(_, track)| roles.subscribes(track.mode))
-            .map(|(named, _)| named.track.clone())
-            .collect();
-        check_subscriptions(subscribers, wanted.len())?;
-        let subscribers = if wanted.is_empty() { 0 } else { subscribers };
+        let wants = |track: &TrackProfile| roles.subscribes(track.mode);
+        let wanted = profile.tracks.iter().filter(|track| wants(track)).count();
+        check_subscriptions(subscribers, wanted)?;
+        let mut all_labels = Vec::new();
+        let (mut published, mut offers): (Vec<Vec<_>>, Vec<Arc<[_]>>) = Default::default();
+        for instance in publishers {
+            let variables = Variables {
+                instance,
+                client: instance,
+                run,
+                ..Variables::default()
+            };
+            let tracks = name_all(profile, variables)?;
+            all_labels.extend(labels(profile, &tracks, || {
+                format!("publisher {instance}, ")
+            }));
+            let modes = || tracks.iter().zip(&profile.tracks);
+            let here = modes().filter(|(_, track)| roles.publishes(track.mode));
+            published.push(here.map(|(named, _)| named.track.clone()).collect());
+            let wanted = modes().filter(|(_, track)| wants(track));
+            offers.push(wanted.map(|(named, _)| named.track.clone()).collect());
+        }
+        check_clashes(all_labels)?;
+        published.retain(|tracks| !tracks.is_empty());
+        offers.retain(|tracks| !tracks.is_empty());
         Ok(Self {
-            publishers: if published.is_empty() {
-                Vec::new()
-            } else {
-                vec![published]
-            },
-            subscribers: vec![wanted; subscribers],
+            publishers: published,
+            subscribers: offers.into_iter().cycle().take(subscribers).collect(),
         })
     }
 
-    /// Returns `meetings` of `clients` each. Every client publishes all tracks of the profile, and subscribes to those
-    /// of all other clients in its meeting: scenario 3. [evens-00 §4.3]
+    /// Returns the part of meetings of `clients` each that has `roles`. `meetings` are their numbers in the run. Every
+    /// client publishes all tracks of the profile, and subscribes to those of all other clients in its meeting:
+    /// scenario 3. [evens-00 §4.3] If only one role is given, another process has the other halves of the clients.
+    ///
+    /// # Errors
+    /// A meeting has one client, a track is not for both roles, two clients have the same track, a name is too long, or
+    /// there are too many subscriptions.
     pub fn meetings(
         profile: &Profile,
-        meetings: usize,
+        meetings: Range<u64>,
         clients: usize,
         run: u64,
+        roles: Roles,
     ) -> Result<Self, ScenarioError> {
         if clients < 2 {
             return Err(ScenarioError::Lonely);
         }
-        let one_sided = |mode: Option<Mode>| !matches!(mode, None | Some(Mode::Both));
+        let one_sided =
+            |mode: Option<Mode>| roles.given.is_none() && !matches!(mode, None | Some(Mode::Both));
         if let Some(track) = profile.tracks.iter().find(|track| one_sided(track.mode)) {
             let section = track.section.clone();
             return Err(ScenarioError::NotBoth { section });
         }
         let others = (clients - 1).saturating_mul(profile.tracks.len());
-        check_subscriptions(meetings.saturating_mul(clients), others)?;
+        let count = usize::try_from(meetings.end.saturating_sub(meetings.start));
+        let all = count.unwrap_or(usize::MAX).saturating_mul(clients);
+        check_subscriptions(all, others)?;
         let mut all_labels = Vec::new();
         let mut scenario = Self {
-            publishers: Vec::with_capacity(meetings * clients),
-            subscribers: Vec::with_capacity(meetings * clients),
+            publishers: Vec::with_capacity(all),
+            subscribers: Vec::with_capacity(all),
         };
-        for meeting in 0..meetings {
+        for meeting in meetings {
             let mut members = Vec::with_capacity(clients);
-            for client in 0..clients {
+            for client in 0..clients as u64 {
                 let variables = Variables {
-                    instance: (meeting * clients + client) as u64,
-                    client: client as u64,
-                    meeting: meeting as u64,
+                    instance: meeting
+                        .saturating_mul(clients as u64)
+                        .saturating_add(client),
+                    client,
+                    meeting,
                     track: 0,
                     run,
                 };
@@ -186,6 +213,11 @@ impl Scenario {
             }
         }
         check_clashes(all_labels)?;
+        match roles.given {
+            Some(Mode::Publisher) => scenario.subscribers.clear(),
+            Some(Mode::Subscriber) => scenario.publishers.clear(),
+            Some(Mode::Both) | None => {}
+        }
         Ok(scenario)
     }
 
@@ -258,10 +290,22 @@ mod tests {
         Profile::parse("test.ini", tracks.concat().as_bytes()).unwrap()
     }
 
+    fn meetings(
+        profile: &Profile,
+        numbers: Range<u64>,
+        clients: usize,
+    ) -> Result<Scenario, ScenarioError> {
+        Scenario::meetings(profile, numbers, clients, 7, Roles::default())
+    }
+
+    fn names(tracks: &[NamedTrack]) -> Vec<String> {
+        tracks.iter().map(|one| one.name.to_string()).collect()
+    }
+
     #[test]
     fn everybody_in_a_meeting_hears_all_others_and_nobody_else() {
         let profile = profile("meeting/{meeting}/{client}", "mode = 3");
-        let scenario = Scenario::meetings(&profile, 3, 4, 7).unwrap();
+        let scenario = meetings(&profile, 0..3, 4).unwrap();
         assert_eq!(
             (scenario.publishers.len(), scenario.subscribers.len()),
             (12, 12)
@@ -290,20 +334,17 @@ mod tests {
     #[test]
     fn a_meeting_that_cannot_be_is_refused() {
         let same = profile("meeting/{meeting}", "");
-        let error = Scenario::meetings(&same, 1, 2, 0).unwrap_err().to_string();
+        let error = meetings(&same, 0..1, 2).unwrap_err().to_string();
         assert!(
             error.starts_with("client 0 of meeting 0, [audio] and client 1 of meeting 0, [audio]"),
             "{error}"
         );
         let good = profile("meeting/{}", "");
-        assert!(Scenario::meetings(&good, 2, 2, 0).is_ok());
-        assert_eq!(
-            Scenario::meetings(&good, 2, 1, 0).unwrap_err(),
-            ScenarioError::Lonely
-        );
+        assert!(meetings(&good, 0..2, 2).is_ok());
+        assert_eq!(meetings(&good, 0..2, 1).unwrap_err(), ScenarioError::Lonely);
         let one_sided = profile("meeting/{}", "mode = 1");
         assert!(matches!(
-            Scenario::meetings(&one_sided, 2, 2, 0),
+            meetings(&one_sided, 0..2, 2),
             Err(ScenarioError::NotBoth { .. })
         ));
     }
@@ -328,7 +369,7 @@ mod tests {
         let profile = profile("perf/{track}", "mode = 1");
         let sizes = |given| {
             let roles = Roles { given };
-            let scenario = Scenario::fan_out_of(&profile, 5, 0, roles).unwrap();
+            let scenario = Scenario::fan_out_of(&profile, 0..1, 5, 0, roles).unwrap();
             (scenario.publishers.len(), scenario.subscribers.len())
         };
         assert_eq!(sizes(None), (1, 0));
@@ -339,5 +380,66 @@ mod tests {
         assert_eq!(part(None, &profile), Mode::Publisher);
         assert_eq!(part(Some(Mode::Subscriber), &profile), Mode::Subscriber);
         assert_eq!(part(None, &self::profile("perf/{track}", "")), Mode::Both);
+    }
+
+    #[test]
+    fn publishers_of_a_fan_out_share_its_subscribers() {
+        let profile = profile("perf/{}", "");
+        let of = |publishers, given| {
+            Scenario::fan_out_of(&profile, publishers, 5, 0, Roles { given }).unwrap()
+        };
+        let scenario = of(3..5, None);
+        assert_eq!(
+            names(&scenario.publishers[1]),
+            ["perf-4--audio", "perf-4--video"]
+        );
+        let first = |tracks: &Arc<[NamedTrack]>| names(tracks).remove(0);
+        let wanted: Vec<_> = scenario.subscribers.iter().map(first).collect();
+        let expected = ["perf-3", "perf-4", "perf-3", "perf-4", "perf-3"];
+        assert_eq!(wanted, expected.map(|one| format!("{one}--audio")));
+        // Two processes publish, and a third one has the subscribers: together they are the same.
+        let apart = [3..4, 4..5].map(|one| of(one, Some(Mode::Publisher)).publishers);
+        assert_eq!(apart.concat(), scenario.publishers);
+        let subscribers = of(3..5, Some(Mode::Subscriber)).subscribers;
+        assert_eq!(subscribers, scenario.subscribers);
+        // Without a number in the name, they would publish the same.
+        let same = self::profile("perf", "");
+        let error = Scenario::fan_out_of(&same, 0..2, 5, 0, Roles::default()).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("publisher 0, [audio] and publisher 1, [audio]"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn meetings_can_be_spread_over_processes() {
+        let profile = profile("meeting/{meeting}/{}", "mode = 3");
+        let of = |meetings, given| {
+            Scenario::meetings(&profile, meetings, 2, 7, Roles { given }).unwrap()
+        };
+        let whole = of(0..3, None);
+        let apart = [0..2, 2..3].map(|meetings| of(meetings, None));
+        assert_eq!(
+            whole.publishers,
+            apart.each_ref().map(|one| one.publishers.clone()).concat()
+        );
+        assert_eq!(
+            whole.subscribers,
+            apart.each_ref().map(|one| one.subscribers.clone()).concat()
+        );
+        let (publishing, subscribing) = (
+            of(0..3, Some(Mode::Publisher)),
+            of(0..3, Some(Mode::Subscriber)),
+        );
+        assert_eq!(
+            (&publishing.publishers, publishing.subscriptions()),
+            (&whole.publishers, 0)
+        );
+        assert_eq!(
+            (subscribing.subscribers, subscribing.publishers.len()),
+            (whole.subscribers, 0)
+        );
     }
 }

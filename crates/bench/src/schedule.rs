@@ -251,6 +251,14 @@ impl Schedule {
         }
     }
 
+    /// Returns how much longer the intervals of objects `lowest` to `highest` are than the time between the planned
+    /// times of these two: one interval in a steady pattern.
+    pub fn time_beyond_planned(&self, lowest: u64, highest: u64) -> Duration {
+        let intervals = (highest + 1 - lowest).saturating_mul(self.interval_ns);
+        let planned = self.planned_ns(highest) - self.planned_ns(lowest);
+        Duration::from_nanos(intervals.saturating_sub(planned))
+    }
+
     /// Returns the longest time between two objects.
     pub fn longest_gap(&self) -> Duration {
         Duration::from_nanos(self.interval_ns.saturating_mul(match self.rhythm {

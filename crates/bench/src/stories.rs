@@ -7,6 +7,7 @@ pub(crate) mod world;
 
 use std::time::Duration;
 
+use weir_link::Bitrate;
 use weir_quic::App as _;
 
 use self::load::{Load, StartRule};
@@ -342,11 +343,9 @@ fn without_waiting_the_first_subscribers_join_late() {
     assert_eq!(results[0].track.status, Status::Good);
     assert_eq!(results[79].track.status, Status::Failed);
     assert!(results[79].track.delivery.lost_join > 0);
-    let reason = results[79].to_report(0).reason;
-    assert_eq!(
-        reason.as_deref(),
-        Some("objects came before any START message")
-    );
+    let reason = results[79].to_report(0).reason.unwrap();
+    assert!(reason.starts_with("it joined after START, "), "{reason}");
+    assert!(reason.contains("--await-subscribers"), "{reason}");
 }
 
 #[test]
@@ -363,6 +362,49 @@ fn an_object_too_large_for_a_datagram_is_an_error_before_the_run() {
         failure.contains("the path to the relay carries 1"),
         "{failure}"
     );
+}
+
+#[test]
+fn a_link_that_is_too_slow_shows_in_the_bit_rate() {
+    // 789 kbit/s of payload on a link of 300 kbit/s, and time enough to deliver all of it.
+    let profile = VIDEO
+        .replace("ttl = 2000", "ttl = 60000")
+        .replace("objects_per_group = 10", "objects_per_group = 30")
+        .replace("total_transmit_time = 1500", "total_transmit_time = 6499.4");
+    let rate = Some(Bitrate::from_kilobits_per_second(300));
+    let options = Options {
+        rate,
+        subscribers: 1,
+        ..Options::default()
+    };
+    let mut world = World::new(&profile, options);
+    world.run();
+    let results = world.load.results();
+    let completion = results[0].track.completion;
+    assert_eq!(
+        (completion.objects_received, completion.lost_objects),
+        (180, 0)
+    );
+    let received = completion.average_bits_per_second;
+    // The actual duration begins when the first object has arrived, so its 21,333 bytes took no time.
+    let first = 21_333.0 * 8e3 / completion.actual_duration_ms;
+    assert!((270e3..300e3 + first).contains(&received), "{received}");
+    assert!(completion.expected_bits_per_second > 700e3);
+    assert!(completion.actual_duration_ms > 12_000.0, "{completion:?}");
+    let progress = results[0].track.progress.average_bits_per_second;
+    assert!((progress - received).abs() < 1.0, "{progress}");
+
+    // The same load on a fast link: nothing is lost or delayed, so both rates are equal (decision 27).
+    let mut world = World::new(&profile, Options::default());
+    world.run();
+    for result in world.load.results() {
+        let completion = result.track.completion;
+        let gap = completion.average_bits_per_second - completion.expected_bits_per_second;
+        assert!(
+            gap.abs() < 0.01 * completion.expected_bits_per_second,
+            "{completion:?}"
+        );
+    }
 }
 
 #[test]

@@ -30,8 +30,9 @@ pub use self::result::SubscriptionResult;
 use self::slow_reader::Unread;
 pub(crate) use self::subscribers::{Subscribers, drain_of};
 use crate::limits::CONNECTS_PER_TURN_MAX;
-use crate::metrics::{End, Heat, SentTotals, TrackPlan};
+use crate::metrics::{End, Heat, OverTime, SentTotals, TrackPlan};
 use crate::profile::Audience;
+use crate::rendezvous;
 use crate::scenario::NamedTrack;
 use weir_client::clients::Clients;
 use weir_client::peer::DataEvent;
@@ -61,6 +62,9 @@ pub struct SubscriberConfig {
     pub start_timeout: Duration,
     /// Whether all content is compared with what was sent.
     pub verify_content: bool,
+    /// The number of this process among those that subscribe. With it, the role announces to publishers of other processes
+    /// that all of its subscribers are subscribed.
+    pub announce_as: Option<u64>,
 }
 
 /// How subscribers request their tracks, since relays differ (decision 33).
@@ -125,6 +129,7 @@ pub struct SubscriberRole {
     pub(crate) subscribers: Subscribers,
     connections: Clients,
     unread: Unread,
+    has_announced: bool,
 }
 
 impl SubscriberRole {
@@ -136,6 +141,7 @@ impl SubscriberRole {
             connections: Clients::new(config.target.clone(), config.subscribers.len()),
             subscribers,
             unread: Unread::default(),
+            has_announced: false,
         }
     }
 
@@ -155,6 +161,24 @@ impl SubscriberRole {
     pub fn is_subscribed(&self) -> bool {
         let clients = &self.subscribers.clients;
         clients.iter().all(SubscriberClient::is_subscribed)
+    }
+
+    /// Announces once to other processes that all subscribers are subscribed.
+    fn announce(&mut self, turn: &mut Turn<'_>) {
+        let config = &self.subscribers.measured.config;
+        let Some(process) = config.announce_as.filter(|_| !self.has_announced) else {
+            return;
+        };
+        if !self.is_subscribed() {
+            return;
+        }
+        let run_id = config.plans.first().map_or(0, TrackPlan::run_id);
+        let ready = (process, config.subscribers.len() as u64);
+        let tokens = &config.request.tokens;
+        let mut clients = 0..config.subscribers.len();
+        self.has_announced = clients.any(|number| {
+            rendezvous::announce(turn, &mut self.connections[number], tokens, run_id, ready)
+        });
     }
 
     /// Returns the progress of the subscribers in constant time.
@@ -212,6 +236,11 @@ impl SubscriberRole {
             all += 1;
         }
         (failed, all)
+    }
+
+    /// Returns deltas, variances and bit rates of one plan over time, over its steady subscriptions.
+    pub fn over_time(&self, plan: usize) -> &OverTime {
+        &self.subscribers.measured.over_time[plan]
     }
 
     /// Returns the arrivals of one plan, by subscriber and planned time.
@@ -335,6 +364,7 @@ impl App for SubscriberRole {
             for number in self.subscribers.check(now) {
                 self.connections[number].close(turn, GOODBYE);
             }
+            self.announce(turn);
         }
     }
 

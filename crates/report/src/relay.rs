@@ -18,6 +18,7 @@ pub mod terminal;
 mod altered;
 mod cost;
 mod heat_map;
+mod over_time;
 mod proof;
 mod rows;
 mod sanitize;
@@ -40,8 +41,9 @@ pub use self::cost::{
 #[cfg(test)]
 pub(crate) use self::example::example_report;
 pub use self::heat_map::{HeatMap, HeatMapRow};
+pub use self::over_time::ProgressSecond;
 pub use self::proof::{Calibration, Fairness, Headroom};
-pub use self::sanitize::{SanitizeError, sanitize};
+pub use self::sanitize::{SanitizeError, sanitize, sanitize_record};
 pub use self::track::{
     Completion, CompletionSummary, Conduct, Delivery, ObjectPosition, Progress, ProgressSummary,
     Published, SetApart, Status, StatusCounts, SubscriberReport, TrackDefinition, TrackReport,
@@ -53,7 +55,7 @@ use crate::service_level::{JudgedClause, JudgedLevel};
 use crate::statistics::Distribution;
 
 /// Version of the report's form, written as `schema`. It grows whenever a field is added, changed or removed.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
 
 /// The report of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -73,6 +73,8 @@ pub struct Measured<'a> {
     pub latency: &'a Histogram,
     /// Mean CPU load of the relay in per cent of one core; `None` if its process was not observed.
     pub cpu_percent: Option<f64>,
+    /// Whether publishers and subscribers have one clock, or synchronised ones. Otherwise latency decides no clause.
+    pub has_common_clock: bool,
 }
 
 /// The requested service level, and whether it held.
@@ -86,7 +88,7 @@ pub struct JudgedLevel {
     pub clauses: Vec<JudgedClause>,
     /// The text of the first broken clause; null if all held.
     pub first_broken: Option<String>,
-    /// True if all clauses held.
+    /// True if no clause broke.
     pub held: bool,
     /// Start of the judged part, since the start of the data phase. Clauses about loss and latency count only objects
     /// planned at this time or later. 0: all objects count.
@@ -112,8 +114,15 @@ pub struct JudgedClause {
     pub measured: Option<f64>,
     /// Unit of `limit` and `measured`: `ms`, `%`, or empty for a count.
     pub unit: String,
-    /// True if the clause held.
-    pub held: bool,
+    /// True if the clause held; null if that is not decidable, since publishers and subscribers have different clocks.
+    pub held: Option<bool>,
+}
+
+impl JudgedClause {
+    /// Returns true if the clause broke. A clause that is not decidable has neither held nor broken.
+    pub fn is_broken(&self) -> bool {
+        self.held == Some(false)
+    }
 }
 
 /// An error in the text of a service level.
@@ -171,7 +180,7 @@ impl ServiceLevel {
             .collect();
         let first_broken = clauses
             .iter()
-            .find(|clause| !clause.held)
+            .find(|clause| clause.is_broken())
             .map(|clause| clause.text.clone());
         JudgedLevel {
             text: self.to_string(),
@@ -292,13 +301,15 @@ impl Clause {
 
     fn evaluate(&self, measured: &Measured<'_>) -> JudgedClause {
         let value = self.metric.measure(self.unit, measured);
+        let is_decidable = self.subject() != Subject::Latency || measured.has_common_clock;
+        let holds = value.is_some_and(|value| self.operator.holds(value, self.limit));
         JudgedClause {
             text: self.to_string(),
             metric: self.name.to_owned(),
             limit: self.limit,
             measured: value,
             unit: self.unit.symbol().to_owned(),
-            held: value.is_some_and(|value| self.operator.holds(value, self.limit)),
+            held: is_decidable.then_some(holds),
         }
     }
 }
@@ -387,7 +398,7 @@ fn unaltered(altered: u64) -> JudgedClause {
         limit: 0.0,
         measured: amount(altered, altered.max(1), Unit::Count),
         unit: Unit::Count.symbol().to_owned(),
-        held: altered == 0,
+        held: Some(altered == 0),
     }
 }
 

@@ -4,10 +4,10 @@ mod result;
 
 use std::time::Instant;
 
-use super::TrackPlan;
 use super::groups::Groups;
 use super::sequence::{Arrival, Sequence};
 use super::timing::{Arrivals, Punctuality, exceeds, latency_ns};
+use super::{Timing, TrackPlan};
 use crate::limits::{MALFORMED_MAX, TRACK_RECEIVER_BYTES_MAX};
 use crate::message::{Completion, DATA_HEADER_BYTES, DataHeader, Message, Start};
 use crate::payload::Tag;
@@ -94,6 +94,8 @@ pub enum Received {
         number: u64,
         /// From its planned time to its arrival; `None` if it carries no tag.
         latency_ns: Option<u64>,
+        /// Its arrival compared with the one before it and with the plan.
+        timing: Timing,
     },
     /// A duplicate, or an object too old to tell from one.
     Repeated,
@@ -361,22 +363,28 @@ impl TrackReceiver {
         );
         self.bytes += delivered.bytes;
         let planned_ns = schedule.planned_ns(number);
-        self.punctuality
-            .on_object(header.milliseconds_since_first_object, planned_ns);
-        let variance_ns = self.arrivals.on_object(now, planned_ns);
+        let sent_ms = header.milliseconds_since_first_object;
+        let publisher_variance_ns = self.punctuality.on_object(sent_ms, planned_ns);
+        let (receive_variance_ns, delta_ns) = self.arrivals.on_object(now, planned_ns);
+        let timing = Timing {
+            delta_ns,
+            receive_variance_ns,
+            publisher_variance_ns,
+        };
         // A fetched object was not sent at its planned time, so it has no latency.
-        let tag = tag.filter(|_| plan.pattern() != Pattern::Fetch);
+        let is_fetched = plan.pattern() == Pattern::Fetch;
+        let tag = tag.filter(|_| !is_fetched);
         let latency_ns = tag.map(|tag| self.measure_latency(now, plan, &tag));
-        if plan.pattern() == Pattern::Fetch {
-            self.end_if_whole();
-            return Received::Data { number, latency_ns };
-        }
-        let delay_ns = latency_ns.unwrap_or_else(|| u64::try_from(variance_ns).unwrap_or(0));
-        if exceeds(delay_ns, plan.ttl()) {
+        let variance_ns = u64::try_from(receive_variance_ns).unwrap_or(0);
+        if !is_fetched && exceeds(latency_ns.unwrap_or(variance_ns), plan.ttl()) {
             self.counters.note_late(number);
         }
         self.end_if_whole();
-        Received::Data { number, latency_ns }
+        Received::Data {
+            number,
+            latency_ns,
+            timing,
+        }
     }
 
     /// Takes an object of qperf: MOQT gives its place, and the object the time of sending.

@@ -223,7 +223,12 @@ fn latency_counts_from_the_planned_time() {
         received,
         Received::Data {
             number: 0,
-            latency_ns: Some(32_000_000)
+            latency_ns: Some(32_000_000),
+            timing: Timing {
+                delta_ns: None,
+                receive_variance_ns: 0,
+                publisher_variance_ns: 0,
+            },
         }
     );
     assert_eq!(bench.receive(&sent, item.at), Received::Repeated);

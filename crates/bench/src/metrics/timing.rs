@@ -27,15 +27,16 @@ struct Moment {
 
 impl Arrivals {
     /// Records an object that arrives at `now` and was planned `planned_ns` after object zero. Returns its receive
-    /// variance in nanoseconds: `(t − t0) − (n − n0)·interval` (decision 20).
-    pub(super) fn on_object(&mut self, now: Instant, planned_ns: u64) -> i64 {
+    /// variance in nanoseconds, `(t − t0) − (n − n0)·interval` (decision 20), and its delta; `None` for the first object.
+    pub(super) fn on_object(&mut self, now: Instant, planned_ns: u64) -> (i64, Option<u64>) {
         let planned_ns = i64::try_from(planned_ns).unwrap_or(i64::MAX);
         let moment = Moment {
             received: now,
             planned_ns,
         };
         let (first, previous) = self.ends.unwrap_or((moment, moment));
-        if self.count > 0 {
+        let is_first = self.count == 0;
+        if !is_first {
             // Deltas follow the order of arrival (decision 22).
             self.last_delta = now.saturating_duration_since(previous.received);
             self.max_delta = self.max_delta.max(self.last_delta);
@@ -48,7 +49,8 @@ impl Arrivals {
         let passed_ns = signed_between(first.received, now);
         let variance_ns = passed_ns.saturating_sub(planned_ns - first.planned_ns);
         self.variance.record(variance_ns);
-        variance_ns
+        let delta_ns = (!is_first).then(|| nanoseconds(self.last_delta));
+        (variance_ns, delta_ns)
     }
 
     /// Returns the time between the last two arrivals.
@@ -130,8 +132,9 @@ pub(super) struct Punctuality {
 }
 
 impl Punctuality {
-    /// Records an object sent `sent_ms` after the first and planned `planned_ns` after it.
-    pub(super) fn on_object(&mut self, sent_ms: u32, planned_ns: u64) {
+    /// Records an object sent `sent_ms` after the first and planned `planned_ns` after it. Returns its variance in
+    /// nanoseconds.
+    pub(super) fn on_object(&mut self, sent_ms: u32, planned_ns: u64) -> i64 {
         let sent_ns = signed_nanoseconds(Duration::from_millis(u64::from(sent_ms)));
         let variance_ns = sent_ns.saturating_sub_unsigned(planned_ns);
         self.count += 1;
@@ -141,6 +144,7 @@ impl Punctuality {
             .saturating_add(variance_ns.unsigned_abs());
         self.absolute_max_ns = self.absolute_max_ns.max(variance_ns.unsigned_abs());
         self.last_ns = variance_ns;
+        variance_ns
     }
 
     pub(super) fn last_ms(&self) -> f64 {
@@ -204,7 +208,7 @@ mod tests {
         let variances: Vec<i64> = [(100, 100), (123, 120), (159, 160), (160, 140)]
             .map(|(received_ms, planned_ms)| {
                 let now = origin + Duration::from_millis(received_ms);
-                arrivals.on_object(now, planned_ms * MS)
+                arrivals.on_object(now, planned_ms * MS).0
             })
             .to_vec();
         assert_eq!(variances, [0, 3_000_000, -1_000_000, 20_000_000]);

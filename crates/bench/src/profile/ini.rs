@@ -54,7 +54,7 @@ fn parse_line(line: usize, bytes: &[u8]) -> Result<Line<'_>, ProfileError> {
         return Err(ProfileError::at(line, Problem::LineTooLong));
     }
     let text = str::from_utf8(bytes).map_err(|_| ProfileError::at(line, Problem::NotText))?;
-    let text = text.split(';').next().unwrap_or_default().trim();
+    let text = without_comment(text).trim();
     if text.is_empty() {
         return Ok(Line::Empty);
     }
@@ -73,6 +73,17 @@ fn parse_line(line: usize, bytes: &[u8]) -> Result<Line<'_>, ProfileError> {
         })),
         Some(_) | None => Err(ProfileError::at(line, Problem::NotALine(text.to_owned()))),
     }
+}
+
+/// Returns what stands before a comment. A `;` begins one anywhere; a `#` at the beginning of a line and behind a blank.
+fn without_comment(text: &str) -> &str {
+    let text = text.split(';').next().unwrap_or_default();
+    let begins = |(place, _): &(usize, &str)| {
+        let before = &text[..*place];
+        before.is_empty() || before.ends_with([' ', '\t'])
+    };
+    let comment = text.match_indices('#').find(begins);
+    comment.map_or(text, |(place, _)| &text[..place])
 }
 
 fn open_section<'a>(
@@ -132,7 +143,7 @@ impl<'a> Section<'a> {
     fn audience(&self) -> Result<Audience, ProfileError> {
         let joins_per_second = self.optional(Key::JoinsPerSecond).map(Value::per_second);
         let share = |key| self.optional(key).map_or(Ok(0), Value::share);
-        let pause = self.optional(Key::SlowReadPause).map(Value::ttl);
+        let pause = self.optional(Key::SlowReadPause).map(Value::pause);
         let churn_per_second = self.optional(Key::ChurnPerSecond).map(Value::per_second);
         let audience = Audience {
             joins_per_second: joins_per_second.transpose()?,

@@ -1,8 +1,9 @@
-//! Scales a profile for one probe of a search: its windows and its bit rate.
+//! Scales a profile for one probe of a search: its windows, its bit rate and its number of tracks.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::limits::TRACKS_MAX;
 use crate::profile::{Interval, ObjectSize, Profile, TrackMode, TrackProfile};
 
 /// Returns `profile` with every track sending for `steady`, after a start delay.
@@ -13,6 +14,29 @@ pub fn with_windows(profile: &Profile, start_delay: Duration, steady: Duration) 
         track.duration = steady;
     }
     profile
+}
+
+/// Returns `profile` with `copies` of each track, as if its section stood there so many times. The first copy keeps its
+/// section and name; the others have their number behind both, such as `1-2`. `None` if that makes more than
+/// [`TRACKS_MAX`] tracks, or a name that is too long.
+pub fn with_copies(profile: &Profile, copies: u64) -> Option<Profile> {
+    let mut tracks = profile.tracks.clone();
+    for copy in 2..=copies.min(TRACKS_MAX as u64 + 1) {
+        for track in &profile.tracks {
+            let mut track = track.clone();
+            let suffix = format!("-{copy}");
+            track.section.push_str(&suffix);
+            track.template = track.template.with_name_suffix(&suffix).ok()?;
+            tracks.push(track);
+        }
+    }
+    let audience = profile.audience;
+    (tracks.len() <= TRACKS_MAX).then_some(Profile { tracks, audience })
+}
+
+/// Returns the most copies that [`with_copies`] can make of each track.
+pub fn copies_max(profile: &Profile) -> u64 {
+    (TRACKS_MAX / profile.tracks.len().max(1)) as u64
 }
 
 /// Returns the bits per second that a subscriber of all tracks receives.
@@ -110,6 +134,37 @@ mod tests {
         for track in &windows.tracks {
             assert_eq!(track.total_transmit_time(), Duration::from_secs(11));
         }
+    }
+
+    #[test]
+    fn copies_of_tracks_have_names_of_their_own() {
+        let profile = profile();
+        let tripled = with_copies(&profile, 3).unwrap();
+        let names: Vec<_> = tripled
+            .tracks
+            .iter()
+            .map(|track| (track.section.as_str(), track.template.name().to_string()))
+            .collect();
+        let expected = [
+            ("audio", "audio"),
+            ("video", "video"),
+            ("audio-2", "audio-2"),
+            ("video-2", "video-2"),
+            ("audio-3", "audio-3"),
+            ("video-3", "video-3"),
+        ];
+        assert_eq!(names, expected.map(|(one, name)| (one, name.to_owned())));
+        assert_eq!(with_copies(&profile, 1), Some(profile.clone()));
+        let most = copies_max(&profile);
+        assert_eq!(
+            with_copies(&profile, most).unwrap().tracks.len(),
+            TRACKS_MAX
+        );
+        assert_eq!(with_copies(&profile, most + 1), None);
+        assert_eq!(with_copies(&profile, u64::MAX), None);
+        // What is printed is read as the same profile.
+        let again = Profile::parse("x", tripled.to_ini().as_bytes());
+        assert_eq!(again, Ok(tripled));
     }
 
     #[test]

@@ -174,6 +174,17 @@ fn tolerates_what_editors_leave_behind() {
 }
 
 #[test]
+fn a_hash_begins_a_comment_where_nothing_stands_before_it() {
+    let commented = VIDEO
+        .replacen('\n', " # the one track\n# of this file\n", 1)
+        .replace("ttl = ", "#ttl = 1\nttl = ");
+    assert_eq!(parse(&commented).unwrap(), parse(VIDEO).unwrap());
+    // Within a value it is a letter like any other.
+    let named = parse(&video_with("name", "name = a#b # but this is a comment")).unwrap();
+    assert_eq!(named.tracks[0].template.name().to_string(), "a#b");
+}
+
+#[test]
 fn prints_the_canonical_form() {
     let profile = parse(&format!(
         "{VIDEO}mode=1\nlate_join=true\nnamespace_raw=true\n[b]\n{}\
@@ -198,7 +209,7 @@ fn every_error_names_the_line_and_what_was_expected() {
         and("[360p Video]"),
         and("what is this"),
         and("= 5"),
-        and("# not a comment"),
+        and("not a comment"),
         and("prioriti = 3"),
         and("priority = 3 ; again"),
         and("interval = 33.33"),

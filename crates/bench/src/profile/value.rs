@@ -158,7 +158,19 @@ impl Value<'_> {
         Ok(Interval::new(interval).expect("the range was just checked"))
     }
 
+    /// Parses a time to live. Zero would drop every object that cannot leave at once.
     pub(super) fn ttl(&self) -> Result<Duration, ProfileError> {
+        self.pause().map_err(|error| {
+            if self.number() == Some(0) {
+                return self.expected(
+                    "a ttl of at least 1 ms, since with 0 every object that waits for the next packet is dropped",
+                );
+            }
+            error
+        })
+    }
+
+    pub(super) fn pause(&self) -> Result<Duration, ProfileError> {
         self.duration_between(Duration::from_millis(1), DELAY_MAX)
     }
 

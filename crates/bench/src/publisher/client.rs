@@ -206,6 +206,7 @@ impl PublisherClient {
     pub(super) fn add_to(&self, progress: &mut PublisherProgress, is_ready: bool) {
         progress.publishers += 1;
         progress.ready += u64::from(is_ready);
+        progress.established += u64::from(self.offered);
         progress.failed += u64::from(self.failure.is_some());
         for track in &self.tracks {
             progress.tracks += 1;
@@ -261,7 +262,7 @@ impl PublisherClient {
             SessionEvent::Rejected { id, error } => self.on_rejected(id, &error),
             SessionEvent::Closed { id, .. } => self.on_closed(turn, client, id),
             SessionEvent::Violated(violation) => {
-                self.fail(format!("the relay broke the protocol: {violation}"));
+                self.fail(format!("the relay violated the protocol: {violation}"));
             }
             SessionEvent::GoAway(_) => self.fail("the relay is going away".to_owned()),
             // Responses to requests that a publisher never sends, and objects without a subscription.

@@ -20,6 +20,7 @@ use crate::qperf::Wire;
 use crate::scenario::Scenario;
 use crate::subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig};
 use weir_client::target::Target;
+use weir_link::Bitrate;
 use weir_report::relay::{Generator, Relay, Report, Run};
 use weir_report::service_level::ServiceLevel;
 
@@ -38,6 +39,8 @@ pub(super) struct Options {
     pub(super) wire: Wire,
     pub(super) faults: Faults,
     pub(super) protocol: &'static str,
+    /// The rate of the path from the relay to the clients; `None` if it is unlimited.
+    pub(super) rate: Option<Bitrate>,
 }
 
 impl Default for Options {
@@ -52,6 +55,7 @@ impl Default for Options {
             wire: Wire::Draft,
             faults: Faults::default(),
             protocol: "moqt-18",
+            rate: None,
         }
     }
 }
@@ -68,6 +72,9 @@ pub(super) struct World {
     /// Packets on their way: arrival time, whether the relay is the destination, and bytes.
     wire: VecDeque<(Instant, bool, BytesMut)>,
     pub(super) cut: bool,
+    rate: Option<Bitrate>,
+    /// When the path to the clients has sent what it was given.
+    path_free: Instant,
 }
 
 struct Midnight;
@@ -123,6 +130,7 @@ impl World {
             flow: options.flow,
             ramp_per_second: 0,
             tokens: Vec::new(),
+            await_subscribers: None,
         };
         let subscribers = SubscriberConfig {
             target,
@@ -137,6 +145,7 @@ impl World {
             audience: profile.audience,
             start_timeout: Duration::from_secs(20),
             verify_content: true,
+            announce_as: None,
         };
         Self {
             start,
@@ -148,6 +157,8 @@ impl World {
             server,
             wire: VecDeque::new(),
             cut: false,
+            rate: options.rate,
+            path_free: start,
         }
     }
 
@@ -181,6 +192,7 @@ impl World {
                     ..Generator::default()
                 },
                 judged: Judged::default(),
+                has_common_clock: true,
             },
         )
     }
@@ -206,9 +218,20 @@ impl World {
         for (to_relay, endpoint) in [(true, &mut self.clients), (false, &mut self.server)] {
             while endpoint.fill(self.now) | !endpoint.outbox().is_empty() {
                 for packet in endpoint.outbox().iter() {
-                    let arrival = self.now + Duration::from_millis(1);
-                    self.wire
-                        .push_back((arrival, to_relay, BytesMut::from(packet.data)));
+                    let sent = match self.rate {
+                        Some(rate) if !to_relay => {
+                            let ns = packet.data.len() as u64 * 8_000_000_000;
+                            let ns = ns / rate.bits_per_second();
+                            self.path_free =
+                                self.path_free.max(self.now) + Duration::from_nanos(ns);
+                            self.path_free
+                        }
+                        Some(_) | None => self.now,
+                    };
+                    let arrival = sent + Duration::from_millis(1);
+                    let bytes = BytesMut::from(packet.data);
+                    let place = self.wire.partition_point(|(at, ..)| *at <= arrival);
+                    self.wire.insert(place, (arrival, to_relay, bytes));
                 }
                 endpoint.outbox().clear();
             }

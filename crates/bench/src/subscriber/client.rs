@@ -241,13 +241,18 @@ impl SubscriberClient {
         let receiver = &mut measured.receivers[self.first + number];
         let subscription = &mut self.subscriptions[number];
         let is_of_track = match receiver.handle_object(now, plan, delivered) {
-            Received::Data { number, latency_ns } => {
+            Received::Data {
+                number,
+                latency_ns,
+                timing,
+            } => {
                 measured.progress.objects += 1;
                 measured.progress.bytes += delivered.bytes;
                 let is_steady = self.conduct == Conduct::Steady;
                 if is_steady {
                     let planned_ns = plan.schedule().planned_ns(number);
                     measured.heat[plan_number].record(self.number, planned_ns, latency_ns);
+                    measured.over_time[plan_number].record(now, delivered.bytes, &timing);
                 }
                 if let Some(latency_ns) = latency_ns.filter(|_| is_steady) {
                     measured.latency[plan_number].record_ns(now, latency_ns);
@@ -319,7 +324,7 @@ impl SubscriberClient {
             SessionEvent::Violated(violation) => {
                 self.fail(
                     measured,
-                    format!("the relay broke the protocol: {violation}"),
+                    format!("the relay violated the protocol: {violation}"),
                 );
             }
             SessionEvent::Request { id, .. } => refuse(turn, client, id),

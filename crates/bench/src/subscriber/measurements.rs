@@ -4,7 +4,7 @@ use weir_client::client::Client;
 use weir_moqt::draft::Draft;
 
 use super::{SubscriberConfig, SubscriberProgress};
-use crate::metrics::{Heat, TrackReceiver};
+use crate::metrics::{Heat, OverTime, TrackReceiver};
 use weir_histogram::Series;
 
 /// What all subscribers of a role write to, and the configuration that they read.
@@ -15,6 +15,8 @@ pub(super) struct Measurements {
     pub(super) receivers: Vec<TrackReceiver>,
     /// Latency over time, one per plan.
     pub(super) latency: Vec<Series>,
+    /// Deltas, variances and bit rates over time, one per plan.
+    pub(super) over_time: Vec<OverTime>,
     /// Arrivals by subscriber and planned time, one per plan.
     pub(super) heat: Vec<Heat>,
     pub(super) progress: SubscriberProgress,

@@ -57,6 +57,14 @@ impl SubscriptionResult {
         }
     }
 
+    /// Returns why objects came before START.
+    fn late_reason(&self) -> String {
+        match self.track.delivery.lost_join {
+            0 => format!("it joined after START, or START was lost; {HOW_TO_WAIT}"),
+            missed => format!("it joined after START, {missed} objects late; {HOW_TO_WAIT}"),
+        }
+    }
+
     /// Returns why the track is not good; `None` if it is.
     fn reason(&self) -> Option<String> {
         if self.track.status == Status::Good {
@@ -66,7 +74,7 @@ impl SubscriptionResult {
             return Some(failure.clone());
         }
         let reason = match (self.track.failure, self.track.end) {
-            (Some(Failure::NoStart), _) => "objects came before any START message",
+            (Some(Failure::NoStart), _) => return Some(self.late_reason()),
             (Some(Failure::OtherProfile), _) => "START describes another track than the profile",
             (Some(Failure::Malformed), _) => "too many messages were malformed",
             (Some(Failure::Refused), _) => "the relay refused the subscription",
@@ -80,3 +88,6 @@ impl SubscriptionResult {
         Some(reason.to_owned())
     }
 }
+
+/// What to do about subscribers that join too late.
+const HOW_TO_WAIT: &str = "--await-subscribers lets a publisher in another process wait";

@@ -10,7 +10,7 @@ use super::client::SubscriberClient;
 use super::measurements::Measurements;
 use super::{SubscriberConfig, SubscriberProgress};
 use crate::clock::ramp_time;
-use crate::metrics::{End, Heat, TrackPlan, TrackReceiver};
+use crate::metrics::{End, Heat, OverTime, TrackPlan, TrackReceiver};
 use weir_client::client::Client;
 use weir_client::clients::Clients;
 use weir_client::turn::Turn;
@@ -50,6 +50,10 @@ impl Subscribers {
             .plans
             .iter()
             .map(|plan| Series::new(plan.clock().origin(), SERIES_WINDOW));
+        let over_time = config
+            .plans
+            .iter()
+            .map(|plan| OverTime::new(plan.clock().origin()));
         let heat = config
             .plans
             .iter()
@@ -57,6 +61,7 @@ impl Subscribers {
         let measured = Measurements {
             receivers: vec![TrackReceiver::new(); subscriptions],
             latency: series.collect(),
+            over_time: over_time.collect(),
             heat: heat.collect(),
             progress: SubscriberProgress {
                 subscribers: config.subscribers.len() as u64,

@@ -110,7 +110,7 @@ impl Scene<'_> {
             .iter()
             .find(|one| one.text == clause);
         assert!(
-            broken.is_some_and(|one| !one.held),
+            broken.is_some_and(weir_report::service_level::JudgedClause::is_broken),
             "{:?}",
             whole.report.slo
         );
@@ -277,7 +277,7 @@ fn what_ends_a_probe_always_breaks_it() {
                     .iter()
                     .find(|one| one.text == clause.text);
                 assert!(
-                    clause.is_some_and(|one| !one.held),
+                    clause.is_some_and(weir_report::service_level::JudgedClause::is_broken),
                     "{name}: {:?}",
                     whole.report.slo
                 );

@@ -5,6 +5,7 @@ mod hopeless;
 mod limits;
 mod one;
 mod priorities;
+mod processes;
 mod three;
 mod unruly;
 mod world;

@@ -10,7 +10,7 @@ use weir_bench::{
     outcome::{self, Judged, Surroundings},
     profile::Profile,
     publisher::{PublishFlow, PublisherConfig, PublisherRole},
-    scenario::Scenario,
+    scenario::{Roles, Scenario},
     subscriber::{
         SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
     },
@@ -145,9 +145,13 @@ impl World {
             .collect();
         let scenario = match setting.crowd {
             Crowd::Subscribers(subscribers) => Scenario::fan_out(&profile, subscribers, seed),
-            Crowd::Meetings(meetings, clients) => {
-                Scenario::meetings(&profile, meetings, clients, seed)
-            }
+            Crowd::Meetings(meetings, clients) => Scenario::meetings(
+                &profile,
+                0..meetings as u64,
+                clients,
+                seed,
+                Roles::default(),
+            ),
         };
         let scenario = scenario.expect("a test's profile can be laid out");
         let client = sim.client_config(&["moqt-18"]);
@@ -160,6 +164,7 @@ impl World {
             flow: setting.publish,
             ramp_per_second: joins.unwrap_or(setting.joins_per_second),
             tokens: Vec::new(),
+            await_subscribers: None,
         };
         let subscribers = SubscriberConfig {
             target,
@@ -171,6 +176,7 @@ impl World {
             audience: profile.audience,
             start_timeout: Duration::from_secs(30),
             verify_content: true,
+            announce_as: None,
         };
         let clients = Clients::start(&mut sim, setting.crowd, publishers, subscribers);
         Self {
@@ -336,10 +342,12 @@ impl World {
                 threads: Vec::new(),
                 socket_receive_buffer_drops: 0,
                 publisher_lateness: None,
+                stolen_percent: None,
                 per_second: Vec::new(),
                 calibration: None,
             },
             judged,
+            has_common_clock: true,
         };
         outcome::report(
             &self.profile,

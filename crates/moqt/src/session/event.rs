@@ -161,7 +161,7 @@ pub enum Event {
         /// The object.
         datagram: ObjectDatagram,
     },
-    /// The peer broke the protocol or exceeded a limit, and the session closed the transport. No event
+    /// The peer violated the protocol or exceeded a limit, and the session closed the transport. No event
     /// follows.
     Violated(Violation),
 }

@@ -258,23 +258,27 @@ impl Standing {
 
     /// Returns what limited the runs, in words.
     pub(super) fn limit_words(&self) -> String {
-        let runs = self.entry.runs.len() as u64;
-        if runs == 0 {
+        let runs = &self.entry.runs;
+        let limits = || runs.iter().map(|run| run.limit);
+        let first = match self.server_limited {
+            0 => most_frequent(limits()),
+            _ => Some(Limit::Server),
+        };
+        let Some(first) = first else {
             return "not measured".to_owned();
-        }
-        if self.is_capacity() {
-            return "the server".to_owned();
-        }
-        let limits = self.entry.runs.iter().map(|run| run.limit);
-        let most = most_frequent(limits.filter(|limit| *limit != Limit::Server));
-        let most = most.map_or("", Limit::words);
-        if self.server_limited == 0 {
-            most.to_owned()
-        } else {
-            format!(
-                "the server in {} of {runs}, else {most}",
-                self.server_limited
-            )
+        };
+        let rest = most_frequent(limits().filter(|limit| *limit != first));
+        let count = limits().filter(|limit| *limit == first).count();
+        match rest {
+            None => first.words().to_owned(),
+            Some(rest) => {
+                format!(
+                    "{} in {count} of {}, else {}",
+                    first.words(),
+                    runs.len(),
+                    rest.words()
+                )
+            }
         }
     }
 }

@@ -94,7 +94,7 @@ pub(super) fn nothing() -> Report {
     let mut server = server(2.0);
     server.cpu_us_per_request = None;
     server.requests_per_cpu_second = None;
-    server.died = Some("The server died in mid-run (exit status: 1)".to_owned());
+    server.died = Some("The server died during the run (exit status: 1)".to_owned());
     let latency = Latency {
         overall: None,
         histogram: Vec::new(),

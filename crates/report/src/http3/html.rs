@@ -51,7 +51,7 @@ fn conclusion(report: &Report) -> Markup {
             (Tone::Warn, "The server ended during the run")
         }
         Limit::Neither | Limit::Unknown if report.is_behind() => {
-            (Tone::Warn, "The server did not keep up")
+            (Tone::Warn, "The rate was not reached")
         }
         Limit::Neither => (Tone::Warn, "Not the server's maximum"),
         Limit::Unknown => (Tone::Warn, "The server was not watched"),

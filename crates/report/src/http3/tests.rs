@@ -52,7 +52,7 @@ fn the_verdict_names_the_limit() {
             .sentence
             .contains("30 connections could not be made")
     );
-    assert!(nothing.verdict.sentence.contains("died in mid-run"));
+    assert!(nothing.verdict.sentence.contains("died during the run"));
 }
 
 #[test]
@@ -65,8 +65,18 @@ fn a_server_that_keeps_up_with_an_open_loop_is_limited_by_the_rate() {
     let kept = "The server kept up with 10,000 requests per second. The server spent 60.0 µs of CPU on each request at \
                 this rate.";
     assert!(verdict.sentence.starts_with(kept), "{}", verdict.sentence);
-    report.requests.unsent = 500;
-    assert_eq!(Verdict::of(&report).limit, Limit::Neither);
+    let mut unsent = report.clone();
+    unsent.requests.unsent = 500;
+    assert_eq!(Verdict::of(&unsent).limit, Limit::Neither);
+    // No request failed, but a third had no answer when the run ended.
+    report.run.rate_per_second = Some(15_000.0);
+    let verdict = Verdict::of(&report);
+    assert_eq!(verdict.limit, Limit::Neither);
+    assert!(
+        verdict.sentence.starts_with("The rate was not reached"),
+        "{}",
+        verdict.sentence
+    );
 }
 
 #[test]
@@ -83,12 +93,12 @@ fn a_server_with_failures_did_not_keep_up_with_an_open_loop() {
         assert_eq!(report.verdict.limit, limit);
         let sentence = &report.verdict.sentence;
         let says = sentence.contains(
-            "did not keep up with the 20,000 requests per second of --rate: 10,000 succeeded per second, and 30,000 \
-             requests failed.",
+            "The rate was not reached: of 20,000 requests per second asked for (--rate), 10,000 succeeded; 30,000 requests \
+             failed,",
         );
         assert_eq!(says, limit != Limit::Server, "{sentence}");
         assert!(!sentence.contains("kept up"), "{sentence}");
-        let is_title = html::render(&report).contains(">The server did not keep up<");
+        let is_title = html::render(&report).contains(">The rate was not reached<");
         assert_eq!(is_title, limit != Limit::Server);
     }
 }
@@ -136,7 +146,7 @@ fn the_cost_of_a_request_is_not_known_if_the_server_ended() {
     assert_eq!(loads, (50.0, 25.0));
     assert_eq!(Server::of(usage.clone(), 0).cpu_us_per_request, None);
     let dead = ServerUsage {
-        died: Some("The server's process ended in mid-run".to_owned()),
+        died: Some("The server's process ended during the run".to_owned()),
         ..usage
     };
     let server = Server::of(dead, 1_000);

@@ -96,8 +96,9 @@ pub(super) fn figures(rows: &[Row]) -> Table {
 /// Returns a table of `weir` against `skip` in Markdown, and whether `weir` meets every requirement; none if no link has both.
 ///
 /// On each link and with each congestion controller, `weir` needs a target with which it has a lower mean age, no longer
-/// freeze (or no freeze on both sides), and no fewer frames shown than `skip` with the same controller. Over `INTRA_CASCADE`,
-/// each seed of `weir` with its default target and controller has to keep limits of its own: mean latency, longest freeze, first frame.
+/// freeze (or no freeze on both sides), and no fewer frames shown than `skip` with the same controller. Over INTRA_CASCADE,
+/// each seed of `weir` with its default target and controller has to keep limits of its own: mean latency, longest freeze,
+/// first frame.
 pub fn verdicts(rows: &[Row]) -> Option<(String, bool)> {
     let (table, holds) = requirements(rows)?;
     Some((table.markdown(true), holds))

@@ -196,6 +196,9 @@ pub struct Generator {
     /// Time from the planned send time of an object until the publisher gave it to the transport, over all tracks; null
     /// if nothing was published.
     pub publisher_lateness: Option<Distribution>,
+    /// Time that the hypervisor took away during the run, in per cent, of the core that lost most; null if the kernel does
+    /// not report it.
+    pub stolen_percent: Option<f64>,
     /// Load and memory of the generator's process in each second, ascending.
     pub per_second: Vec<GeneratorSecond>,
     /// The result of the same load against a null relay; null without `--calibrate`.

@@ -254,11 +254,14 @@ fn track(shape: Shape, definition: TrackDefinition, random: &mut Random) -> Trac
         max_ms: 6.05,
     };
     let heat = heat_map(shape, &subscribers, objects, random);
+    let bits = bits_per_second(&definition);
+    let progress = over_time::example(&latency.per_second, (bits, shape.subscribers));
     TrackReport::new(
         definition,
         published,
         Some(variance),
         latency,
+        progress,
         heat,
         subscribers,
     )
@@ -539,7 +542,7 @@ fn service_level(tracks: &[TrackReport], relay: &Relay) -> JudgedLevel {
             limit,
             measured,
             unit: unit.to_owned(),
-            held,
+            held: Some(held),
         }
     };
     let cpu = relay.cost.as_ref().map(|cost| cost.cpu_percent);
@@ -568,7 +571,7 @@ fn service_level(tracks: &[TrackReport], relay: &Relay) -> JudgedLevel {
         clauses.push(clause("cpu<95%", "cpu", 95.0, cpu, "%", held));
         text += ",cpu<95%";
     }
-    let first = clauses.iter().find(|clause| !clause.held);
+    let first = clauses.iter().find(|clause| clause.is_broken());
     JudgedLevel {
         text,
         first_broken: first.map(|clause| clause.text.clone()),

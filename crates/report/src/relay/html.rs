@@ -7,7 +7,7 @@ mod tables;
 
 use maud::{Markup, html};
 
-use self::charts::{heat, relay as relay_charts, subscribers};
+use self::charts::{heat, progress, relay as relay_charts, subscribers};
 use super::cost::{NO_SESSION_MEMORY, NOT_OBSERVED};
 use super::proof::NOT_CALIBRATED;
 use super::verdict::{GENERATOR_LIMIT, Judgement, judged_part};
@@ -218,6 +218,7 @@ fn clause_row(clause: &JudgedClause, outcome: Outcome) -> [Cell; 4] {
     let tone = match judgement {
         Judgement::Held => Some(Tone::Good),
         Judgement::Broke => Some(Tone::Bad),
+        Judgement::NotDecidable => Some(Tone::Warn),
         Judgement::HeldSoFar | Judgement::None => None,
     };
     let words = format!("{} {}", judgement.sign(), judgement.words());
@@ -236,13 +237,16 @@ fn track_section(track: &TrackReport, number: usize) -> Markup {
     if track.is_only_published() {
         return section(&title, &lead, &tables::published(track));
     }
+    let [timing, bit_rate] = progress::over_time(track);
     let plots = plots([
         latency::over_time(&track.latency, "object"),
         heat::latency(track),
         heat::loss(track),
         latency::histogram(&track.latency, "object"),
         subscribers::spread(track),
+        timing,
         charts::objects_over_time(track),
+        bit_rate,
         subscribers::loss_by_place(track),
         subscribers::loss(track),
     ]);

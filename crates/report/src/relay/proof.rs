@@ -125,7 +125,7 @@ impl Calibration {
             .slo
             .clauses
             .iter()
-            .filter(|clause| !clause.held && clause.metric != "cpu")
+            .filter(|clause| clause.is_broken() && clause.metric != "cpu")
             .map(|clause| {
                 let measured = clause.measured_in_words();
                 format!(

@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::Value;
 
 use super::Report;
+use crate::service_level::ServiceLevel;
 
 /// The error of a report that is not valid after its names were removed.
 #[derive(Debug, thiserror::Error)]
@@ -32,17 +33,11 @@ pub fn sanitize(report: &Report) -> Result<Report, SanitizeError> {
     }
     collect(&mut names, &report.run.relay_url);
     for word in report.run.command_line.split_whitespace() {
-        if word.contains([':', '/', '.', '=', '@']) {
+        if word.contains([':', '/', '.', '=', '@']) && !is_service_level(word) {
             collect(&mut names, word);
         }
     }
-    for line in report.run.profile.text.lines() {
-        if let Some((key, value)) = line.split_once('=')
-            && matches!(key.trim(), "namespace" | "name")
-        {
-            collect(&mut names, value.trim());
-        }
-    }
+    collect_from_profile(&report.run.profile.text, &mut names);
     let mut value = serde_json::to_value(report)?;
     walk(&mut value, "", &names);
     let mut clean: Report = serde_json::from_value(value)?;
@@ -91,6 +86,82 @@ fn unlabelled<'a>(
             (name.clone(), clean)
         })
         .collect()
+}
+
+/// Returns the JSON of a search or a comparison without names of hosts, addresses, namespaces and tokens. The names of
+/// relays in a comparison's file stay.
+///
+/// # Errors
+/// The text is not JSON.
+pub fn sanitize_record(text: &str) -> Result<String, SanitizeError> {
+    let mut record: Value = serde_json::from_str(text)?;
+    let mut names = BTreeSet::new();
+    collect_from_record(&record, "", &mut names);
+    clean_record(&mut record, "", &names);
+    Ok(serde_json::to_string_pretty(&record)? + "\n")
+}
+
+/// Adds the names in a record: of the relay's URL, and of the tracks in the profile.
+fn collect_from_record(value: &Value, key: &str, names: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) if key == "relay" && text.contains("://") => collect(names, text),
+        Value::String(text) if key == "profile" => collect_from_profile(text, names),
+        Value::Array(items) => {
+            for item in items {
+                collect_from_record(item, key, names);
+            }
+        }
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                collect_from_record(field, key, names);
+            }
+        }
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn clean_record(value: &mut Value, key: &str, names: &BTreeSet<String>) {
+    match value {
+        Value::String(text) => {
+            *text = match key {
+                "relay" if text.contains("://") => "relay".to_owned(),
+                "profile" if text.contains('\n') => profile_text(text, names),
+                _ => scrub(text, names),
+            };
+        }
+        Value::Array(items) => {
+            for item in items {
+                clean_record(item, key, names);
+            }
+        }
+        Value::Object(fields) => {
+            for (key, field) in fields.iter_mut() {
+                if !OWN_FIELDS.contains(&key.as_str())
+                    && !OWN_FIELDS_OF_RECORDS.contains(&key.as_str())
+                {
+                    clean_record(field, key, names);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn collect_from_profile(text: &str, names: &mut BTreeSet<String>) {
+    for line in text.lines() {
+        if let Some((key, value)) = line.split_once('=')
+            && matches!(key.trim(), "namespace" | "name")
+        {
+            collect(names, value.trim());
+        }
+    }
+}
+
+/// Returns true if a word of a command line is a service level or a clause of one, whose metrics the report names.
+fn is_service_level(word: &str) -> bool {
+    let text = word.strip_prefix("--slo=").unwrap_or(word);
+    let text = text.trim_matches(['\'', '"', ',']);
+    text.parse::<ServiceLevel>().is_ok()
 }
 
 /// Adds a name and its parts to `names`, except short and common ones.
@@ -197,6 +268,9 @@ const OWN_FIELDS: [&str; 8] = [
     "stream_mapping",
 ];
 
+/// Fields of searches and comparisons whose words are weir's own.
+const OWN_FIELDS_OF_RECORDS: [&str; 6] = ["dimension", "flow", "wire", "draft", "metric", "unit"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,6 +329,57 @@ mod tests {
             is_counter: true,
             per_second: vec![second(1.0, 1.0), second(2.0, 8.0)],
         }];
+    }
+
+    #[test]
+    fn no_record_of_a_search_names_anybody() {
+        let [host, ipv4, _, customer, token, room, ..] = SECRETS;
+        let record = serde_json::json!({
+            "find_max": 6,
+            "search": {
+                "dimension": "subscribers",
+                "profile": format!("[Audio]\nnamespace = {customer}/{{}}\nname = {room}\nttl = 5000\n"),
+                "relay": format!("moqt://{host}:4443/live?token={token}"),
+                "slo": "loss=0,p99<100ms",
+            },
+            "probes": [
+                { "load": 100, "reason": format!("{host}: {ipv4}:4443 refused {customer}-1--{room}") },
+            ],
+            "sentence": format!("held 90 subscribers; {host} broke at 100: p99<100ms"),
+        });
+        let clean = sanitize_record(&record.to_string()).unwrap();
+        for secret in SECRETS {
+            assert!(!clean.contains(secret), "{secret}: {clean}");
+        }
+        for kept in [
+            "subscribers",
+            "loss=0,p99<100ms",
+            "ttl = 5000",
+            "broke at 100: p99<100ms",
+        ] {
+            assert!(clean.contains(kept), "{kept}: {clean}");
+        }
+        assert!(sanitize_record("no JSON").is_err());
+    }
+
+    #[test]
+    fn the_names_of_metrics_stay() {
+        let mut report = example_report(5);
+        for slo in ["--slo 'loss=0,failed=0,p99<50ms'", "--slo=loss=0, p99<50ms"] {
+            report.run.command_line = format!("weir bench profiles/acme.ini {slo}");
+            let clean = sanitize(&report.clone().judged_again()).unwrap();
+            assert_eq!(clean.verdict.sentence, report.verdict.sentence);
+            assert!(
+                clean.verdict.sentence.contains("lost"),
+                "{:?}",
+                clean.verdict
+            );
+            assert!(
+                clean.verdict.sentence.contains("p99 "),
+                "{:?}",
+                clean.verdict
+            );
+        }
     }
 
     #[test]

@@ -94,6 +94,10 @@ fn track_table(screen: &mut Screen, track: &TrackReport) {
         ("receive variance", &track.variance.receive),
         ("publisher lateness", &track.published.lateness),
     ] {
+        // What another process measured is in its report.
+        if name == "publisher lateness" && track.published.publishers == 0 {
+            continue;
+        }
         screen.row(Paint::Plain, name, &percentiles(distribution.as_ref()));
     }
     delivery(screen, track);
@@ -327,6 +331,12 @@ fn generator(screen: &mut Screen, report: &Report) {
     }
     let drops = number::counted(generator.socket_receive_buffer_drops, "received packet");
     parts.push(format!("{drops} dropped by full buffers"));
+    if let Some(stolen) = generator.stolen_percent {
+        parts.push(format!(
+            "the hypervisor took {} % of a core",
+            number::decimal(stolen)
+        ));
+    }
     if let Some(headroom) = report.headroom.as_ref().filter(|_| generator.healthy) {
         parts.push(format!(
             "headroom {} times this load (busiest thread: {})",
@@ -398,6 +408,7 @@ fn service_level(screen: &mut Screen, report: &Report) {
         let paint = match judgement {
             Judgement::Held => Paint::Good,
             Judgement::Broke => Paint::Bad,
+            Judgement::NotDecidable => Paint::Warn,
             Judgement::HeldSoFar | Judgement::None => Paint::Strong,
         };
         let name = format!("{} {}", judgement.sign(), number::printable(&clause.text));

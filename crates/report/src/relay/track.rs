@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::heat_map::HeatMap;
+use super::over_time::ProgressSecond;
 use super::proof::Fairness;
 use crate::form::number;
 use crate::latency::Latency;
@@ -27,6 +28,8 @@ pub struct TrackReport {
     pub completion: CompletionSummary,
     /// Metrics in progress at the end of the run, over the subscribers (draft-evens-moq-bench-00 §5.5.1, Table 2).
     pub progress: ProgressSummary,
+    /// Metrics in progress second by second of arrival, ascending; seconds without an arrival are left out.
+    pub progress_per_second: Vec<ProgressSecond>,
     /// Late, lost, reordered, duplicate and altered objects, summed over the subscribers.
     pub delivery: Delivery,
     /// How evenly the relay served the subscribers.
@@ -44,17 +47,17 @@ pub struct TrackReport {
 impl TrackReport {
     /// Returns true if this process only published the tracks, so figures of subscribers are missing.
     pub(super) fn is_only_published(&self) -> bool {
-        self.subscribers.is_empty() && self.published.objects > 0
+        self.subscribers.is_empty() && self.published.publishers > 0
     }
 
-    /// Creates the figures of one definition. Those that follow from `subscribers` are computed.
-    ///
-    /// `receive_variance` and `latency` come from merged histograms, which cannot be computed from `subscribers`.
+    /// Creates the figures of one definition. Those that follow from `subscribers` are computed. `receive_variance` and `latency`
+    /// come from merged histograms, which cannot be computed from `subscribers`.
     pub fn new(
         definition: TrackDefinition,
         published: Published,
         receive_variance: Option<Distribution>,
         latency: Latency,
+        progress_per_second: Vec<ProgressSecond>,
         heat: Option<HeatMap>,
         subscribers: Vec<SubscriberReport>,
     ) -> Self {
@@ -72,6 +75,7 @@ impl TrackReport {
             delivery: Delivery::over(&steady),
             fairness: Fairness::over(&steady),
             variance: VarianceSummary::over(receive_variance, &steady),
+            progress_per_second,
             heat,
             definition,
             published,
@@ -339,9 +343,9 @@ pub struct Completion {
     pub average_receive_variance_ms: f64,
     /// Publisher variance (time of sending minus planned time), mean of absolute values.
     pub average_publisher_variance_ms: f64,
-    /// Payload received, divided by the planned duration of the objects (of a fetch: by the actual one).
+    /// Payload received, divided by the actual duration and one interval (of a fetch: by the actual duration).
     pub average_bits_per_second: f64,
-    /// Payload planned, divided by the planned duration of the objects; equal to the average if nothing was lost.
+    /// Payload planned, divided by the planned duration; equal to the average if nothing was lost or delayed.
     pub expected_bits_per_second: f64,
 }
 
@@ -367,7 +371,7 @@ pub struct CompletionSummary {
     pub average_receive_variance_ms: Option<Spread>,
     /// Mean absolute publisher variance, over the subscribers that received an object.
     pub average_publisher_variance_ms: Option<Spread>,
-    /// Payload received, divided by the planned duration, over the subscribers that received an object.
+    /// Payload received, divided by the actual duration and one interval, over the subscribers that received an object.
     pub average_bits_per_second: Option<Spread>,
     /// Payload planned, divided by the planned duration, over the subscribers that received an object.
     pub expected_bits_per_second: Option<Spread>,

@@ -84,6 +84,7 @@ pub(super) enum Judgement {
     Held,
     HeldSoFar,
     Broke,
+    NotDecidable,
     None,
 }
 
@@ -91,9 +92,10 @@ impl Judgement {
     pub(super) fn of(clause: &JudgedClause, outcome: Outcome) -> Self {
         match (outcome, clause.held) {
             (Outcome::GeneratorLimit | Outcome::Empty, _) => Self::None,
-            (Outcome::Partial, true) => Self::HeldSoFar,
-            (Outcome::Held | Outcome::Broken, true) => Self::Held,
-            (Outcome::Held | Outcome::Broken | Outcome::Partial, false) => Self::Broke,
+            (_, None) => Self::NotDecidable,
+            (Outcome::Partial, Some(true)) => Self::HeldSoFar,
+            (Outcome::Held | Outcome::Broken, Some(true)) => Self::Held,
+            (Outcome::Held | Outcome::Broken | Outcome::Partial, Some(false)) => Self::Broke,
         }
     }
 
@@ -101,6 +103,7 @@ impl Judgement {
         match self {
             Self::Held => "✓",
             Self::Broke => "✕",
+            Self::NotDecidable => "?",
             Self::HeldSoFar | Self::None => "·",
         }
     }
@@ -110,6 +113,7 @@ impl Judgement {
             Self::Held => "held",
             Self::HeldSoFar => "held so far",
             Self::Broke => "broke",
+            Self::NotDecidable => "not decidable: publishers have another clock",
             Self::None => "not judged",
         }
     }
@@ -143,7 +147,7 @@ pub(super) fn judged_part(report: &Report) -> Option<String> {
 
 /// Names the first broken clause of the service level, and counts the others.
 fn broken_clause(slo: &JudgedLevel) -> String {
-    let mut broken = slo.clauses.iter().filter(|clause| !clause.held);
+    let mut broken = slo.clauses.iter().filter(|clause| clause.is_broken());
     let Some(first) = broken.next() else {
         return "the service level did not hold".to_owned();
     };
@@ -163,7 +167,7 @@ fn carried(report: &Report) -> String {
     let Report { run, tracks, .. } = report;
     let (received, lost) = (report.objects_delivered(), report.objects_lost());
     let published: u64 = tracks.iter().map(|one| one.published.objects).sum();
-    let mut parts = vec![if run.subscribers_requested == 0 && published > 0 {
+    let mut parts = vec![if run.subscribers_requested == 0 {
         // The report of the subscribers' process says how many arrived.
         format!("{} objects published", number::count(published))
     } else {
@@ -183,6 +187,14 @@ fn carried(report: &Report) -> String {
         parts.push(format!(
             "{} failed or incomplete",
             number::counted(failed, "subscription")
+        ));
+    }
+    let undecided = report.slo.clauses.iter().filter(|one| one.held.is_none());
+    let undecided: Vec<&str> = undecided.map(|one| one.text.as_str()).collect();
+    if !undecided.is_empty() {
+        parts.push(format!(
+            "{} not decidable, since publishers have another clock",
+            undecided.join(", ")
         ));
     }
     let latencies = tracks

@@ -74,7 +74,7 @@ impl Probe {
         let broke = |clauses: &[JudgedClause]| ProbeOutcome::Broke {
             clauses: clauses
                 .iter()
-                .filter(|clause| !clause.held)
+                .filter(|clause| clause.is_broken())
                 .map(BrokenClause::of)
                 .collect(),
             ended_early,

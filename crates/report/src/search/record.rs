@@ -6,7 +6,7 @@ use super::{Answer, Probe, Settings, Step, next};
 use crate::relay::Calibration;
 
 /// Version of the record's form. It grows whenever a field is changed or removed.
-pub const FIND_MAX_SCHEMA: u32 = 5;
+pub const FIND_MAX_SCHEMA: u32 = 6;
 
 /// The dimension in which a search raises the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,10 @@ pub enum Dimension {
     Meetings,
     /// Bit rate of all tracks of the profile together, in kbit/s.
     BitRate,
+    /// Publishers, among which the subscribers take turns.
+    Publishers,
+    /// Copies of each track of the profile; every subscriber receives all of them.
+    Tracks,
 }
 
 /// The record of one search.
@@ -67,7 +71,9 @@ pub struct RecordedSearch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FixedLoad {
-    /// Subscribers of one publisher; none if their number is searched, and in meetings.
+    /// Publishers; none if their number is searched, and in meetings.
+    pub publishers: Option<u64>,
+    /// Subscribers in a run without meetings; none if their number is searched, and in meetings.
     pub subscribers: Option<u64>,
     /// Meetings; none if their number is searched, and without meetings.
     pub meetings: Option<u64>,
@@ -96,6 +102,8 @@ impl Dimension {
             Self::Subscribers => "subscribers",
             Self::Meetings => "meetings",
             Self::BitRate => "kbit/s per subscriber",
+            Self::Publishers => "publishers",
+            Self::Tracks => "copies of each track",
         }
     }
 }
@@ -182,6 +190,7 @@ impl RecordedSearch {
         ];
         let texts = texts.map(|(name, there, here)| (name, there.to_owned(), here.to_owned()));
         let counts = [
+            ("number of publishers", mine.publishers, other.publishers),
             ("number of subscribers", mine.subscribers, other.subscribers),
             ("number of meetings", mine.meetings, other.meetings),
             (

@@ -317,9 +317,9 @@ fn a_record_is_resumed_only_by_the_same_search() {
             format!("the record is of another search: its {differs}")
         );
     }
-    let newer = text.replace("\"find_max\": 5", "\"find_max\": 6");
+    let newer = text.replace("\"find_max\": 6", "\"find_max\": 7");
     let error = Record::resume(&newer, &record.search).unwrap_err();
-    assert!(matches!(error, ReadError::Version(6)), "{error}");
+    assert!(matches!(error, ReadError::Version(7)), "{error}");
     let error = Record::resume("{}", &record.search).unwrap_err();
     assert!(error.to_string().contains("find_max"), "{error}");
     assert!(Record::resume(&text[..text.len() / 2], &record.search).is_err());
@@ -378,6 +378,10 @@ fn others_than(this: &RecordedSearch) -> Vec<(RecordedSearch, &'static str)> {
         with(
             |one| one.wire = "qperf".to_owned(),
             "encoding of messages (--wire) is draft in the record, and qperf in this search",
+        ),
+        with(
+            |one| one.fixed.publishers = Some(4),
+            "number of publishers is none in the record, and 4 in this search",
         ),
         with(
             |one| one.fixed.subscribers = Some(7),

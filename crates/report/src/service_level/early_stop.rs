@@ -57,7 +57,7 @@ impl Clause {
             limit: self.limit,
             measured: Some(measured?),
             unit: self.unit.symbol().to_owned(),
-            held: false,
+            held: Some(false),
         })
     }
 
@@ -115,7 +115,7 @@ mod tests {
     fn clearly_broken(level: &str, so_far: &MeasuredSoFar) -> Vec<String> {
         let level: ServiceLevel = level.parse().unwrap();
         let clauses = level.clearly_broken(so_far);
-        assert!(clauses.iter().all(|clause| !clause.held));
+        assert!(clauses.iter().all(JudgedClause::is_broken));
         clauses.into_iter().map(|clause| clause.text).collect()
     }
 

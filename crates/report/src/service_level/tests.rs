@@ -23,11 +23,33 @@ fn measured(latency: &Histogram) -> Measured<'_> {
         subscriptions: 10,
         latency,
         cpu_percent: Some(50.0),
+        has_common_clock: true,
     }
 }
 
 fn evaluate(text: &str, measured: &Measured<'_>) -> JudgedLevel {
     text.parse::<ServiceLevel>().unwrap().evaluate(measured)
+}
+
+#[test]
+fn latency_between_two_clocks_decides_nothing() {
+    for ms in [5, 500] {
+        let latency = latency(&[ms; 100]);
+        let apart = Measured {
+            has_common_clock: false,
+            ..measured(&latency)
+        };
+        let judged = evaluate("loss=0,p99<100ms", &apart);
+        let [loss, p99, altered] = &judged.clauses[..] else {
+            panic!("{judged:?}")
+        };
+        assert_eq!(
+            (loss.held, p99.held, altered.held),
+            (Some(true), None, Some(true))
+        );
+        assert!(p99.measured.is_some() && !p99.is_broken());
+        assert!(judged.held && judged.first_broken.is_none());
+    }
 }
 
 #[test]
@@ -66,7 +88,11 @@ fn names_the_first_clause_that_broke() {
     };
     let verdict = evaluate("failed=0,p99<100ms,loss=0,cpu<95%", &lossy);
     assert_eq!(verdict.first_broken.as_deref(), Some("p99<100ms"));
-    let held: Vec<bool> = verdict.clauses.iter().map(|clause| clause.held).collect();
+    let held: Vec<bool> = verdict
+        .clauses
+        .iter()
+        .map(|clause| clause.held == Some(true))
+        .collect();
     assert_eq!(held, [true, false, false, false, true]);
     assert_eq!(verdict.clauses[2].measured, Some(1.0));
     assert_eq!(verdict.clauses[3].unit, "%");

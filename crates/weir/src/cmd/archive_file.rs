@@ -27,6 +27,29 @@ pub(super) fn write(file: &Path, archive: &Archive) -> anyhow::Result<()> {
 /// The file cannot be read, or is no archive; the error names what the file is, if weir wrote it.
 pub(super) fn read(file: &Path) -> anyhow::Result<Archive> {
     let name = file.display();
+    let text = text(file)?;
+    if let Some(kind) = other_kind(&text) {
+        bail!(
+            "{name}: is {kind}, not an archive; expected the FILE of `weir bench --archive FILE`"
+        );
+    }
+    Archive::parse(&text).with_context(|| name.to_string())
+}
+
+/// Reads the record of a search or a comparison, if `file` holds one.
+///
+/// # Errors
+/// The file cannot be read.
+pub(super) fn read_record(file: &Path) -> anyhow::Result<Option<String>> {
+    let text = text(file)?;
+    let json = serde_json::from_str::<serde_json::Value>(&text);
+    let is_record = json.is_ok_and(|json| RECORDS.iter().any(|key| json.get(key).is_some()));
+    Ok(is_record.then_some(text))
+}
+
+/// Returns the text of a file, unpacked.
+fn text(file: &Path) -> anyhow::Result<String> {
+    let name = file.display();
     let mut input = File::open(file)
         .map(BufReader::new)
         .with_context(|| format!("{name}: cannot be opened"))?;
@@ -49,14 +72,8 @@ pub(super) fn read(file: &Path) -> anyhow::Result<Archive> {
     if bytes.len() as u64 > UNPACKED_BYTES_MAX {
         bail!("{name}: has more than {UNPACKED_BYTES_MAX} bytes unpacked, and is no archive");
     }
-    let text = std::str::from_utf8(&bytes)
-        .with_context(|| format!("{name}: line 1: not an archive of weir bench"))?;
-    if let Some(kind) = other_kind(text) {
-        bail!(
-            "{name}: is {kind}, not an archive; expected the FILE of `weir bench --archive FILE`"
-        );
-    }
-    Archive::parse(text).with_context(|| name.to_string())
+    String::from_utf8(bytes)
+        .with_context(|| format!("{name}: line 1: not an archive of weir bench"))
 }
 
 /// Returns what a JSON file of weir holds, if `text` is one that is no archive.
@@ -74,6 +91,8 @@ fn other_kind(text: &str) -> Option<&'static str> {
     }
 }
 
+/// Keys that tell the records of searches and of comparisons.
+const RECORDS: [&str; 3] = ["find_max", "limits", "comparison"];
 /// First bytes of a file that gzip compressed (RFC 1952 §2.3.1).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Far above an archive of 50,000 subscribers on several tracks.

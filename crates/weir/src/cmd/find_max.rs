@@ -122,14 +122,14 @@ fn search(arguments: &FindMaxArguments) -> anyhow::Result<Search> {
 fn plan(arguments: &FindMaxArguments, machine: &Machine) -> anyhow::Result<Plan> {
     let mut options = arguments.options.clone();
     match (arguments.method.by, options.meetings) {
-        (By::Subscribers, Some(_)) => {
+        (By::Subscribers | By::Publishers, Some(_)) => {
             bail!(
-                "--meetings: needs --by meetings or --by bitrate; --by subscribers has no meetings"
+                "--meetings: needs --by meetings, bitrate or tracks; --by subscribers and publishers have no meetings"
             )
         }
         // The search sets their number.
         (By::Meetings, None) => options.meetings = Some(1),
-        (By::Subscribers | By::Meetings | By::Bitrate, _) => {}
+        (_, _) => {}
     }
     let plan = options.plan(&arguments.profile, machine)?;
     plan.check_both_sides()?;

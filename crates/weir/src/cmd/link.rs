@@ -34,7 +34,7 @@ pub(crate) struct LinkArguments {
     #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["profile", "trace"])]
     rate: Option<Bitrate>,
     /// Rate that changes over time as in this profile of `weir live lab`, from the first packet on: 500k, CASCADE,
-    /// `INTRA_CASCADE`, SPIKE, `SLOW_JITTERS` or `FAST_JITTERS`
+    /// INTRA_CASCADE, SPIKE, SLOW_JITTERS or FAST_JITTERS
     #[arg(long, value_name = "NAME", conflicts_with = "trace")]
     profile: Option<String>,
     /// Recorded rate in Mahimahi's form, from the first packet on: one line per packet of 1500 bytes, the time in ms at which
@@ -77,7 +77,9 @@ pub(crate) fn run(arguments: &LinkArguments) -> anyhow::Result<ExitCode> {
         .context("the socket has no address")?;
     let (address, to) = (address.to_string(), arguments.to.to_string());
     print_json(&json!({ "listening": address, "to": to }))?;
-    let report = shaper.run(&stop).context("the link failed")?;
+    let report = shaper
+        .run(&stop)
+        .context("the link could not forward packets")?;
     print_json(&json!({
         "clients": report.clients,
         "packets_refused": report.packets_refused,

@@ -30,7 +30,13 @@ use crate::{output, run::options::RunOptions};
 pub(crate) struct Arguments {
     /// Log on standard error: a level (error, warn, info, debug, trace), or TARGET=LEVEL such as `weir_relay=debug`, or
     /// several with commas between [default: warn]
-    #[arg(long, global = true, env = "WEIR_LOG", value_name = "FILTER")]
+    #[arg(
+        long,
+        global = true,
+        env = "WEIR_LOG",
+        value_name = "FILTER",
+        display_order = 900
+    )]
     log: Option<String>,
     #[command(subcommand)]
     command: Job,

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use weir_report::relay::{Report, csv, html, json, prometheus, sanitize};
+use weir_report::relay::{Report, csv, html, json, prometheus, sanitize, sanitize_record};
 
 use super::{archive_file, bench};
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 /// Exit code 0: the service level held; 1: the level broke; 2: the archive cannot be read.
 #[derive(Debug, Args)]
 pub(super) struct ReportArguments {
-    /// File that `weir bench --archive` wrote
+    /// File that `weir bench --archive` wrote; with --sanitize and --json also the --json file of a search or comparison
     archive: PathBuf,
     /// Write the report to FILE, as JSON (docs/report.schema.json)
     #[arg(long, value_name = "FILE")]
@@ -46,6 +46,11 @@ pub(super) struct ReportArguments {
 }
 
 pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    if arguments.sanitize
+        && let Some(record) = archive_file::read_record(&arguments.archive)?
+    {
+        return sanitize_kept(arguments, &record);
+    }
     let archive = archive_file::read(&arguments.archive)?;
     let mut report = match (arguments.from, arguments.to) {
         (None, None) => archive.report,
@@ -72,6 +77,30 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     }
     bench::print_report(&report)?;
     Ok(exit_code(report.verdict.outcome.is_held()))
+}
+
+/// Writes the record of a search or a comparison without names.
+fn sanitize_kept(arguments: &ReportArguments, record: &str) -> anyhow::Result<ExitCode> {
+    let name = arguments.archive.display();
+    let others = [
+        (arguments.html.is_some(), "--html"),
+        (arguments.csv.is_some(), "--csv"),
+        (arguments.seconds_csv.is_some(), "--seconds-csv"),
+        (arguments.prometheus.is_some(), "--prometheus"),
+        (arguments.from.is_some(), "--from"),
+        (arguments.to.is_some(), "--to"),
+    ];
+    if let Some((_, flag)) = others.into_iter().find(|(is_given, _)| *is_given) {
+        bail!(
+            "{flag}: {name} is the record of a search or a comparison; expected --json FILE only"
+        );
+    }
+    let Some(file) = arguments.json.as_deref() else {
+        bail!("--sanitize: {name} is the record of a search or a comparison; add --json FILE");
+    };
+    let clean = sanitize_record(record).context("--sanitize")?;
+    write_named(Some(file), || clean)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A function that renders a report.

@@ -22,6 +22,8 @@ use weir_report::{
     service_level::JudgedClause,
 };
 
+use crate::event_loop;
+
 use super::{
     Plan, RelayUrl, target,
     threads::{Gate, Hosted, KEEP_ALIVE, Load, LoadHost, Seen, Setting},
@@ -78,7 +80,7 @@ impl Generator {
         let sockets = configs.subscribers.target.sockets;
         let (publishers, subscribers) = (configs.publishers, configs.subscribers);
         let mut loads = Vec::new();
-        if plan.meetings.is_some() {
+        if plan.meetings.is_some() && plan.part() == Mode::Both {
             let role = MeetingRole::new(publishers, subscribers, now);
             loads.push((
                 Load::Meetings(Box::new(role)),
@@ -176,6 +178,12 @@ impl Generator {
                 self.gate.admit_subscribers();
             }
             let is_ready = seen.iter().all(|one| one.is_subscribed && one.is_served);
+            if released.is_none()
+                && is_late
+                && let Some(reason) = nobody_came(plan, &seen, patience)
+            {
+                return Some(BrokenOff::Because(reason));
+            }
             if released.is_none() && (is_ready || is_late) {
                 watch.on_released(now, &plan.profile);
                 self.gate.release();
@@ -298,10 +306,9 @@ impl Finished {
             .map(|(_, reason)| reason.to_owned());
         // Without subscribers, a failed publisher is all there is to report.
         let is_silent = subscribers.progress().subscribers == 0 && failure.is_some();
-        let progress = publishers.progress();
         // Publishers that are done have closed their sessions.
-        let has_published = progress.ready + progress.objects_sent > 0;
-        if (has_published && !is_silent) || subscribers.relay().is_some() {
+        let has_met = publishers.progress().established > 0;
+        if (has_met && !is_silent) || subscribers.relay().is_some() {
             return Ok(());
         }
         let of_subscribers = || {
@@ -314,6 +321,31 @@ impl Finished {
         let failure = failure.unwrap_or_else(|| "no session was established".to_owned());
         bail!("{url}: {failure}")
     }
+}
+
+/// Returns why publishers cannot begin when their patience is over: the subscribers of other processes did not come.
+fn nobody_came(plan: &Plan, seen: &[Seen], patience: Duration) -> Option<String> {
+    if plan.part() != Mode::Publisher || plan.no_wait {
+        return None;
+    }
+    let sum = |pick: fn(&Seen) -> u64| seen.iter().map(pick).sum::<u64>();
+    let (served, present) = (
+        sum(|one| one.publishers.served),
+        sum(|one| one.publishers.present),
+    );
+    let seconds = patience.as_secs();
+    if let Some(awaited) = plan.await_subscribers.filter(|awaited| present < *awaited) {
+        let ignored = sum(|one| one.publishers.ignored_announcements);
+        return Some(format!(
+            "{present} of {awaited} subscribers (--await-subscribers) had subscribed after {seconds} s, \
+             and {ignored} announcements could not be counted; start them with the same --seed"
+        ));
+    }
+    (served == 0).then(|| {
+        format!(
+            "no subscriber came within {seconds} s; start --role subscribe with the same --seed, or say --no-wait"
+        )
+    })
 }
 
 /// The configuration of both kinds of clients.
@@ -331,11 +363,13 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         .map(|(number, track)| TrackPlan::new(track, number, plan.seed, run_clock).on(plan.wire))
         .collect();
     let (profile, seed) = (&plan.profile, plan.seed);
+    let roles = Roles { given: plan.role };
     let scenario = if let Some(groups) = plan.meetings {
-        Scenario::meetings(profile, groups.meetings, groups.clients_per_meeting, seed)
+        let meetings = groups.first..groups.first + groups.count as u64;
+        Scenario::meetings(profile, meetings, groups.clients_per_meeting, seed, roles)
     } else {
-        let roles = Roles { given: plan.role };
-        Scenario::fan_out_of(profile, plan.subscribers, seed, roles)
+        let publishers = plan.first_publisher..plan.first_publisher + plan.publishers as u64;
+        Scenario::fan_out_of(profile, publishers, plan.subscribers, seed, roles)
     };
     let scenario = scenario.with_context(|| plan.profile_name.clone())?;
     let requests = scenario.subscribers.iter().map(|wanted| wanted.len()).max();
@@ -355,6 +389,7 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         flow: plan.flow,
         ramp_per_second: plan.ramp_per_second,
         tokens: plan.tokens.clone(),
+        await_subscribers: plan.await_subscribers,
     };
     let subscribers = SubscriberConfig {
         target,
@@ -371,11 +406,19 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         audience: plan.profile.audience,
         start_timeout: longest(&plan.profile).max(START_TIMEOUT) + wait,
         verify_content: true,
+        announce_as: process_number(plan)?,
     };
     Ok(Configs {
         publishers,
         subscribers,
     })
+}
+
+/// Returns the number under which the subscribers of this process announce themselves to publishers of other processes.
+fn process_number(plan: &Plan) -> anyhow::Result<Option<u64>> {
+    let is_apart = plan.part() == Mode::Subscriber;
+    let number = || event_loop::seed().map(u64::from_le_bytes);
+    is_apart.then(number).transpose()
 }
 
 /// Returns how long subscribers wait for the process that publishes.
@@ -389,14 +432,15 @@ fn wait_for_others(plan: &Plan) -> Duration {
 
 /// Returns how long the clients may take to get ready.
 fn patience(plan: &Plan) -> Duration {
-    if plan.part() == Mode::Publisher {
-        return AUDIENCE_TIMEOUT;
-    }
     let rate = u64::from(plan.ramp_per_second);
-    let ramp = (plan.subscribers_total() as u64)
-        .checked_div(rate)
-        .unwrap_or(0);
-    START_TIMEOUT + Duration::from_secs(ramp) * 2
+    let ramp = |subscribers: u64| {
+        let seconds = subscribers.checked_div(rate).unwrap_or(0);
+        Duration::from_secs(seconds) * 2
+    };
+    if plan.part() == Mode::Publisher {
+        return AUDIENCE_TIMEOUT + ramp(plan.await_subscribers.unwrap_or(0));
+    }
+    START_TIMEOUT + ramp(plan.subscribers_total() as u64)
 }
 
 /// Returns the time of the profile's longest track, with the time for late objects.

@@ -29,7 +29,7 @@ use weir_net::{Stop, clock};
 use weir_report::relay::{Calibration, Cores, Run, archive::Archive, live_view::Moment};
 
 use crate::harness::{
-    machine::Machine,
+    machine::{Machine, MachineTime},
     own_relay::{ChildRelay, OwnRelay},
 };
 
@@ -97,6 +97,8 @@ pub(crate) fn calibrate(
         trust: TrustChoice::Anyone,
         metrics_url: None,
         role: Some(Mode::Both),
+        await_subscribers: None,
+        has_common_clock: true,
         ends_early: false,
         calibrate: false,
         ..plan.clone()
@@ -134,7 +136,8 @@ fn run_once(
     let scraper = scraper.map(|url| Scraper::start(url, started));
     let scraper = scraper.transpose().context("--relay-metrics")?;
     let mut watch = Watch::new(started, pid, own, views);
-    let broken_off = generator.conduct((plan, &url), stop, &mut watch, &mut say);
+    let (broken_off, stolen_percent) =
+        MachineTime::stolen_during(|| generator.conduct((plan, &url), stop, &mut watch, &mut say));
     let conducted = clock::now();
     let finished = generator.end(broken_off.is_some())?;
     let (interrupted, hopeless) = match broken_off {
@@ -148,7 +151,8 @@ fn run_once(
         .relay()
         .and_then(|(_, name)| name.map(str::to_owned));
     let judged = judged(plan, watch.released(), started);
-    let (mut relay, seen) = watch.finish(plan, implementation);
+    let (mut relay, mut seen) = watch.finish(plan, implementation);
+    seen.stolen_percent = stolen_percent;
     if let Some(scraper) = scraper {
         let (counters, metrics) = scraper.finish();
         relay.counters.extend(counters);
@@ -167,6 +171,7 @@ fn run_once(
         relay,
         generator: seen,
         judged,
+        has_common_clock: plan.has_common_clock,
     };
     Ok(outcome::archive(
         &plan.profile,
@@ -201,7 +206,11 @@ fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
         } else {
             plan.subscribers_total() as u64
         },
-        publishers_requested: plan.meetings.map_or(1, |_| plan.subscribers_total() as u64),
+        publishers_requested: if plan.part() == Mode::Subscriber {
+            0
+        } else {
+            plan.publishers_total() as u64
+        },
         cores: cores(plan, machine),
         kernel: machine.kernel.clone(),
         cpu_model: machine.cpu_model.clone(),
@@ -241,12 +250,12 @@ fn flow_name(plan: &Plan) -> &'static str {
 /// Returns the clock of one-way latency, in words (decision 34).
 fn latency_clock(plan: &Plan) -> &'static str {
     let roles = Roles { given: plan.role };
-    let modes = || plan.profile.tracks.iter().map(|track| track.mode);
-    let is_whole = modes().all(|mode| roles.publishes(mode) == roles.subscribes(mode));
-    if is_whole {
+    if roles.share_a_clock(&plan.profile) {
         "one clock: publishers and subscribers in one process"
+    } else if plan.has_common_clock {
+        "wall clocks of two processes, synchronised (--synchronized-clocks)"
     } else {
-        "wall clock: publishers in another process, exact only if that is on the same host"
+        "wall clocks of two processes that may differ: latency decides nothing (--synchronized-clocks)"
     }
 }
 

@@ -52,17 +52,33 @@ pub(crate) struct RunOptions {
     /// Number of subscribers, 1 to 50000
     #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = whole(1..=SUBSCRIBERS_MAX))]
     pub(crate) subscribers: usize,
+    /// Number of publishers, 1 to 5000. Each publishes all tracks of the profile under its own number; each subscriber
+    /// receives those of one publisher, in turn
+    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "meetings", value_parser = whole(1..=PUBLISHERS_MAX))]
+    pub(crate) publishers: usize,
+    /// Number of the first publisher, which stands for {} in the profile's names; for runs of several processes
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, conflicts_with = "meetings", value_parser = whole(0..=u32::MAX))]
+    pub(crate) instance: u32,
     /// Number of meetings, instead of one publisher with subscribers. Every client publishes all tracks of the profile,
     /// and subscribes to the tracks of the other clients in its meeting. At most 50000 clients in all
-    #[arg(long, value_name = "COUNT", conflicts_with_all = ["subscribers", "role"], value_parser = whole(1..=SUBSCRIBERS_MAX))]
+    #[arg(long, value_name = "COUNT", conflicts_with = "subscribers", value_parser = whole(1..=SUBSCRIBERS_MAX))]
     pub(crate) meetings: Option<usize>,
     /// Clients in each meeting, 2 or more [default: 5]
     #[arg(long, value_name = "COUNT", value_parser = whole(1..=SUBSCRIBERS_MAX))]
     pub(crate) clients_per_meeting: Option<usize>,
+    /// Number of the first meeting; for runs of several processes
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, requires = "meetings", value_parser = whole(0..=u32::MAX))]
+    pub(crate) first_meeting: u32,
     /// Part of the run that this process takes, in place of the profile's `mode`; start another process with the same
     /// --seed for the other part
     #[arg(long, value_enum, value_name = "ROLE", requires = "relay")]
     pub(crate) role: Option<Role>,
+    /// With --role publish: begin when this many subscribers of other processes have subscribed
+    #[arg(long, value_name = "COUNT", requires = "role", conflicts_with = "no_wait", value_parser = whole(1..=u64::MAX))]
+    pub(crate) await_subscribers: Option<u64>,
+    /// Judge latency although publishers are in another process: the clocks of both hosts are synchronised
+    #[arg(long, requires = "role")]
+    pub(crate) synchronized_clocks: bool,
     /// Clients that connect per second; 0: all at once [default: `joins_per_second` of the profile, or 200]
     #[arg(long, value_name = "PER_SECOND", value_parser = whole(0..=u32::MAX))]
     pub(crate) ramp: Option<u32>,
@@ -197,12 +213,15 @@ impl RunOptions {
         }
         let relay = self.relay(machine)?;
         let (role, wire) = (self.role.map(Role::mode), self.wire.wire());
+        let roles = Roles { given: role };
+        let has_common_clock = self.synchronized_clocks || roles.share_a_clock(&profile);
         let observable = Observable {
             profile: &profile,
             wire,
-            roles: Roles { given: role },
+            roles,
             is_meeting: meetings.is_some(),
             has_relay_cpu: relay.is_watched(),
+            has_common_clock,
         };
         let level = observable.level(self.slo.as_deref());
         let level = match &self.slo {
@@ -223,7 +242,11 @@ impl RunOptions {
             relay,
             subscribers: self.subscribers,
             meetings,
+            publishers: self.publishers,
+            first_publisher: u64::from(self.instance),
             role,
+            await_subscribers: self.await_subscribers,
+            has_common_clock,
             ramp_per_second: ramp.unwrap_or(JOINS_PER_SECOND),
             flow: self.publish_flow.flow(),
             subscribe_flow: self.subscribe_flow.flow(),
@@ -243,6 +266,7 @@ impl RunOptions {
         if let Some(problem) = plan.calibration_problem().filter(|_| plan.calibrate) {
             bail!("--calibrate: {problem}");
         }
+        plan.check_sides()?;
         Ok(plan)
     }
 
@@ -288,7 +312,8 @@ impl RunOptions {
             );
         }
         Ok(Some(Meetings {
-            meetings,
+            first: u64::from(self.first_meeting),
+            count: meetings,
             clients_per_meeting,
         }))
     }
@@ -407,5 +432,7 @@ const JOINS_PER_SECOND: u32 = 200;
 const CLIENTS_PER_MEETING: usize = 5;
 /// Tokens are sent in control messages, which have at most 64 KiB.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// Largest number of publishers: more connections than one thread serves.
+const PUBLISHERS_MAX: usize = 5000;
 /// One process has about so many UDP ports per address.
 const SUBSCRIBERS_MAX: usize = 50_000;

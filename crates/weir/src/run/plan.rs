@@ -24,10 +24,17 @@ pub(crate) struct Plan {
     pub(crate) relay: RelayChoice,
     /// Number of subscribers, in a run without meetings.
     pub(crate) subscribers: usize,
+    /// Number of publishers, in a run without meetings, and the number of the first one.
+    pub(crate) publishers: usize,
+    pub(crate) first_publisher: u64,
     /// The meetings, in a run with meetings.
     pub(crate) meetings: Option<Meetings>,
     /// Part of the run that this process makes, in place of the profile's `mode`; another process makes the rest.
     pub(crate) role: Option<Mode>,
+    /// Subscribers of other processes that publishers wait for.
+    pub(crate) await_subscribers: Option<u64>,
+    /// True if the clocks of publishers and subscribers are known to agree (decision 34).
+    pub(crate) has_common_clock: bool,
     /// Encoding of the benchmark's messages.
     pub(crate) wire: Wire,
     /// Clients that connect per second; 0: all at once.
@@ -61,7 +68,9 @@ pub(crate) struct Plan {
 /// Groups of clients. Each client publishes, and subscribes to all other clients of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meetings {
-    pub(crate) meetings: usize,
+    /// The number of the first one in the run.
+    pub(crate) first: u64,
+    pub(crate) count: usize,
     pub(crate) clients_per_meeting: usize,
 }
 
@@ -69,14 +78,14 @@ impl Plan {
     /// Returns the part of the run that this process makes. Clients of meetings make both sides.
     pub(crate) fn part(&self) -> Mode {
         match self.meetings {
-            Some(_) => Mode::Both,
+            Some(_) => self.role.unwrap_or(Mode::Both),
             None => Roles { given: self.role }.part(&self.profile),
         }
     }
 
     /// Returns the first track of which this process makes one side only, if there is one.
     pub(crate) fn one_sided(&self) -> Option<OneSided> {
-        if self.meetings.is_some() {
+        if self.meetings.is_some() && self.role.is_none() {
             return None;
         }
         let roles = Roles { given: self.role };
@@ -107,6 +116,24 @@ impl Plan {
         Ok(())
     }
 
+    /// Returns an error for flags of the other side of a run, and for publishers without subscribers.
+    pub(crate) fn check_sides(&self) -> anyhow::Result<()> {
+        let part = self.part();
+        if self.await_subscribers.is_some() && part != Mode::Publisher {
+            bail!(
+                "--await-subscribers: only a process that publishes and has no subscribers waits for them; say --role publish"
+            );
+        }
+        if part == Mode::Both && self.meetings.is_none() && self.publishers > self.subscribers {
+            bail!(
+                "--publishers: {} publishers need a subscriber each, found --subscribers {}",
+                self.publishers,
+                self.subscribers
+            );
+        }
+        Ok(())
+    }
+
     /// Returns why this load cannot be calibrated on a null relay; `None` if it can.
     pub(crate) fn calibration_problem(&self) -> Option<String> {
         let mut tracks = self.profile.tracks.iter();
@@ -123,12 +150,18 @@ impl Plan {
         ))
     }
 
+    /// Returns the number of publishers of this process.
+    pub(crate) fn publishers_total(&self) -> usize {
+        match self.meetings {
+            Some(_) => self.subscribers_total(),
+            None => self.publishers,
+        }
+    }
+
     /// Returns the number of subscribers in all processes.
     pub(crate) fn subscribers_total(&self) -> usize {
         self.meetings.map_or(self.subscribers, |meetings| {
-            meetings
-                .meetings
-                .saturating_mul(meetings.clients_per_meeting)
+            meetings.count.saturating_mul(meetings.clients_per_meeting)
         })
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Method {
     /// What the search varies
     #[arg(long, value_enum, default_value_t = By::Subscribers, value_name = "DIMENSION")]
     pub(crate) by: By,
-    /// Load of the first probe [default: 100 subscribers, 1 meeting, or the profile's kbit/s]
+    /// Load of the first probe [default: 100 subscribers, 1 meeting, 1 publisher, 1 copy of each track, or the profile's kbit/s]
     #[arg(long, value_name = "LOAD", value_parser = whole(1..=u64::MAX))]
     pub(crate) from: Option<u64>,
     /// Smallest load to try [default: 1, or the smallest bit rate that the profile can have]
@@ -74,12 +74,16 @@ pub(crate) struct Method {
 /// What a search varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
-    /// Subscribers of one publisher
+    /// Subscribers, which take turns among --publishers
     Subscribers,
     /// Meetings, each with --clients-per-meeting clients
     Meetings,
     /// Bit rate of the profile, in kbit/s
     Bitrate,
+    /// Publishers, among which --subscribers take turns
+    Publishers,
+    /// Copies of each track of the profile
+    Tracks,
 }
 
 impl By {
@@ -88,6 +92,8 @@ impl By {
             Self::Subscribers => Dimension::Subscribers,
             Self::Meetings => Dimension::Meetings,
             Self::Bitrate => Dimension::BitRate,
+            Self::Publishers => Dimension::Publishers,
+            Self::Tracks => Dimension::Tracks,
         }
     }
 }
@@ -131,10 +137,11 @@ impl Search {
         let steady = Duration::from_secs(method.steady_seconds);
         let profile = load::with_windows(&plan.profile, settle, WARM_UP + steady);
         let meetings = plan.meetings.unwrap_or(Meetings {
-            meetings: 1,
+            first: 0,
+            count: 1,
             clients_per_meeting: 1,
         });
-        let settings = settings(&method, &profile, meetings)?;
+        let settings = settings(&method, &profile, &plan, meetings)?;
         plan.profile = profile.clone();
         plan.unjudged = WARM_UP;
         plan.ends_early = !method.whole_probes;
@@ -286,7 +293,7 @@ impl Search {
             }
             Dimension::Meetings => {
                 self.plan.meetings = Some(Meetings {
-                    meetings: usize::try_from(load).unwrap_or(usize::MAX),
+                    count: usize::try_from(load).unwrap_or(usize::MAX),
                     ..self.meetings
                 });
             }
@@ -294,6 +301,14 @@ impl Search {
                 let bits = Duration::from_millis(load).as_secs_f64() * 1e6;
                 self.plan.profile = load::with_bits_per_second(&self.profile, bits)
                     .with_context(|| format!("the profile cannot be scaled to {load} kbit/s"))?;
+            }
+            Dimension::Publishers => {
+                self.plan.publishers = usize::try_from(load).unwrap_or(usize::MAX);
+            }
+            Dimension::Tracks => {
+                self.plan.profile = load::with_copies(&self.profile, load).with_context(|| {
+                    format!("the profile cannot have {load} copies of each track")
+                })?;
             }
         }
         Ok(())
@@ -323,11 +338,18 @@ impl Search {
 }
 
 /// Returns the settings of the search, within the loads that the profile allows.
-fn settings(method: &Method, profile: &Profile, meetings: Meetings) -> anyhow::Result<Settings> {
+fn settings(
+    method: &Method,
+    profile: &Profile,
+    plan: &Plan,
+    meetings: Meetings,
+) -> anyhow::Result<Settings> {
+    // A publisher without a subscriber would wait for one.
+    let (publishers, subscribers) = (plan.publishers as u64, plan.subscribers as u64);
     let clients = meetings.clients_per_meeting as u64;
     // All loads that the profile allows, the first to try, and the largest to try.
     let (possible, from, most) = match method.by.dimension() {
-        Dimension::Subscribers => (1..=SUBSCRIBERS_MAX, 100, SUBSCRIBERS_MAX),
+        Dimension::Subscribers => (publishers..=SUBSCRIBERS_MAX, 100, SUBSCRIBERS_MAX),
         Dimension::Meetings => {
             let most = (SUBSCRIBERS_MAX / clients).max(1);
             (1..=most, 1, most.min(MEETINGS_MAX))
@@ -336,6 +358,11 @@ fn settings(method: &Method, profile: &Profile, meetings: Meetings) -> anyhow::R
             let rates = load::kilobits_per_second(profile);
             let from = kilobits(load::bits_per_second(profile));
             (rates.clone(), from, KILOBITS_MAX.min(*rates.end()))
+        }
+        Dimension::Publishers => (1..=subscribers, 1, subscribers),
+        Dimension::Tracks => {
+            let most = load::copies_max(profile);
+            (1..=most, 1, most)
         }
     };
     for (flag, given) in [("--least", method.least), ("--most", method.most)] {
@@ -381,10 +408,12 @@ fn fixed(dimension: Dimension, plan: &Plan) -> FixedLoad {
     let is_by = |one| dimension == one;
     let fan_out = Some(plan.subscribers as u64);
     FixedLoad {
+        publishers: (meetings.is_none() && !is_by(Dimension::Publishers))
+            .then_some(plan.publishers as u64),
         subscribers: fan_out.filter(|_| meetings.is_none() && !is_by(Dimension::Subscribers)),
         meetings: meetings
             .filter(|_| !is_by(Dimension::Meetings))
-            .map(|one| one.meetings as u64),
+            .map(|one| one.count as u64),
         clients_per_meeting: meetings.map(|one| one.clients_per_meeting as u64),
     }
 }

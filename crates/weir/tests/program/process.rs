@@ -86,7 +86,7 @@ pub(crate) fn free_port() -> u16 {
 pub(crate) fn wait_for_delivery(bench: &mut Child) -> BufReader<ChildStderr> {
     let mut progress = BufReader::new(bench.stderr.take().unwrap());
     let mut line = String::new();
-    while !line.contains(" delivered") || line.contains(" 0 delivered") {
+    while !line.contains(" received") || line.contains(" 0 received") {
         line.clear();
         let length = progress.read_line(&mut line).unwrap();
         assert!(length > 0, "the run ended before anything was delivered");

@@ -79,7 +79,7 @@ fn a_search_that_cannot_be_is_refused_in_words() {
     for (arguments, problem) in [
         (
             &["--by", "subscribers", "--meetings", "2"][..],
-            "weir: --meetings: needs --by meetings or --by bitrate",
+            "weir: --meetings: needs --by meetings, bitrate or tracks",
         ),
         (
             &["--archive", "all.weir"][..],

@@ -99,3 +99,133 @@ fn run(folder: &Folder, part: impl Fn(&'static str) -> (String, Vec<&'static str
     let clock = received["run"]["latency_clock"].as_str().unwrap();
     assert!(clock.starts_with("wall clock"), "{clock}");
 }
+
+#[test]
+fn processes_of_one_run_wait_for_each_other_and_do_not_collide() {
+    let folder = Folder::new("instances");
+    let relay = Relay::start(&[]);
+    let url = format!("moqt://{}", relay.address());
+    let profile = PROFILE
+        .replace("namespace = ", "namespace = {}/")
+        .replace("start_delay = 4000", "start_delay = 500")
+        .replace("total_transmit_time = 4500", "total_transmit_time = 1000");
+    let profile = folder.write("profile.ini", &profile);
+    let bench = |own: &[&str]| {
+        let mut arguments = vec!["bench", &profile, "--relay", &url, "--insecure"];
+        arguments.extend(["--seed", "9"]);
+        arguments.extend(own);
+        start(&arguments)
+    };
+    let publish = |instance| {
+        let role = ["--role", "publish", "--await-subscribers", "4"];
+        bench(&[&role[..], &["--instance", instance]].concat())
+    };
+    let publishers = ["3", "4"].map(publish);
+    // Joining takes longer than START is sent.
+    let json = folder.file("received.json");
+    let role = ["--role", "subscribe", "--subscribers", "4", "--ramp", "2"];
+    let rest = ["--publishers", "2", "--instance", "3", "--json", &json];
+    let slo = ["--slo", "loss=0,failed=0,p99<1us"];
+    let subscriber = bench(&[&role[..], &rest, &slo].concat());
+    let received = subscriber.wait_with_output().unwrap();
+    for publisher in publishers {
+        let output = publisher.wait_with_output().unwrap();
+        let said = text(&output.stdout);
+        assert!(
+            said.contains("25 objects published"),
+            "{said}{}",
+            text(&output.stderr)
+        );
+        for foreign in ["objects received", "subscriptions", "fairness"] {
+            assert!(!said.contains(foreign), "{foreign}: {said}");
+        }
+    }
+    let report = folder.json("received.json");
+    let rows = report["tracks"][0]["subscribers"].as_array().unwrap();
+    let mut tracks: Vec<_> = rows.iter().map(|row| row["track_name"].as_str()).collect();
+    tracks.sort_unstable();
+    tracks.dedup();
+    assert_eq!((rows.len(), tracks.len()), (4, 2));
+    for row in rows {
+        assert_eq!(row["status"], "good", "{row}");
+        assert_eq!(row["completion"]["objects_received"], 25, "{row}");
+    }
+    // No latency is below a microsecond, yet two clocks that may differ do not break the clause.
+    let clause = &report["slo"]["clauses"][2];
+    assert_eq!(
+        (clause["metric"].as_str(), clause["held"].is_null()),
+        (Some("p99"), true)
+    );
+    assert!(
+        text(&received.stdout).contains("not decidable"),
+        "{}",
+        text(&received.stdout)
+    );
+    assert_ne!(report["verdict"]["outcome"], "broken");
+}
+
+#[test]
+fn meetings_can_have_their_halves_in_two_processes() {
+    let folder = Folder::new("halves");
+    let relay = Relay::start(&[]);
+    let url = format!("moqt://{}", relay.address());
+    let profile = PROFILE.replace("namespace = ", "namespace = {meeting}/{client}/");
+    let profile = folder.write("profile.ini", &profile);
+    let bench = |own: &[&str]| {
+        let mut arguments = vec!["bench", &profile, "--relay", &url, "--insecure"];
+        arguments.extend(["--seed", "9", "--meetings", "2", "--first-meeting", "7"]);
+        arguments.extend(["--clients-per-meeting", "2"]);
+        arguments.extend(own);
+        start(&arguments)
+    };
+    let publisher = bench(&["--role", "publish", "--await-subscribers", "4"]);
+    let json = folder.file("received.json");
+    let subscriber = bench(&["--role", "subscribe", "--json", &json]);
+    for one in [subscriber, publisher] {
+        let output = one.wait_with_output().unwrap();
+        assert!(
+            !text(&output.stdout).starts_with("partial"),
+            "{}",
+            text(&output.stdout)
+        );
+    }
+    let report = folder.json("received.json");
+    let rows = report["tracks"][0]["subscribers"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        assert_eq!(row["status"], "good", "{row}");
+        assert!(
+            row["track_name"].as_str().unwrap().starts_with(['7', '8']),
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn a_publisher_that_waits_for_nobody_needs_nobody() {
+    let folder = Folder::new("alone");
+    let relay = Relay::start(&[]);
+    let url = format!("moqt://{}", relay.address());
+    let profile = folder.write("profile.ini", PROFILE);
+    let arguments = [
+        "bench",
+        &profile,
+        "--relay",
+        &url,
+        "--insecure",
+        "--role",
+        "publish",
+    ];
+    let output = start(&[&arguments[..], &["--no-wait"]].concat());
+    let output = output.wait_with_output().unwrap();
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("0 objects published") || said.starts_with("invalid"),
+        "{said}{}",
+        text(&output.stderr)
+    );
+    assert!(
+        said.starts_with("invalid") || output.status.success(),
+        "{said}"
+    );
+}

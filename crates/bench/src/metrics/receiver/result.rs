@@ -1,5 +1,7 @@
 //! The metrics of a track, computed from a receiver's counters.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::{End, Failure, Phase, TrackReceiver};
@@ -74,10 +76,6 @@ impl TrackReceiver {
 
     /// Returns the figures of the draft's Table 2 so far. [evens-00 §5.5.1]
     pub fn progress(&self, plan: &TrackPlan) -> Progress {
-        let span = self
-            .sequence
-            .range()
-            .map_or(0, |(lowest, highest)| highest - lowest + 1);
         Progress {
             received_objects: self.sequence.unique(),
             received_groups: self.groups.any(),
@@ -86,7 +84,7 @@ impl TrackReceiver {
             max_delta_ms: self.arrivals.max_delta_ms(),
             publisher_variance_ms: self.punctuality.last_ms(),
             receive_variance_ms: self.arrivals.variance.last_ms(),
-            average_bits_per_second: plan.schedule().bits_per_second(self.bytes, span),
+            average_bits_per_second: self.average_bits_per_second(plan),
         }
     }
 
@@ -159,19 +157,30 @@ impl TrackReceiver {
             actual_duration_ms: milliseconds(signed_nanoseconds(self.arrivals.duration())),
             average_receive_variance_ms: self.arrivals.variance.average_ms(),
             average_publisher_variance_ms: self.punctuality.average_ms(),
-            average_bits_per_second: self.average_bits_per_second(plan, objects),
+            average_bits_per_second: self.average_bits_per_second(plan),
             expected_bits_per_second: schedule.expected_bits_per_second(objects),
         }
     }
 
-    /// Returns the bit rate over the planned time, or over the duration of a fetch (decision 27).
+    /// Returns the payload received over the time that it took: from the first arrival to the last, and the planned time
+    /// that the last object stands for (decision 27). A fetched track has no planned times.
     #[expect(clippy::cast_precision_loss, reason = "a printed figure")]
-    fn average_bits_per_second(&self, plan: &TrackPlan, objects: u64) -> f64 {
-        let elapsed = self.arrivals.duration();
-        if plan.pattern() == Pattern::Fetch && !elapsed.is_zero() {
-            return self.bytes as f64 * 8.0 / elapsed.as_secs_f64();
+    fn average_bits_per_second(&self, plan: &TrackPlan) -> f64 {
+        let Some((lowest, highest)) = self.sequence.range() else {
+            return 0.0;
+        };
+        let schedule = plan.schedule();
+        let after_last = match plan.pattern() {
+            Pattern::Fetch => Duration::ZERO,
+            Pattern::Interval | Pattern::Random | Pattern::Bursts { .. } => {
+                schedule.time_beyond_planned(lowest, highest)
+            }
+        };
+        let elapsed = self.arrivals.duration() + after_last;
+        if elapsed.is_zero() {
+            return schedule.bits_per_second(self.bytes, highest - lowest + 1);
         }
-        plan.schedule().bits_per_second(self.bytes, objects)
+        self.bytes as f64 * 8.0 / elapsed.as_secs_f64()
     }
 
     fn delivery(&self, plan: &TrackPlan, sent: Option<SentTotals>) -> Delivery {

@@ -45,7 +45,7 @@ impl Model {
             .filter(|(g, n)| schedule.objects_in_group(**g) == **n);
         assert_eq!(result.completion.groups_received, groups.len() as u64);
         assert_eq!(delivery.groups_complete, complete.count() as u64);
-        check_timing(bench, result, &unique);
+        check_timing(result, &unique);
     }
 }
 
@@ -76,7 +76,7 @@ fn check_loss(bench: &Bench, result: &TrackResult, seen: &BTreeSet<u64>) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-fn check_timing(bench: &Bench, result: &TrackResult, unique: &[(u64, Duration, u64)]) {
+fn check_timing(result: &TrackResult, unique: &[(u64, Duration, u64)]) {
     let Some((first, at_first, _)) = unique.first().copied() else {
         assert!(result.completion.actual_duration_ms.abs() < f64::EPSILON);
         return;
@@ -123,7 +123,9 @@ fn check_timing(bench: &Bench, result: &TrackResult, unique: &[(u64, Duration, u
         );
     }
     let bytes: u64 = unique.iter().map(|(_, _, bytes)| *bytes).sum();
-    let seconds = bench.plan.schedule().objects() as f64 * interval_ms / 1e3;
+    // From the first arrival to the last, and the interval of the last object.
+    let arrived_ms = ms(unique.last().unwrap().1) - ms(unique.first().unwrap().1);
+    let seconds = (arrived_ms + interval_ms) / 1e3;
     close(
         result.completion.average_bits_per_second,
         bytes as f64 * 8.0 / seconds,

@@ -237,7 +237,7 @@ const HEAD: &str = "\
 A profile is an INI file as in Appendix A of draft-evens-moq-bench-00. Each `[section]` is a track, and its name labels the track in reports;
 `[audience]` is the one section that is no track. The [guide](bench.md#choose-the-load) has an example.
 
-- A `;` begins a comment, also behind a value. Case of keys does not matter, and a space in a key stands for `_`.
+- A `;` begins a comment, also behind a value; so does a `#` at the beginning of a line or after a blank. Case of keys does not matter, and a space in a key stands for `_`.
 - The aliases are names from Table 1 of the draft.
 - Times are in milliseconds, and may have decimals. Sizes are in bytes.
 - An unknown, repeated, missing or contradictory key is an error that names file, line and key.

@@ -99,8 +99,8 @@ successful request (status 200 and the exact length). Requests per second are th
 limit.\n";
 
 /// Why CPU times at different rates cannot be compared.
-pub(super) const EQUAL_RATES: &str = "CPU time per request falls as the rate rises. To compare it, give all servers the \
-same rate: arguments = [\"--rate\", \"N\"] in the file of the comparison.";
+pub(super) const EQUAL_RATES: &str = "CPU time per request falls as the rate rises, and these rates differ. To compare it, \
+give all servers one rate that each of them reaches: arguments = [\"--rate\", \"N\"] above the first [[server]].";
 
 /// A server in a scenario.
 struct Row<'a> {

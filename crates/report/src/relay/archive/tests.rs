@@ -38,7 +38,7 @@ fn latency_is_judged_over_a_window_and_the_verdict_says_so() {
     assert_eq!(early.tracks[0].latency.overall.unwrap().count, 1400);
     let clause = |report: &Report| {
         let mut clauses = report.slo.clauses.iter();
-        clauses.find(|clause| clause.metric == "p99").unwrap().held
+        clauses.find(|clause| clause.metric == "p99").unwrap().held == Some(true)
     };
     assert!(clause(&early) && !clause(&late));
     let window = |report: &Report| {
@@ -101,11 +101,11 @@ fn errors_of_broken_archives_name_the_line() {
         error(&joined(&none)),
         "line 2: latency of a track that the report does not have"
     );
-    let older = text.replacen("\"schema\":4", "\"schema\":3", 1);
+    let older = text.replacen("\"schema\":5", "\"schema\":4", 1);
     for older in [older.clone(), older.replacen("\"partial\":", "\"odd\":", 1)] {
         assert_eq!(
             error(&older),
-            "line 2: the report has schema 3, and this version of weir reads schema 4"
+            "line 2: the report has schema 4, and this version of weir reads schema 5"
         );
     }
     let odd = text.replacen("{\"latency\":", "{\"lateness\":", 1);

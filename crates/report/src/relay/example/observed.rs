@@ -185,6 +185,7 @@ pub(super) fn generator(shape: Shape) -> Generator {
             thread("subscribers", if slow { 99.7 } else { 41.3 }),
         ],
         socket_receive_buffer_drops: if slow { 18_204 } else { 0 },
+        stolen_percent: Some(0.4),
         publisher_lateness: Some(Distribution {
             count: 1500,
             mean_ms: 0.04,

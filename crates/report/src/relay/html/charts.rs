@@ -1,6 +1,7 @@
 //! The plots of the HTML report.
 
 pub(super) mod heat;
+pub(super) mod progress;
 pub(super) mod relay;
 pub(super) mod subscribers;
 

@@ -47,11 +47,19 @@ fn over_subscribers<const N: usize>(rows: [Row; N]) -> Table {
 
 /// Percentiles of latency, receive variance and publisher lateness.
 pub(super) fn distributions(track: &TrackReport) -> Markup {
-    let rows = [
+    let received = [
         ("Latency from the planned send time", track.latency.overall),
         ("Receive variance, absolute", track.variance.receive),
-        ("Publisher lateness", track.published.lateness),
     ];
+    let published = [("Publisher lateness", track.published.lateness)];
+    // What another process measured is in its report.
+    let received = received
+        .into_iter()
+        .filter(|_| !track.subscribers.is_empty());
+    let published = published
+        .into_iter()
+        .filter(|_| track.published.publishers > 0);
+    let rows: Vec<_> = received.chain(published).collect();
     html! {
         (table_title("Times over all objects"))
         (latency::quantiles(&rows))
@@ -287,6 +295,12 @@ pub(super) fn generator_facts(report: &Report) -> Vec<(&'static str, String)> {
         ),
         ("Publisher lateness p99", lateness(|one| one.p99_ms)),
         ("Publisher lateness max", lateness(|one| one.max_ms)),
+        (
+            "Taken by the hypervisor",
+            or_none(generator.stolen_percent, |percent| {
+                format!("{} % of a core", number::decimal(percent))
+            }),
+        ),
         ("Cores", number::cores(&generator.cores)),
         (
             "Objects received per second",

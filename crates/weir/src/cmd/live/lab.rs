@@ -38,8 +38,8 @@ pub(crate) struct LabArguments {
     /// Strategies, with commas between [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     strategies: Vec<String>,
-    /// Built-in profiles of the link's rate, with commas between: 500k, CASCADE, `INTRA_CASCADE`, SPIKE, `SLOW_JITTERS`,
-    /// `FAST_JITTERS` [default: all, or none with --trace]
+    /// Built-in profiles of the link's rate, with commas between: 500k, CASCADE, INTRA_CASCADE, SPIKE, SLOW_JITTERS,
+    /// FAST_JITTERS [default: all, or none with --trace]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     profiles: Vec<String>,
     /// Recorded rate of a link in Mahimahi's form: one line per packet of 1500 bytes, the time in ms at which the link
