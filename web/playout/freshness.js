@@ -1,14 +1,20 @@
 /**
- * Detects keyframes that are outdated when they begin to arrive.
+ * Detects keyframes that a newer one can overtake (`crates/live/src/freshness.rs`).
  */
 
 const KEYFRAMES_REMEMBERED = 8;
 
 /**
- * Estimates how old a keyframe is when its first byte arrives, and how far apart keyframes are.
+ * Decides whether a keyframe is worth receiving when its first byte arrives.
  *
- * On a link too slow for every keyframe they arrive one after the other, each older than the last. Only the player sees
- * which one is being sent, so the player decides to skip the next.
+ * On a link too slow for every keyframe, keyframes wait at the relay, each longer than the last. Only the player sees
+ * which one is being sent, so the player decides to skip one for the next. A keyframe that waited in the network
+ * instead cannot be overtaken: all that follows it has the same delay. So a keyframe is refused only if
+ *
+ * - it waited behind another keyframe (nothing else arrived in between) for longer than keyframes are apart, so that
+ *   the relay has a newer one, and
+ * - the network holds less than a keyframe, so that part of this one is not sent yet, and
+ * - the previous refusal, if that was the last keyframe, brought a fresher one.
  */
 export class Freshness {
   constructor() {
@@ -18,6 +24,15 @@ export class Freshness {
     /** When the last few keyframes became available, by group.
      * @type {Map<number, number>} */
     this.available = new Map();
+    /** Whether another frame has begun to arrive since the last keyframe did. */
+    this.hasOtherBegun = false;
+    /** The delay of the last keyframe that did not wait for another one: the delay of the network at that time. */
+    this.networkUs = 0;
+    /** The last keyframe that began to arrive, and how long it waited behind other keyframes.
+     * @type {{ atUs: number, waitedUs: number, isWanted: boolean } | undefined} */
+    this.last = undefined;
+    /** The time between a wanted keyframe and one that followed it at once: how long a keyframe takes to arrive. */
+    this.tookUs = 0;
   }
 
   /**
@@ -30,15 +45,37 @@ export class Freshness {
    * @returns {boolean}
    */
   isWanted(nowUs, group, kind, availableUs) {
-    if (kind !== "I") return true;
-    const transit = nowUs - availableUs;
-    this.quickestUs = this.quickestUs === null ? transit : Math.min(this.quickestUs, transit);
-    const age = transit - this.quickestUs;
+    if (kind !== "I") {
+      this.hasOtherBegun = true;
+      return true;
+    }
+    const transitUs = nowUs - availableUs;
+    this.quickestUs = Math.min(this.quickestUs ?? transitUs, transitUs);
     this.available.set(group, availableUs);
     while (this.available.size > KEYFRAMES_REMEMBERED) this.available.delete(Math.min(...this.available.keys()));
-    // When a keyframe is this old, the next one is available.
-    const distance = this.#distanceUs();
-    return distance === undefined || age < distance;
+    const last = this.hasOtherBegun ? undefined : this.last;
+    this.hasOtherBegun = false;
+    const waitedUs = transitUs - this.networkUs;
+    if (last === undefined || (!last.isWanted && waitedUs >= last.waitedUs)) {
+      this.networkUs = transitUs;
+      return this.#note(nowUs, 0, true);
+    }
+    if (last.isWanted) this.tookUs = nowUs - last.atUs;
+    const distanceUs = this.#distanceUs();
+    const isNewerThere = distanceUs !== undefined && waitedUs >= distanceUs;
+    const isSent = this.networkUs - this.quickestUs >= this.tookUs;
+    return this.#note(nowUs, waitedUs, !isNewerThere || isSent);
+  }
+
+  /**
+   * @param {number} atUs
+   * @param {number} waitedUs
+   * @param {boolean} isWanted
+   * @returns {boolean} `isWanted`
+   */
+  #note(atUs, waitedUs, isWanted) {
+    this.last = { atUs, waitedUs, isWanted };
+    return isWanted;
   }
 
   /** Returns the shortest time between the keyframes of two consecutive groups. */

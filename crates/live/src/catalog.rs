@@ -53,6 +53,9 @@ pub struct CatalogTrack {
     /// `video`, `audio` or another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// The latency that the publisher aims at, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_latency: Option<u64>,
     /// The number of the group of tracks that are played together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub render_group: Option<u64>,
@@ -140,15 +143,20 @@ impl Catalog {
         let terms = strategy.tracks();
         let first = terms.first().map(|first| first.name.to_owned());
         self.tracks
-            .extend(terms.iter().zip(0..).map(|(one, place)| CatalogTrack {
-                name: one.name.to_owned(),
-                role: Some("video".to_owned()),
-                codec: Some(codec.clone()),
-                width: Some((*width).into()),
-                height: Some((*height).into()),
-                init_ref: Some(init_ref.clone()),
-                depends: first.clone().filter(|_| place > 0).into_iter().collect(),
-                ..common.clone()
+            .extend(terms.iter().zip(0..).map(|(one, place)| {
+                CatalogTrack {
+                    name: one.name.to_owned(),
+                    role: Some("video".to_owned()),
+                    target_latency: strategy
+                        .target()
+                        .and_then(|target| u64::try_from(target.as_millis()).ok()),
+                    codec: Some(codec.clone()),
+                    width: Some((*width).into()),
+                    height: Some((*height).into()),
+                    init_ref: Some(init_ref.clone()),
+                    depends: first.clone().filter(|_| place > 0).into_iter().collect(),
+                    ..common.clone()
+                }
             }));
     }
 

@@ -11,7 +11,6 @@
 
 pub mod catalog;
 pub mod frame;
-mod freshness;
 pub mod h264;
 mod ingest;
 pub mod limits;
@@ -32,4 +31,4 @@ pub use mp4::{Audio, IngestError, Init, Media, Track};
 pub use origin::{Origin, OriginConfig, OriginCounters, PublishFlow};
 pub use plan::{Plan, PlanError, VideoPlan};
 pub use timebase::Timebase;
-pub use viewer::{Choice, Join, Viewer, ViewerConfig};
+pub use viewer::{Choice, Join, Viewer, ViewerConfig, WINDOW_FIRST};

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -25,6 +26,8 @@ pub const EARLIER_CATALOG_TRACK: &str = ".catalog";
 pub struct Plan {
     /// The delivery strategy, if the catalog names one.
     pub strategy: Option<String>,
+    /// The latency that the publisher aims at, if the catalog has one.
+    pub target: Option<Duration>,
     /// The video tracks: first the one with the keyframes, then those that depend on it.
     pub video: Vec<VideoPlan>,
 }
@@ -109,8 +112,10 @@ impl Plan {
         let chosen = std::iter::once(base).chain(layers).take(LAYERS_MAX);
         let video: Result<Vec<_>, _> = chosen.map(|track| track.plan(&catalog, segments)).collect();
         let strategy = catalog.fields.get("weirStrategy").and_then(Value::as_str);
+        let target = base.field("targetLatency").and_then(Value::as_u64);
         Ok(Self {
             strategy: strategy.map(str::to_owned),
+            target: target.map(Duration::from_millis),
             video: video?,
         })
     }

@@ -6,11 +6,13 @@
 
 mod clock;
 mod decodable;
+mod freshness;
 mod jitter;
 mod player;
 mod reorder;
 
 pub use self::clock::RenderClock;
+pub use self::freshness::Freshness;
 pub use self::jitter::{BufferChoice, BufferChoiceError, Buffering, JitterTarget};
 pub use self::player::{Arrival, Fate, Player, PlayerSettings, Shown};
 pub use self::reorder::{Reorder, Reordered};

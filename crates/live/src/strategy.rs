@@ -34,6 +34,11 @@ pub trait Strategy: Debug + Send {
     /// Returns the settings of its player.
     fn player(&self) -> PlayerSettings;
 
+    /// Returns the latency that it aims at, if it has such a target. The catalog tells it to players.
+    fn target(&self) -> Option<Duration> {
+        None
+    }
+
     /// Whether its connections should keep queues short, with a delay-based congestion controller.
     fn wants_short_queues(&self) -> bool;
 }
@@ -94,10 +99,22 @@ pub fn by_name(name: &str) -> Option<Box<dyn Strategy>> {
     })
 }
 
-/// Returns the default strategy.
-pub fn usual() -> Box<dyn Strategy> {
-    Box::new(Protective::default())
+/// Returns the strategy with this name and this target of the latency. Strategies other than `weir` have no target and
+/// ignore it.
+pub fn by_name_and_target(name: &str, target: Duration) -> Option<Box<dyn Strategy>> {
+    match name {
+        "weir" => Some(Box::new(Protective::new(target))),
+        _ => by_name(name),
+    }
 }
+
+/// Returns the default strategy, with [`TARGET_DEFAULT`].
+pub fn usual() -> Box<dyn Strategy> {
+    Box::new(Protective::new(TARGET_DEFAULT))
+}
+
+/// The target of the latency unless another is chosen.
+pub const TARGET_DEFAULT: Duration = Duration::from_millis(500);
 
 /// The player of the thesis, with a jitter buffer of 100 ms.
 const THESIS_PLAYER: PlayerSettings = PlayerSettings {
@@ -108,6 +125,7 @@ const THESIS_PLAYER: PlayerSettings = PlayerSettings {
     resumes_at_once: false,
     in_sequence: false,
     stops_stale: false,
+    limits_queue: false,
 };
 /// The shortest gap that B-frames cannot cause. At 24 frames per second and more, at most three B-frames follow each
 /// other.

@@ -9,6 +9,7 @@ mod objects;
 mod phase;
 mod plan_change;
 mod publisher_change;
+mod receive_window;
 mod records;
 mod unpacking;
 
@@ -32,13 +33,14 @@ use self::incoming::{Incoming, ReceivedFrame, StreamContent, Track};
 use self::numbering::Numbering;
 use self::phase::Phase;
 use self::publisher_change::PublisherTracker;
+use self::receive_window::ReceiveWindow;
+pub use self::receive_window::WINDOW_FIRST;
 use self::records::Records;
 use self::unpacking::Unpacker;
-use crate::freshness::Freshness;
 use crate::limits::RECORDS_MAX;
 use crate::origin::track;
 use crate::plan::Plan;
-use crate::playout::{Arrival, Fate, Player, PlayerSettings};
+use crate::playout::{Arrival, Fate, Freshness, Player, PlayerSettings};
 use crate::sequence::Sequence;
 use crate::strategy;
 use weir_report::lab::FrameRecord;
@@ -61,6 +63,7 @@ pub struct Viewer {
     /// The first track's sequence, if the track is played as one stream.
     sequence: Option<Sequence<ReceivedFrame>>,
     freshness: Option<Freshness>,
+    receive_window: ReceiveWindow,
     publisher_tracker: PublisherTracker,
     streams_refused: u64,
     records: Records,
@@ -95,6 +98,7 @@ impl Viewer {
             streams: BTreeMap::new(),
             sequence: settings.in_sequence.then(Sequence::new),
             freshness: settings.stops_stale.then(Freshness::default),
+            receive_window: ReceiveWindow::default(),
             publisher_tracker: PublisherTracker::default(),
             streams_refused: 0,
             records: Records::new(RECORDS_MAX),
@@ -454,6 +458,25 @@ impl Viewer {
         }
     }
 
+    /// Limits what is in flight, if the strategy wants that.
+    fn limit_queue(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
+        let Some((_, mut connection)) = self.client.open(turn) else {
+            return;
+        };
+        if !self.settings.limits_queue {
+            self.receive_window.open();
+        }
+        if self.receive_window.wants_probe(now) {
+            connection.probe();
+        }
+        let stats = connection.stats();
+        let (round_trip, received) = (stats.round_trip, stats.bytes_received);
+        if let Some(bytes) = self.receive_window.update(now, round_trip, received) {
+            connection.set_receive_window(bytes);
+        }
+    }
+
     /// Shows the frames that are due.
     fn play(&mut self, now: Instant) {
         let now_us = self.config.timebase.microseconds(now);
@@ -482,6 +505,7 @@ impl App for Viewer {
         // A player opens no data streams, so it handles every event.
         let _nothing = self.client.handle_event(turn, event);
         self.handle_session_events(turn);
+        self.limit_queue(turn);
         self.play(now);
         self.leave(turn);
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use weir_live::packaging::{FRAME_PROPERTY, FrameTag};
 use weir_live::playout::{
-    Arrival, Buffering, Fate, Player, PlayerSettings, RenderClock, Reorder, Reordered,
+    Arrival, Buffering, Fate, Freshness, Player, PlayerSettings, RenderClock, Reorder, Reordered,
 };
 use weir_live::{FrameKind, strategy};
 use weir_moqt::property::Properties;
@@ -82,6 +82,7 @@ fn settings(vector: &Value) -> PlayerSettings {
         resumes_at_once: vector["resumes_at_once"] == true,
         in_sequence: vector["in_sequence"] == true,
         stops_stale: vector["stops_stale"] == true,
+        limits_queue: vector["limits_queue"] == true,
     }
 }
 
@@ -161,6 +162,30 @@ fn each_strategy_has_its_tracks_and_its_player() {
         assert_eq!(strategy.player(), settings(listed), "{name}");
     }
 }
+
+#[test]
+fn a_keyframe_is_refused_only_if_a_newer_one_can_overtake_it() {
+    let file = include_str!("../../../vectors/playout/freshness.json");
+    let file: Value = serde_json::from_str(file).expect("JSON");
+    for vector in list(&file["vectors"]) {
+        let mut freshness = Freshness::default();
+        for step in list(&vector["steps"]) {
+            let is_wanted = freshness.is_wanted(
+                int(&step["now_us"]),
+                unsigned(&step["group"]),
+                kind(&step["kind"]),
+                int(&step["available_us"]),
+            );
+            assert_eq!(
+                json!(is_wanted),
+                step["wanted"],
+                "{}: {step}",
+                vector["name"]
+            );
+        }
+    }
+}
+
 #[test]
 fn figures_are_those_of_the_records() {
     let file = include_str!("../../../vectors/playout/figures.json");

@@ -176,6 +176,14 @@ impl Connection<'_> {
         }
     }
 
+    /// Sets the flow control window of all streams together, in bytes received (RFC 9000 §4.1). A smaller window takes
+    /// effect as the peer uses up what it was already granted. Does nothing for a peer thread.
+    pub fn set_receive_window(&mut self, bytes: u64) {
+        if let Way::Engine(connection) = &mut self.way {
+            connection.set_receive_window(bytes);
+        }
+    }
+
     /// Returns the connection's statistics; all zero if it has no packets.
     pub fn stats(&self) -> ConnectionStats {
         self.engine()

@@ -24,8 +24,10 @@ pub struct PlayerSettings {
     pub resumes_at_once: bool,
     /// Whether the first track is played as one stream: each group only after the previous one.
     pub in_sequence: bool,
-    /// Whether keyframes are refused if a newer one must be waiting when they begin to arrive.
+    /// Whether keyframes are refused if a newer one can overtake them when they begin to arrive.
     pub stops_stale: bool,
+    /// Whether the player limits what is in flight, so that the queue of the bottleneck stays short.
+    pub limits_queue: bool,
 }
 
 impl PlayerSettings {

@@ -1,6 +1,8 @@
 //! `baseline`, `skip`, `deprioritize-b` and `combined`: one stream for each group. The latter two send disposable
 //! frames on streams of their own.
 
+use std::time::Duration;
+
 use weir_moqt::parameter::GroupOrder;
 
 use super::{SNAP_US, Step, Strategy, StreamKey, THESIS_PLAYER, TrackTerms};
@@ -141,8 +143,11 @@ const fn video(order: GroupOrder) -> TrackTerms {
 const DISPOSABLE: TrackTerms = TrackTerms {
     name: "video-disposable",
     order: GroupOrder::Descending,
-    subgroup_timeout: None,
+    subgroup_timeout: Some(DISPOSABLE_LIFE),
 };
+/// A disposable frame is not worth sending after this time. Each has a stream, and if they waited forever, they would
+/// use up the streams that the player allows: then new groups could not begin.
+const DISPOSABLE_LIFE: Duration = Duration::from_secs(10);
 /// The priority of a stream with all frames of its group.
 const PRIORITY: u8 = 128;
 const BASE_PRIORITY: u8 = 64;

@@ -9,6 +9,7 @@ use weir_moqt::session::RequestId;
 use weir_transport::StreamId;
 
 use super::unpacking::Unpacker;
+use crate::FrameKind;
 use crate::limits::PARTIAL_BYTES_MAX;
 use crate::packaging::FrameTag;
 
@@ -93,6 +94,12 @@ impl Incoming {
             is_fetch,
             current: None,
         }
+    }
+
+    /// Whether a part of a keyframe has arrived.
+    pub(super) fn has_keyframe(&self) -> bool {
+        let tag = self.current.as_ref().and_then(|current| current.tag);
+        !self.is_fetch && tag.is_some_and(|tag| tag.kind == FrameKind::Key)
     }
 }
 

@@ -9,9 +9,10 @@ use weir_moqt::error::ResetCode;
 use weir_transport::StreamId;
 
 use super::Viewer;
-use super::incoming::{PartialObject, ReceivedFrame, StreamContent, has_room};
+use super::incoming::{Incoming, PartialObject, ReceivedFrame, StreamContent, has_room};
 use super::publisher_change::FramePublisher;
 use super::unpacking::ReceivedObject;
+use crate::FrameKind;
 use crate::limits::{METADATA_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::packaging::FrameTag;
 
@@ -66,9 +67,15 @@ impl Viewer {
             Err(error) => return self.on_unknown(&error.to_string()),
         };
         incoming.current = Some(PartialObject::new(tag, object));
+        if let Some(tag) = &tag
+            && tag.kind != FrameKind::Key
+        {
+            let is_under_way = self.streams.values().any(Incoming::has_keyframe);
+            self.receive_window.note_frame(is_under_way);
+        }
         let now_us = self.config.timebase.microseconds(turn.now);
         if let (Some(freshness), Some(tag)) = (&mut self.freshness, &tag)
-            && !freshness.is_wanted(now_us, group, tag)
+            && !freshness.is_wanted(now_us, group, tag.kind, tag.available_us)
         {
             return self.refuse(turn, stream, ResetCode::CANCELLED);
         }
@@ -98,6 +105,9 @@ impl Viewer {
                 self.on_metadata(turn, request, group, payload);
             }
             (StreamContent::Track(place), Some(tag)) => {
+                if tag.kind == FrameKind::Key {
+                    self.receive_window.note_keyframe();
+                }
                 let bytes = current.bytes;
                 let frame = ReceivedFrame {
                     group,

@@ -9,8 +9,8 @@ use super::phase::Phase;
 use super::publisher_change::PublisherTracker;
 use super::unpacking::Unpacker;
 use super::{Player, Viewer};
-use crate::freshness::Freshness;
 use crate::plan::Plan;
+use crate::playout::Freshness;
 use crate::sequence::Sequence;
 use crate::strategy;
 
@@ -19,7 +19,9 @@ impl Viewer {
     pub(super) fn apply(&mut self, turn: &mut Turn<'_>, plan: Plan) {
         self.drop_tracks(turn);
         self.phase = Phase::default();
-        let named = plan.strategy.as_deref().and_then(strategy::by_name);
+        let target = plan.target.unwrap_or(strategy::TARGET_DEFAULT);
+        let named = plan.strategy.as_deref();
+        let named = named.and_then(|name| strategy::by_name_and_target(name, target));
         let settings = named.unwrap_or_else(strategy::usual).player();
         self.settings = settings.with_buffer(self.config.buffer);
         self.restart_playout();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use stage::{Run, Slow, Stage, constant, dip};
 use weir_live::PublishFlow;
+use weir_quic::Congestion;
 
 /// The seed of this run.
 fn seed() -> u64 {
@@ -120,6 +121,85 @@ fn protected_keyframes_keep_the_picture_moving() {
     );
 }
 
+/// The controllers that a relay may use.
+const CONTROLLERS: [Congestion; 2] = [Congestion::Cubic, Congestion::LOW_LATENCY];
+/// Seeds of the stories with different controllers.
+const SEEDS: [u64; 3] = [1, 2, 3];
+
+/// A relay whose controller fills the queue delays every keyframe by more than a group. The player used to refuse them
+/// all, and froze to the end.
+#[test]
+fn the_picture_moves_whatever_controller_the_relay_has() {
+    for seed in SEEDS {
+        for congestion in CONTROLLERS {
+            let mut stage = Stage::new("weir", seed);
+            stage.congestion = Some(congestion);
+            let run = stage.run(&constant(500), Duration::from_secs(35));
+            let (shown, freeze) = (run.figures.shown, run.figures.freeze_longest);
+            let age = run.delays().age_mean;
+            println!("seed {seed}, {congestion:?}: {shown}, {freeze} s, age {age} s");
+            assert!(shown >= 0.5 && freeze < 0.5, "{shown} {freeze}");
+            assert!(age < 0.7, "{age}");
+            let run = stage.run(&dip(), Duration::from_secs(31));
+            let freeze = run.figures.freeze_longest;
+            println!("seed {seed}, {congestion:?}: {freeze} s through the dip");
+            assert!(freeze < 1.2, "{freeze}");
+        }
+    }
+}
+
+/// A page in a browser cannot limit what is in flight. Behind CUBIC its keyframes are late, and none is refused for it.
+#[test]
+fn keyframes_that_are_late_in_the_network_are_not_refused() {
+    for seed in SEEDS {
+        let mut stage = Stage::new("weir", seed);
+        stage.congestion = Some(Congestion::Cubic);
+        stage.may_limit = false;
+        let run = stage.run(&constant(500), Duration::from_secs(35));
+        let (shown, freeze) = (run.figures.shown, run.figures.freeze_longest);
+        println!("seed {seed}: {shown}, {freeze} s");
+        assert!(shown >= 0.4 && freeze < 2.0, "{shown} {freeze}");
+    }
+}
+
+#[test]
+fn a_longer_target_shows_more_and_is_later() {
+    for seed in SEEDS {
+        let mut last: Option<(f64, f64)> = None;
+        for target in [300, 500, 1000] {
+            let mut stage = Stage::new("weir", seed);
+            stage.target = Duration::from_millis(target);
+            let run = stage.run(&constant(500), Duration::from_secs(35));
+            let (shown, age) = (run.figures.shown, run.delays().age_mean);
+            println!("seed {seed}, {target} ms: {shown} at an age of {age} s");
+            if let Some((less, earlier)) = last.replace((shown, age)) {
+                assert!(shown > less && age > earlier, "{target} ms");
+            }
+        }
+    }
+}
+
+#[test]
+fn skip_never_shows_more_at_an_equal_age() {
+    for seed in SEEDS {
+        for (congestion, target) in CONTROLLERS.into_iter().zip([500, 1000]) {
+            let run = |strategy, target| {
+                let mut stage = Stage::new(strategy, seed);
+                stage.congestion = Some(congestion);
+                stage.target = Duration::from_millis(target);
+                stage.run(&constant(500), Duration::from_secs(35))
+            };
+            let (ours, skip) = (run("weir", target), run("skip", target));
+            let age = (ours.delays().age_mean, skip.delays().age_mean);
+            let (ours, skip) = (ours.figures, skip.figures);
+            println!("seed {seed}, {congestion:?}, {target} ms: {ours:?} {skip:?}");
+            assert!(age.0 < age.1, "{age:?}");
+            assert!(ours.shown >= skip.shown - 0.01);
+            assert!(ours.freeze_longest <= skip.freeze_longest);
+        }
+    }
+}
+
 #[test]
 fn equal_seeds_give_equal_streams() {
     let run = || {
@@ -179,7 +259,9 @@ fn it_does_so_where_the_ranks_of_groups_begin_over_too() {
 
 #[test]
 fn a_relay_gives_disposable_frames_up_by_itself_when_their_time_is_over() {
-    let run = through_the_dip("weir");
+    let mut stage = Stage::new("weir", seed());
+    stage.target = Duration::from_millis(300);
+    let run = stage.run(&dip(), Duration::from_secs(31));
     let (relayed, published) = (run.relayed, run.published);
     println!("{relayed:?} {published:?}");
     // For the origin, a frame is delivered when the relay has it.

@@ -87,6 +87,12 @@ impl Run {
 pub(crate) struct Stage {
     strategy: &'static str,
     seed: u64,
+    /// The target of the latency.
+    pub(crate) target: Duration,
+    /// The congestion controller, if not the one that the strategy wants.
+    pub(crate) congestion: Option<Congestion>,
+    /// Whether the player may limit what is in flight.
+    pub(crate) may_limit: bool,
     /// How the origin offers its tracks.
     pub(crate) flow: PublishFlow,
     pub(crate) slow: Slow,
@@ -101,6 +107,9 @@ impl Stage {
         Self {
             strategy,
             seed,
+            target: strategy::TARGET_DEFAULT,
+            congestion: None,
+            may_limit: true,
             flow: PublishFlow::Publish,
             slow: Slow::Down,
             made: None,
@@ -116,7 +125,8 @@ impl Stage {
             delay,
             ..Link::default()
         });
-        let congestion = congestion(strategy);
+        let congestion = self.congestion;
+        let congestion = congestion.unwrap_or_else(|| wanted(strategy));
         let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
         let limits = Limits {
             congestion,
@@ -131,7 +141,13 @@ impl Stage {
             limits,
             ..NodeConfig::default()
         });
-        let viewer = sim.add_node(NodeConfig::default());
+        let viewer = sim.add_node(NodeConfig {
+            limits: Limits {
+                receive_bytes_max: weir_live::WINDOW_FIRST,
+                ..Limits::default()
+            },
+            ..NodeConfig::default()
+        });
         let far = Link {
             delay: Delay::fixed(Duration::from_millis(20)).expect("short"),
             queue: Queue {
@@ -188,7 +204,8 @@ impl Stage {
 
     /// Streams for `duration` over a link with 20 ms of delay and a queue of 62.5 kB.
     pub(crate) fn run(&self, profile: &Profile, duration: Duration) -> Run {
-        let strategy = strategy::by_name(self.strategy).expect("a known name");
+        let strategy = strategy::by_name_and_target(self.strategy, self.target);
+        let strategy = strategy.expect("a known name");
         let (mut sim, [origin, relay, viewer]) = self.nodes(&*strategy, profile);
         sim.start(relay, Relay::new(Config::default()));
         let namespace = Namespace::new(["live"]).expect("short");
@@ -203,7 +220,10 @@ impl Stage {
             at: sim.now(),
             us: self.begins_ms * 1000,
         };
-        let choice = Choice::of(&*strategy);
+        let mut choice = Choice::of(&*strategy);
+        if let Choice::Known { settings, .. } = &mut choice {
+            settings.limits_queue &= self.may_limit;
+        }
         let (source, frames) = self.source(&sim, duration);
         let origin_target = target(&sim);
         sim.start(
@@ -253,7 +273,7 @@ impl Stage {
 }
 
 /// Returns the congestion controller that a strategy wants.
-fn congestion(strategy: &dyn Strategy) -> Congestion {
+fn wanted(strategy: &dyn Strategy) -> Congestion {
     if strategy.wants_short_queues() {
         Congestion::LOW_LATENCY
     } else {

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Instant};
 
 use bytes::Bytes;
+use quinn_proto::VarInt;
 use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 use super::{
@@ -123,6 +124,12 @@ impl EngineConnection<'_> {
 
     pub(crate) fn probe(&mut self) {
         self.slot.engine.ping();
+        self.mark_dirty();
+    }
+
+    pub(crate) fn set_receive_window(&mut self, bytes: u64) {
+        let bytes = VarInt::from_u64(bytes).unwrap_or(VarInt::MAX);
+        self.slot.engine.set_receive_window(bytes);
         self.mark_dirty();
     }
 

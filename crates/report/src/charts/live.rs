@@ -11,7 +11,8 @@ use crate::form::scale::Scale;
 
 /// One strategy over one link.
 struct Point<'a> {
-    link: &'a str,
+    /// The link, with the congestion controller if the table has one.
+    link: String,
     strategy: &'a str,
     /// In seconds.
     age: Median,
@@ -32,12 +33,17 @@ impl Point<'_> {
 }
 
 pub(super) fn image(tables: &[Table], markdown: &str) -> Option<Image> {
-    let rows = tables
-        .first()?
-        .columns(["link", "strategy", "age", "shown %"])?;
-    let points = rows.iter().filter_map(|[link, strategy, age, shown]| {
+    let table = tables.first()?;
+    let rows = table.columns(["link", "strategy", "age", "shown %"])?;
+    let controllers = table.columns(["controller"]);
+    let points = rows.iter().enumerate().filter_map(|(place, row)| {
+        let [link, strategy, age, shown] = row;
+        let controller = controllers.as_ref().and_then(|rows| rows.get(place));
         Some(Point {
-            link,
+            link: controller.map_or_else(
+                || (*link).to_owned(),
+                |[controller]| format!("{link}, {controller}"),
+            ),
             strategy,
             age: figure(age)?,
             shown: figure(shown)?,
@@ -110,7 +116,7 @@ fn plot<'a>(points: &[Point<'_>], strategies: &[&str]) -> Plot<'a> {
             std::ptr::eq(*point, first) || first.is_far(point, oldest)
         };
         let labelled = link.iter().filter(is_labelled);
-        labels.extend(labelled.map(|point| (point.place(), point.link.to_owned())));
+        labels.extend(labelled.map(|point| (point.place(), point.link.clone())));
     }
     plot.labels(&labels, &lines);
     plot

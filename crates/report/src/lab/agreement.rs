@@ -65,13 +65,14 @@ impl Compared {
 /// Each cell has the medians of all ways, with their difference from virtual time.
 pub fn agreement(before: &[Vec<Row>], last: &[Row]) -> (String, bool) {
     let head = COMPARED.iter().map(|compared| compared.column.0);
-    let head = ["link", "strategy"].into_iter().chain(head);
+    let head = ["link", "controller", "strategy"].into_iter().chain(head);
     let mut table = Table::new(head.chain(["in real time"]).map(left));
     let mut agrees = true;
     for (place, row) in last.iter().enumerate() {
         let before = before.iter().filter_map(|way| way.get(place));
         let ways: Vec<&[Figures]> = before.chain([row]).map(|row| &row.runs[..]).collect();
-        let mut line = vec![row.link.clone(), row.strategy.clone()];
+        let names = [&row.link, &row.controller, &row.strategy];
+        let mut line = Vec::from(names.map(String::clone));
         line.extend(COMPARED.iter().map(|compared| medians(compared, &ways)));
         let beyond = COMPARED
             .iter()
@@ -209,6 +210,7 @@ mod tests {
         });
         Row {
             link: "SPIKE".to_owned(),
+            controller: "delay".to_owned(),
             strategy: "weir".to_owned(),
             runs: runs.collect(),
         }

@@ -418,6 +418,7 @@ mod tests {
         };
         let row = Row {
             link: "<script>".to_owned(),
+            controller: "delay".to_owned(),
             strategy: "weir".to_owned(),
             runs: vec![Figures::default()],
         };

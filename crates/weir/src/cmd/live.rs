@@ -6,14 +6,18 @@ mod publish;
 mod watch;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use weir_client::target::Target;
+use weir_live::strategy::Strategy;
 use weir_moqt::name::Namespace;
 use weir_quic::Congestion;
 
+use crate::live::lab::{strategy_help, targeted_strategy};
 use crate::run::{RelayUrl, TrustArguments, client_target, token};
+use crate::time::time;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LiveCommand {
@@ -53,6 +57,39 @@ fn target(url: &RelayUrl, trust: &TrustArguments, shown: &TokenArgument) -> anyh
 fn relay_url(flag: &'static str, text: &str) -> anyhow::Result<RelayUrl> {
     text.parse().context(flag)
 }
+
+/// Flags that choose how a stream is delivered.
+#[derive(Clone, Debug, Args)]
+struct StrategyArguments {
+    #[arg(long, value_name = "NAME", default_value = "weir", help = strategy_help(""))]
+    strategy: String,
+    /// Latency that viewers accept, from 100ms to 10s, for the strategy `weir`: below 500ms, slow links cost frames that
+    /// no other frame needs; below 1s, the ends of groups; from 1s on, whole groups [default: 500ms]
+    #[arg(long, value_name = "TIME", value_parser = latency)]
+    target: Option<Duration>,
+}
+
+impl StrategyArguments {
+    /// Returns the strategy, or an error that names the flag.
+    fn strategy(&self) -> anyhow::Result<Box<dyn Strategy>> {
+        targeted_strategy(&self.strategy, self.target)
+    }
+}
+
+/// Parses a target of the latency.
+fn latency(text: &str) -> Result<Duration, String> {
+    let target = time(text)?;
+    if (TARGET_MIN..=TARGET_MAX).contains(&target) {
+        Ok(target)
+    } else {
+        Err("expected a time from 100ms to 10s".to_owned())
+    }
+}
+
+/// The shortest target: about the player's buffer.
+const TARGET_MIN: Duration = Duration::from_millis(100);
+/// The longest target.
+const TARGET_MAX: Duration = Duration::from_secs(10);
 
 /// Parses a namespace with `/` between its fields.
 fn namespace(text: &str) -> Result<Namespace, String> {

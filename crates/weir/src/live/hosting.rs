@@ -3,26 +3,50 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_live::Timebase;
+use weir_live::{Origin, Timebase, Viewer, WINDOW_FIRST};
 use weir_net::{SocketConfig, Stop, Waker, clock};
 use weir_quic::{App, Congestion, Limits};
 
 use crate::event_loop::{self, EventLoop};
 
-/// Runs a role that connects to `remote`, until the role is finished or a stop is requested.
-pub(crate) fn host(
-    app: &mut dyn App,
+/// Runs an origin that connects to `remote`, until the origin is finished or a stop is requested.
+pub(crate) fn host_origin(
+    origin: &mut Origin,
     remote: SocketAddr,
     congestion: Congestion,
-    waker: Option<Waker>,
+    waker: Waker,
     stop: &Stop,
 ) -> anyhow::Result<()> {
-    let socket = event_loop::bind(event_loop::local_address(remote), SocketConfig::default())?;
     let limits = Limits {
         keep_alive: Some(KEEP_ALIVE),
         congestion,
         ..Limits::default()
     };
+    host(origin, remote, limits, Some(waker), stop)
+}
+
+/// Runs a player that connects to `remote`, until the player is finished or a stop is requested.
+pub(crate) fn host_viewer(
+    viewer: &mut Viewer,
+    remote: SocketAddr,
+    stop: &Stop,
+) -> anyhow::Result<()> {
+    let limits = Limits {
+        keep_alive: Some(KEEP_ALIVE),
+        receive_bytes_max: WINDOW_FIRST,
+        ..Limits::default()
+    };
+    host(viewer, remote, limits, None, stop)
+}
+
+fn host(
+    app: &mut dyn App,
+    remote: SocketAddr,
+    limits: Limits,
+    waker: Option<Waker>,
+    stop: &Stop,
+) -> anyhow::Result<()> {
+    let socket = event_loop::bind(event_loop::local_address(remote), SocketConfig::default())?;
     let mut event_loop = EventLoop::new(vec![socket], event_loop::endpoint(limits)?, stop.clone())?;
     event_loop.waker = waker;
     event_loop.run(app).map(drop)

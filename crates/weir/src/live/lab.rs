@@ -8,8 +8,10 @@ use weir_link::{Config as Link, Delay};
 use weir_live::packaging::Packaging;
 use weir_live::playout::BufferChoice;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
-use weir_live::strategy::{self, Strategy};
-use weir_live::{Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig};
+use weir_live::strategy::{self, Strategy, TARGET_DEFAULT};
+use weir_live::{
+    Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig, WINDOW_FIRST,
+};
 use weir_moqt::{draft::Draft, name::Namespace};
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Relay};
@@ -34,18 +36,33 @@ pub(crate) struct Task {
     /// Name of the link: the profile, and how its conditions differ from the given ones.
     pub(crate) link: String,
     pub(crate) strategy: String,
-    /// Congestion controller of relay and origin; `None` for the one that the strategy wants.
-    pub(crate) congestion: Option<Congestion>,
+    /// Target of the latency; `None` for the strategy's own.
+    pub(crate) target: Option<Duration>,
+    /// Congestion controller of relay and origin.
+    pub(crate) congestion: Congestion,
     pub(crate) seed: u64,
 }
 
 impl Task {
     /// Returns the strategy, and the congestion controller of the run.
     pub(crate) fn delivery(&self) -> anyhow::Result<(Box<dyn Strategy>, Congestion)> {
-        let strategy = named_strategy(&self.strategy)?;
-        let wanted = || wanted_congestion(&*strategy);
-        let congestion = self.congestion.unwrap_or_else(wanted);
-        Ok((strategy, congestion))
+        let strategy = targeted_strategy(&self.strategy, self.target)?;
+        Ok((strategy, self.congestion))
+    }
+
+    /// Returns the strategy's name, with the target if it is not the default.
+    pub(crate) fn label(&self) -> String {
+        let target = self.target.filter(|target| *target != TARGET_DEFAULT);
+        let target = target.map(|target| format!(" {}", humantime::format_duration(target)));
+        format!("{}{}", self.strategy, target.unwrap_or_default())
+    }
+
+    /// Returns the name of the congestion controller.
+    pub(crate) fn controller(&self) -> &'static str {
+        match self.congestion {
+            Congestion::Cubic => "cubic",
+            Congestion::Delay { .. } => "delay",
+        }
     }
 }
 
@@ -126,7 +143,13 @@ fn nodes(
         ..NodeConfig::default()
     });
     let origin = sim.add_node(NodeConfig::default());
-    let viewer = sim.add_node(NodeConfig::default());
+    let viewer = sim.add_node(NodeConfig {
+        limits: Limits {
+            receive_bytes_max: WINDOW_FIRST,
+            ..Limits::default()
+        },
+        ..NodeConfig::default()
+    });
     sim.set_path(relay, viewer, conditions.link()?);
     for (at, rate) in profile.steps.clone() {
         sim.at(at, move |sim| {
@@ -160,6 +183,22 @@ pub(crate) fn named_strategy(name: &str) -> anyhow::Result<Box<dyn Strategy>> {
     let names = || strategy::NAMES.join(", ");
     strategy::by_name(name)
         .with_context(|| format!("unknown strategy {name:?}; expected one of: {}", names()))
+}
+
+/// Returns the strategy with this name and, if it has one, this target of the latency.
+pub(crate) fn targeted_strategy(
+    name: &str,
+    target: Option<Duration>,
+) -> anyhow::Result<Box<dyn Strategy>> {
+    let strategy = named_strategy(name)?;
+    let Some(target) = target else {
+        return Ok(strategy);
+    };
+    ensure!(
+        strategy.target().is_some(),
+        "--target: the strategy {name} has no target; expected --strategy weir"
+    );
+    Ok(strategy::by_name_and_target(name, target).unwrap_or(strategy))
 }
 
 /// Returns the help of a flag that names a strategy, with the names of all strategies.

@@ -80,7 +80,7 @@ pub(crate) fn run(task: &Task, source: SourceChoice) -> anyhow::Result<Run> {
     let asked = stop.clone();
     let viewer = start("weir-viewer", move || {
         let mut viewer = viewer;
-        hosting::host(&mut viewer, behind_link, congestion, None, &asked)?;
+        hosting::host_viewer(&mut viewer, behind_link, &asked)?;
         anyhow::Ok(viewer)
     })?;
     let encoded = wait(at + profile.duration, encoder.as_mut(), &stop);
@@ -170,13 +170,7 @@ impl RunningOrigin {
                 timebase: self.timebase,
                 source: self.source,
             });
-            hosting::host(
-                &mut origin,
-                address,
-                self.congestion,
-                Some(self.waker),
-                &asked,
-            )?;
+            hosting::host_origin(&mut origin, address, self.congestion, self.waker, &asked)?;
             anyhow::Ok((origin.counters(), origin.failure().map(str::to_owned)))
         })
     }

@@ -6,6 +6,7 @@ mod table;
 use std::{net::SocketAddr, time::Duration};
 
 use weir_moqt::message::URI_BYTES_MAX;
+use weir_quic::Congestion;
 
 use crate::relay::settings::{self, Place, Places, Problem, Raw};
 
@@ -43,12 +44,28 @@ pub(crate) struct AuthConfig {
 }
 
 /// The limits of all layers.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Limits {
     pub(crate) load: weir_relay::LoadLimits,
     pub(crate) relay: weir_relay::Limits,
     pub(crate) quic: weir_quic::Limits,
     pub(crate) session: weir_moqt::limits::Limits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            load: weir_relay::LoadLimits::default(),
+            relay: weir_relay::Limits::default(),
+            quic: weir_quic::Limits {
+                // Of live media on a slow link, CUBIC delays every frame by the bottleneck's whole queue, and no player
+                // in a browser can prevent that.
+                congestion: Congestion::LOW_LATENCY,
+                ..weir_quic::Limits::default()
+            },
+            session: weir_moqt::limits::Limits::default(),
+        }
+    }
 }
 
 impl Default for RelayConfig {

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use anyhow::{anyhow, ensure};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use weir_live::strategy;
 use weir_quic::Congestion;
 use weir_report::lab::{
     Disturbed, DrawnRun, Row, agreement, bound, page, table, undisturbed, verdicts,
 };
 
-use super::congestion;
+use super::{congestion, latency};
 use crate::harness::machine::{Machine, MachineTime};
 use crate::live::{
     browser,
@@ -60,9 +60,12 @@ pub(crate) struct LabArguments {
     /// Vary delay, queue, jitter and loss, one after the other, instead of one link per profile
     #[arg(long)]
     sweep: bool,
-    /// Congestion controller of the relay: cubic or delay [default: that of the strategy]
-    #[arg(long, value_name = "NAME", value_parser = congestion)]
-    congestion: Option<Congestion>,
+    /// Congestion controllers of the relay, with commas between: cubic, delay
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = congestion, default_value = "delay")]
+    congestion: Vec<Congestion>,
+    /// Targets of the latency for the strategy weir, from 100ms to 10s, with commas between [default: 500ms]
+    #[arg(long, value_delimiter = ',', value_name = "TIMES", value_parser = latency)]
+    target: Vec<Duration>,
     /// Run in real time over real sockets, all strategies over one profile at the same time
     #[arg(long)]
     net: bool,
@@ -115,7 +118,7 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         virtually(arguments, tasks()?)?
     };
     let rows = rows(&done);
-    let mut text = format!("{}\n\n{}", legend(&done)?, table(&rows));
+    let mut text = format!("{LEGEND}\n\n{}", table(&rows));
     let verdict = verdicts(&rows);
     if let Some((against_skip, _)) = &verdict {
         text.push('\n');
@@ -138,13 +141,8 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         page(&rows, &drawn(&done), &command())
     })?;
     if let Some(path) = &arguments.json {
-        let runs = done.iter().map(|Done { task, run }| {
-            json!({
-                "link": task.link, "strategy": task.strategy, "seed": task.seed, "figures": run.figures,
-            })
-        });
-        let text = serde_json::to_string_pretty(&runs.collect::<Vec<_>>())?;
-        write_file(path, &text)?;
+        let runs: Vec<_> = done.iter().map(json_of).collect();
+        write_file(path, &serde_json::to_string_pretty(&runs)?)?;
     }
     if let Some(path) = &arguments.results {
         let (name, heading) = section(arguments);
@@ -164,6 +162,17 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         results::write_section(path, &section)?;
     }
     Ok(exit_code(holds || !arguments.require))
+}
+
+/// Returns a run as `--json` has it.
+fn json_of(Done { task, run }: &Done) -> Value {
+    json!({
+        "link": task.link,
+        "controller": task.controller(),
+        "strategy": task.label(),
+        "seed": task.seed,
+        "figures": run.figures,
+    })
 }
 
 /// Returns the name of the results' section, and its heading.
@@ -191,29 +200,12 @@ fn ways(arguments: &LabArguments) -> (&'static str, &'static str) {
     }
 }
 
-/// Says how to read the table of figures, and which congestion controller each strategy has.
-fn legend(done: &[Done]) -> anyhow::Result<String> {
-    let mut controllers: Vec<String> = Vec::new();
-    for Done { task, .. } in done {
-        let (_, congestion) = task.delivery()?;
-        let name = match congestion {
-            Congestion::Cubic => "cubic",
-            Congestion::Delay { .. } => "delay",
-        };
-        let text = format!("`{name}` for `{}`", task.strategy);
-        if !controllers.contains(&text) {
-            controllers.push(text);
-        }
-    }
-    Ok(format!(
-        "Times in seconds; median of the seeds (smallest–largest). Congestion controllers: {}.",
-        controllers.join(", ")
-    ))
-}
+/// How to read the table of figures.
+const LEGEND: &str = "Times in seconds; median of the seeds (smallest–largest).";
 
 /// The text before the table of requirements.
-const AGAINST_SKIP: &str = "Medians of `weir` against `skip`. On each link, `weir` needs a lower age, a shorter longest freeze, and at least \
-nine tenths of the frames shown:\n\n";
+const AGAINST_SKIP: &str = "Medians of `weir` against `skip` with the same congestion controller. On each link, `weir` needs a target with a lower \
+age, no longer freeze, and as many frames shown (99 %):\n\n";
 
 fn command() -> String {
     let command: Vec<String> = std::env::args().skip(1).collect();
@@ -243,10 +235,11 @@ fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
     } else {
         vec![(String::new(), arguments.conditions)]
     };
+    let deliveries = deliveries(&arguments.congestion, &arguments.target, &strategies);
     let mut tasks = Vec::new();
     for profile in profiles(arguments)? {
         for (differs, conditions) in &links {
-            for strategy in &strategies {
+            for (congestion, (strategy, target)) in &deliveries {
                 for seed in 1..=seeds {
                     let name = [&*profile.name, differs].join(" ");
                     tasks.push(Task {
@@ -254,7 +247,8 @@ fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
                         conditions: *conditions,
                         link: name.trim().to_owned(),
                         strategy: strategy.clone(),
-                        congestion: arguments.congestion,
+                        target: *target,
+                        congestion: *congestion,
                         seed,
                     });
                 }
@@ -262,6 +256,34 @@ fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
         }
     }
     Ok(tasks)
+}
+
+/// A congestion controller, a strategy, and its target if not the default.
+type Delivery = (Congestion, (String, Option<Duration>));
+
+/// Returns each strategy with each controller, and `weir` with each target.
+fn deliveries(
+    controllers: &[Congestion],
+    targets: &[Duration],
+    strategies: &[String],
+) -> Vec<Delivery> {
+    let mut targeted = Vec::new();
+    for strategy in strategies {
+        if strategy == "weir" && !targets.is_empty() {
+            targeted.extend(
+                targets
+                    .iter()
+                    .map(|target| (strategy.clone(), Some(*target))),
+            );
+        } else {
+            targeted.push((strategy.clone(), None));
+        }
+    }
+    let each = |controller: &Congestion| {
+        let controller = *controller;
+        targeted.iter().map(move |one| (controller, one.clone()))
+    };
+    controllers.iter().flat_map(each).collect()
 }
 
 fn profiles(arguments: &LabArguments) -> anyhow::Result<Vec<NetworkProfile>> {
@@ -334,8 +356,11 @@ fn at_once(
             };
             let number = place + 1;
             print_line(&format!(
-                "{number} of {count}: {} over {}, seed {}",
-                task.strategy, task.link, task.seed
+                "{number} of {count}: {} with {} over {}, seed {}",
+                task.label(),
+                task.controller(),
+                task.link,
+                task.seed
             ));
             let run = make(&task)?;
             done.push((place, Done { task, run }));
@@ -357,13 +382,16 @@ fn at_once(
 fn rows(done: &[Done]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for Done { task, run } in done {
+        let (controller, strategy) = (task.controller(), task.label());
+        let is_same = |row: &Row| {
+            row.link == task.link && row.controller == controller && row.strategy == strategy
+        };
         match rows.last_mut() {
-            Some(row) if row.link == task.link && row.strategy == task.strategy => {
-                row.runs.push(run.figures.clone());
-            }
+            Some(row) if is_same(row) => row.runs.push(run.figures.clone()),
             _ => rows.push(Row {
                 link: task.link.clone(),
-                strategy: task.strategy.clone(),
+                controller: controller.to_owned(),
+                strategy,
                 runs: vec![run.figures.clone()],
             }),
         }
@@ -371,12 +399,19 @@ fn rows(done: &[Done]) -> Vec<Row> {
     rows
 }
 
-/// Returns the first run of each row, for the charts.
+/// Returns the first run of each row, for the charts. Strategies are named with their controller if there are several.
 fn drawn(done: &[Done]) -> Vec<DrawnRun> {
+    let usual = done.first().map(|done| done.task.congestion);
+    let is_usual = |done: &Done| Some(done.task.congestion) == usual;
+    let has_one = done.iter().all(is_usual);
     let first = done.iter().filter(|done| done.task.seed == 1);
     let drawn = first.map(|Done { task, run }| DrawnRun {
         link: task.link.clone(),
-        strategy: task.strategy.clone(),
+        strategy: if has_one {
+            task.label()
+        } else {
+            format!("{}, {}", task.label(), task.controller())
+        },
         latency_mean: run.figures.delays.unwrap_or_default().latency_mean,
         records: run.records.clone(),
         duration_s: task.profile.duration.as_secs_f64(),

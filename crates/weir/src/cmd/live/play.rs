@@ -15,8 +15,8 @@ use weir_net::Stop;
 use weir_report::lab::{Figures, line, summary};
 
 use super::{TokenArgument, TrustArguments, namespace, relay_url, target};
-use crate::live::hosting::{host, timebase};
-use crate::live::lab::{named_strategy, strategy_help, wanted_congestion};
+use crate::live::hosting::{host_viewer, timebase};
+use crate::live::lab::{named_strategy, strategy_help};
 use crate::output::print_out;
 use crate::run::RelayUrl;
 use crate::signals;
@@ -83,8 +83,7 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
         stop_after(time, stop.clone())?;
     }
     let strategy = named.unwrap_or_else(strategy::usual);
-    let congestion = wanted_congestion(&*strategy);
-    host(&mut viewer, remote, congestion, None, &stop)?;
+    host_viewer(&mut viewer, remote, &stop)?;
     let has_frames = !viewer.records().is_empty();
     let cut = viewer.remove_waiting_frames();
     let end_us = viewer.ended_us();

@@ -17,11 +17,11 @@ use weir_moqt::name::Namespace;
 use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
-use super::{TokenArgument, TrustArguments, namespace, relay_url, target};
+use super::{StrategyArguments, TokenArgument, TrustArguments, namespace, relay_url, target};
 use crate::live::{
-    hosting::{host, timebase},
+    hosting::{host_origin, timebase},
     ingest_queue::IngestQueue,
-    lab::{named_strategy, strategy_help, wanted_congestion},
+    lab::wanted_congestion,
 };
 use crate::output::{print_line, print_out};
 use crate::signals;
@@ -48,8 +48,8 @@ pub(crate) struct PublishArguments {
     /// Send frames at the times of the stream, instead of as fast as they can be read: for files
     #[arg(long)]
     realtime: bool,
-    #[arg(long, value_name = "NAME", default_value = "weir", help = strategy_help(""))]
-    strategy: String,
+    #[command(flatten)]
+    delivery: StrategyArguments,
     /// Content of an object: cmaf (a fragment of the input) or loc (the coded frame alone)
     #[arg(long, value_name = "NAME", default_value = "cmaf", value_parser = packaging)]
     packaging: Packaging,
@@ -77,7 +77,7 @@ enum Flow {
 }
 
 pub(super) fn run(arguments: &PublishArguments) -> anyhow::Result<ExitCode> {
-    let strategy = named_strategy(&arguments.strategy)?;
+    let strategy = arguments.delivery.strategy()?;
     let congestion = arguments.congestion;
     let congestion = congestion.unwrap_or_else(|| wanted_congestion(&*strategy));
     let input = open(&arguments.input)?;
@@ -131,7 +131,7 @@ fn publish(
         source: Box::new(queue.clone()),
     });
     let reader = queue.fill(input, arguments.realtime, stop.clone())?;
-    let hosted = host(&mut origin, remote, congestion, Some(waker), stop);
+    let hosted = host_origin(&mut origin, remote, congestion, waker, stop);
     queue.close();
     hosted?;
     let counters = origin.counters();

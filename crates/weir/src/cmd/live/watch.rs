@@ -18,11 +18,11 @@ use weir_moqt::token::Token;
 use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
-use super::{TokenArgument, namespace, relay_url};
+use super::{StrategyArguments, TokenArgument, namespace, relay_url};
 use crate::live::{
-    hosting::{host, timebase},
+    hosting::{host_origin, timebase},
     ingest_queue::IngestQueue,
-    lab::{named_strategy, strategy_help, wanted_congestion},
+    lab::wanted_congestion,
     player_page::serve_page,
 };
 use crate::output::{print_line, print_out};
@@ -53,8 +53,8 @@ pub(crate) struct WatchArguments {
     /// Address of the player page
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
     page: SocketAddr,
-    #[arg(long, value_name = "NAME", default_value = "weir", help = strategy_help(""))]
-    strategy: String,
+    #[command(flatten)]
+    delivery: StrategyArguments,
     /// Content of an object: cmaf (a fragment of the input) or loc (the coded frame alone)
     #[arg(long, value_name = "NAME", default_value = "cmaf", value_parser = packaging)]
     packaging: Packaging,
@@ -83,7 +83,7 @@ pub(super) fn run(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
                 "relay": Redacted(&url.for_browsers()).to_string(),
                 "certificate_sha256": arguments.certificate_hash,
                 "namespace": arguments.namespace,
-                "strategy": arguments.strategy,
+                "strategy": arguments.delivery.strategy,
             });
             let mut config = shown.clone();
             config["relay"] = url.for_browsers().into();
@@ -100,7 +100,7 @@ pub(super) fn run(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
 
 /// Starts a relay, publishes the source to it, and serves the page.
 fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode> {
-    let strategy = named_strategy(&arguments.strategy)?;
+    let strategy = arguments.delivery.strategy()?;
     let congestion = wanted_congestion(&*strategy);
     // First, since it fails if ffmpeg is missing.
     let source = if arguments.no_source {
@@ -114,7 +114,7 @@ fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode
         "relay": format!("https://{address}/"),
         "certificate_sha256": relay.ready["certificate_sha256"],
         "namespace": arguments.namespace,
-        "strategy": arguments.strategy,
+        "strategy": arguments.delivery.strategy,
     });
     announce(arguments, &config, &config)?;
     let publishing = source.map(|source| publish(arguments, source, address, congestion, stop));
@@ -257,7 +257,7 @@ fn publish(
     let queue = IngestQueue::new(waker.clone());
     let target = client_target(&RelayUrl::of_child(relay), &TrustChoice::Anyone)?;
     let namespace = named(&arguments.namespace)?;
-    let (strategy, packaging) = (arguments.strategy.clone(), arguments.packaging);
+    let (delivery, packaging) = (arguments.delivery.clone(), arguments.packaging);
     let reader = queue.fill(input, is_paced, stop.clone())?;
     let stop = stop.clone();
     let work = move || {
@@ -265,12 +265,12 @@ fn publish(
             target,
             namespace,
             flow: PublishFlow::Publish,
-            strategy: named_strategy(&strategy)?,
+            strategy: delivery.strategy()?,
             packaging,
             timebase: timebase(),
             source: Box::new(queue.clone()),
         });
-        let hosted = host(&mut origin, relay, congestion, Some(waker), &stop);
+        let hosted = host_origin(&mut origin, relay, congestion, waker, &stop);
         queue.close();
         hosted?;
         if reader.is_finished() {
