@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use weir_histogram::Histogram;
 
-use super::{Client, ClientThread, Connections, Kind, Report, Requests, Run, Second, Server};
+use super::{
+    Client, ClientThread, Connections, Kind, Report, Requests, Run, Second, Server, UrlRequests,
+};
 use crate::latency::{self, Latency, LatencySecond};
 
 /// Returns the report of a run of 3 s with these CPU loads of server and client, in per cent of a core.
@@ -35,6 +37,13 @@ pub(super) fn report(server_percent: Option<f64>, client_percent: f64) -> Report
             count: 3,
             words: Some("H3_INTERNAL_ERROR <script>\u{1b}[2J".to_owned()),
         }],
+        urls: ["15k", "1k"]
+            .map(|file| UrlRequests {
+                url: format!("https://localhost:4433/{file}"),
+                successes: 15_000,
+            })
+            .to_vec(),
+        silent_ms: Some(0.4),
     };
     Report::new(
         run(),
