@@ -119,7 +119,12 @@ impl Report {
     /// Returns true if a process of the server ended during the run, or the server stopped answering.
     pub fn has_lost_server(&self) -> bool {
         let server = self.server.as_ref();
-        server.is_some_and(|server| server.died.is_some()) || self.silence_ms().is_some()
+        server.is_some_and(|server| server.died.is_some()) || self.has_fallen_silent()
+    }
+
+    /// Returns true if the server stopped answering before the end, although something was asked of it.
+    pub fn has_fallen_silent(&self) -> bool {
+        self.silence_ms().is_some()
     }
 
     /// Returns for how long the server had answered no more at the end, although something was asked of it; `None` if that is

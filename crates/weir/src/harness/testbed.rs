@@ -114,7 +114,7 @@ mod tests {
                       31 22 0:26 / /tmp/other rw - overlay overlay rw\nodd\n";
         let mount = |folder: &str| mount_of(mounts, Path::new(folder)).unwrap();
         assert_eq!(
-            (mount("/home/a").device, mount("/home/a").kind),
+            (mount("/var/a").device, mount("/var/a").kind),
             ("254:0".into(), "ext4".into())
         );
         assert_eq!(mount("/tmp/weir").words(), "tmpfs");

@@ -19,7 +19,7 @@ use crate::{
 ///
 /// A request succeeds if the response has status 200 and the exact length; all others are counted by the kind of failure.
 /// With --server-pid or --server-process, the report has the server's CPU time per request, and says whether the server
-/// was the limit. Exit code 0: requests succeeded; 1: none did, or the server ended or
+/// was the limit. Exit code 0: requests succeeded; 1: none did, or the server
 /// stopped answering during the run; 2: nothing was measured.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
         print_line(hint);
     }
     Ok(exit_code(
-        report.requests.successes > 0 && !report.has_lost_server(),
+        report.requests.successes > 0 && !report.has_fallen_silent(),
     ))
 }
 

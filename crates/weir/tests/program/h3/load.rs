@@ -33,7 +33,7 @@ fn a_run_is_reported_in_every_form() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
     assert!(
-        shown.contains("successes") && shown.contains("µs per request"),
+        shown.contains("succeeded") && shown.contains("µs of CPU per request"),
         "{shown}"
     );
     let report = json(&report);
