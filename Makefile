@@ -105,7 +105,7 @@ $(PEERS)/bin/moq: # Without optimisation: with it, it takes more than 20 minutes
 	$(CARGO) install --debug --root $(PEERS) --no-default-features --features noq,websocket moq-cli@0.14.10
 
 .PHONY: contenders
-contenders: $(addprefix $(PEERS)/bin/,tquic_server caddy quinn-h3) ## Other people's HTTP/3 servers, to compare with (weir h3 compare)
+contenders: $(addprefix $(PEERS)/bin/,tquic_server caddy quinn-h3 h2o quic-go) ## Other people's HTTP/3 servers, to compare with (weir h3 compare)
 	@command -v gtlsserver >/dev/null || echo "missing: gtlsserver, from Debian: apt-get install ngtcp2-server"
 
 $(PEERS)/bin/tquic_server: # Also makes tquic_client; needs cmake and libclang (Debian: libclang-dev)
@@ -117,13 +117,19 @@ $(PEERS)/bin/caddy: # Needs Go
 $(PEERS)/bin/quinn-h3: $(wildcard contenders/quinn-h3/Cargo.* contenders/quinn-h3/src/*)
 	$(CARGO) install --locked --root $(PEERS) --path contenders/quinn-h3
 
+$(PEERS)/bin/h2o: contenders/build.sh # Its head says what it needs
+	contenders/build.sh $(@F) $(PEERS)
+
+$(PEERS)/bin/quic-go: contenders/build.sh $(wildcard contenders/quic-go/*) # Needs Go
+	contenders/build.sh $(@F) $(PEERS)
+
 .PHONY: live-demo
 live-demo: ## A live stream from ffmpeg over a link of 500 kbit/s, with a report (needs ffmpeg)
 	$(CARGO) build --release --locked --bin weir
 	scripts/live-demo.sh target/release/weir
 
 .PHONY: results-h3
-results-h3: contenders ## HTTP/3 servers side by side, into docs/results.md (five minutes on a quiet machine)
+results-h3: contenders ## HTTP/3 servers side by side, into docs/results.md (ten minutes on a quiet machine)
 	$(CARGO) build --release --locked --bin weir
 	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir h3 compare profiles/contenders.toml \
 		--results docs/results.md --html target/h3-compare.html --json target/h3-compare.json

@@ -152,7 +152,7 @@ fn client_side(sim: &Sim) -> Result<Side<Client>, Box<dyn Error>> {
             address: SERVER.into(),
             server_name: SERVER_NAME.to_owned(),
             authority: SERVER_NAME.to_owned(),
-            path: "/15k".to_owned(),
+            paths: vec!["/15k".to_owned()],
         },
         connections: CONNECTIONS,
         requests_per_connection: None,

@@ -1,10 +1,11 @@
-//! The load client: many connections to one server, each with requests for one resource, for a given time.
+//! The load client: many connections to one server, each with requests for one resource or several in turns, for
+//! a given time.
 //!
 //! In a closed loop, each response is followed by the next request. In an open loop, requests are due at a fixed rate
 //! whatever becomes of earlier ones, and latency counts from the planned time. A success has status 200 and the exact
 //! length; everything else is counted by its kind. Content is counted and dropped.
 //!
-//! It is *not* a browser: it requests one resource repeatedly and stores nothing. No event costs work that grows with
+//! It is *not* a browser: it requests the same resources repeatedly and stores nothing. No event costs work that grows with
 //! the number of connections. The main types are [`Client`], [`Load`] and [`Figures`].
 
 mod connection;
@@ -38,8 +39,10 @@ pub struct Client {
     load: Load,
     config: ClientConfig,
     limits: Limits,
-    /// The encoded request, the same each time.
-    request: Bytes,
+    /// The encoded requests, one for each path.
+    requests: Vec<Bytes>,
+    /// The place of the next request in `requests`.
+    next_path: usize,
     /// When the first connections begin.
     begin: Instant,
     state: State,
@@ -99,7 +102,8 @@ impl Client {
     ) -> Result<Self, LoadError> {
         load.check()?;
         Ok(Self {
-            request: load.request(),
+            requests: load.requests(),
+            next_path: 0,
             begin,
             state: State::Waiting,
             connections: Connections::default(),
@@ -112,7 +116,7 @@ impl Client {
             in_flight: 0,
             next_socket: 0,
             pieces: Vec::new(),
-            figures: Figures::new(load.duration),
+            figures: Figures::new(load.duration, load.target.paths.len()),
             load,
             config,
             limits,
@@ -279,7 +283,9 @@ impl Client {
             entry.is_blocked = true;
             return false;
         };
-        let mut head = self.request.clone();
+        let path = self.next_path;
+        self.next_path = (path + 1) % self.requests.len();
+        let mut head = self.requests[path].clone();
         let unsent = match connection.write(stream, &mut head) {
             Ok(()) => {
                 connection.finish(stream);
@@ -289,7 +295,7 @@ impl Client {
             // The end of the stream is handled when it is read.
             Err(WriteError::Stopped(_) | WriteError::Closed) => None,
         };
-        entry.begin(stream, planned, unsent);
+        entry.begin(stream, path, planned, unsent);
         if again.is_some() {
             entry.again.pop();
         } else {
@@ -389,8 +395,12 @@ impl Client {
         let expected_bytes = self.load.expected_bytes;
         match entry.read(&mut connection, stream, expected_bytes, &mut self.pieces) {
             Outcome::Going => {}
-            Outcome::Success { planned, bytes } => {
-                self.figures.success(now, planned, bytes);
+            Outcome::Success {
+                path,
+                planned,
+                bytes,
+            } => {
+                self.figures.success(now, path, planned, bytes);
                 entry.successes += 1;
                 self.on_answered(now, endpoint, handle);
             }

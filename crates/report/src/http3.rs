@@ -24,7 +24,7 @@ use crate::process::{Usage, microseconds_each, percent};
 use crate::statistics::{Distribution, float};
 
 /// Version of the report's form, written as `schema`. It grows whenever a field is added, changed or removed.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// The report of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -60,7 +60,7 @@ pub struct Run {
     pub weir_version: String,
     /// The command line, its arguments joined by spaces.
     pub command_line: String,
-    /// The requested URL.
+    /// The first requested URL.
     pub url: String,
     /// Address of the server.
     pub address: String,
@@ -130,6 +130,20 @@ pub struct Requests {
     pub bits_per_second: f64,
     /// Failed requests by kind, without kinds that did not occur.
     pub failures: Vec<Kind>,
+    /// Successful requests for each URL, in the order of the command line.
+    pub urls: Vec<UrlRequests>,
+    /// Time from the end of the last successful answer to the end of the run; null without a success.
+    pub silent_ms: Option<f64>,
+}
+
+/// Requests for one URL.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UrlRequests {
+    /// The URL.
+    pub url: String,
+    /// Successful requests.
+    pub successes: u64,
 }
 
 /// Number of connections by how they ended, and what their handshakes agreed on.

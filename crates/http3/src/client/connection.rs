@@ -51,6 +51,8 @@ pub(super) enum Stage {
 
 #[derive(Debug)]
 struct Request {
+    /// The place of its path in the load.
+    path: usize,
     planned: Instant,
     /// The part of the request that the stream has not accepted.
     unsent: Option<Bytes>,
@@ -63,7 +65,12 @@ pub(super) enum Outcome {
     /// The request continues.
     Going,
     /// The request has succeeded.
-    Success { planned: Instant, bytes: u64 },
+    Success {
+        /// The place of its path in the load.
+        path: usize,
+        planned: Instant,
+        bytes: u64,
+    },
     /// The request has failed.
     Failed {
         kind: Failure,
@@ -130,9 +137,16 @@ impl Connection {
     }
 
     /// Records a request that was written to `stream`, except for `unsent`.
-    pub(super) fn begin(&mut self, stream: StreamId, planned: Instant, unsent: Option<Bytes>) {
+    pub(super) fn begin(
+        &mut self,
+        stream: StreamId,
+        path: usize,
+        planned: Instant,
+        unsent: Option<Bytes>,
+    ) {
         self.issued += 1;
         let request = Request {
+            path,
             planned,
             unsent,
             response: Response::new(self.section_bytes_max),
@@ -193,9 +207,13 @@ impl Connection {
             (Ok(()), Read::Reset(code)) => (Failure::StreamReset, Some(Code(code))),
             (Ok(()), Read::Fin) => match response.finish(expected_bytes) {
                 Ok(bytes) => {
-                    let planned = request.planned;
+                    let (path, planned) = (request.path, request.planned);
                     self.requests.remove(&stream);
-                    return Outcome::Success { planned, bytes };
+                    return Outcome::Success {
+                        path,
+                        planned,
+                        bytes,
+                    };
                 }
                 Err(kind) => (kind, None),
             },

@@ -97,6 +97,10 @@ pub struct Figures {
     seconds_max: usize,
     /// Successful requests: status 200 and the exact length.
     pub successes: u64,
+    /// Successful requests for each path of the load.
+    pub path_successes: Vec<u64>,
+    /// When the last successful response was complete.
+    last_success: Option<Instant>,
     /// Requests that were not successes, by kind.
     failures: [u64; Failure::ALL.len()],
     /// Connections that could not be established, by kind.
@@ -173,14 +177,16 @@ impl std::fmt::Debug for Figures {
 }
 
 impl Figures {
-    /// Returns empty figures of a run of this length.
-    pub(super) fn new(duration: Duration) -> Self {
+    /// Returns empty figures of a run of this length, with so many paths.
+    pub(super) fn new(duration: Duration, paths: usize) -> Self {
         let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
         let seconds = usize::try_from(seconds).unwrap_or(SECONDS_MAX);
         Self {
             begin: None,
             seconds_max: seconds.clamp(1, SECONDS_MAX),
             successes: 0,
+            path_successes: vec![0; paths],
+            last_success: None,
             failures: [0; Failure::ALL.len()],
             refusals: [0; Refusal::ALL.len()],
             failure_words: [const { None }; Failure::ALL.len()],
@@ -240,10 +246,20 @@ impl Figures {
         }
     }
 
+    /// Returns the time from the last successful response to the end of the run; `None` without either.
+    pub fn silence(&self) -> Option<Duration> {
+        Some(self.end?.saturating_duration_since(self.last_success?))
+    }
+
     /// Adds the figures of another client in the same run.
     pub fn merge(&mut self, other: &Self) {
         self.begin = [self.begin, other.begin].into_iter().flatten().min();
         self.end = self.end.max(other.end);
+        self.last_success = self.last_success.max(other.last_success);
+        let paths = self.path_successes.iter_mut().zip(&other.path_successes);
+        for (ours, theirs) in paths {
+            *ours += theirs;
+        }
         for (ours, theirs) in [
             (&mut self.successes, other.successes),
             (&mut self.content_bytes, other.content_bytes),
@@ -292,9 +308,17 @@ impl Figures {
         self.end = Some(now);
     }
 
-    pub(super) fn success(&mut self, now: Instant, planned: Instant, content_bytes: u64) {
+    pub(super) fn success(
+        &mut self,
+        now: Instant,
+        path: usize,
+        planned: Instant,
+        content_bytes: u64,
+    ) {
         let latency = now.saturating_duration_since(planned);
         self.successes += 1;
+        self.path_successes[path] += 1;
+        self.last_success = Some(now);
         self.content_bytes += content_bytes;
         self.latency.record(latency);
         if let Some(second) = self.second(now) {
@@ -418,12 +442,12 @@ mod tests {
             (SECONDS_MAX, SECONDS_MAX),
             (SECONDS_MAX + 1, SECONDS_MAX),
         ] {
-            let mut figures = Figures::new(Duration::from_secs(asked as u64));
+            let mut figures = Figures::new(Duration::from_secs(asked as u64), 1);
             figures.begin(begin);
             let last = Duration::from_secs(kept as u64 - 1);
-            figures.success(begin + last, begin + last, 5);
+            figures.success(begin + last, 0, begin + last, 5);
             assert_eq!(figures.seconds.len(), kept);
-            figures.success(begin + last + Duration::from_secs(1), begin + last, 5);
+            figures.success(begin + last + Duration::from_secs(1), 0, begin + last, 5);
             assert_eq!((figures.seconds.len(), figures.successes), (kept, 2));
         }
     }
@@ -433,11 +457,11 @@ mod tests {
         let begin = origin();
         let at = |ms| begin + Duration::from_millis(ms);
         let duration = Duration::from_secs(3);
-        let (mut one, mut other) = (Figures::new(duration), Figures::new(duration));
+        let (mut one, mut other) = (Figures::new(duration, 2), Figures::new(duration, 2));
         one.begin(at(0));
         other.begin(at(10));
-        one.success(at(500), at(400), 100);
-        other.success(at(2_600), at(2_500), 100);
+        one.success(at(500), 0, at(400), 100);
+        other.success(at(2_600), 1, at(2_500), 100);
         other.failure(at(20), Failure::Status4xx, 3, "");
         other.refusal(at(20), Refusal::Tls, "bad certificate");
         one.end(at(3_000));
@@ -449,5 +473,8 @@ mod tests {
         assert_eq!(one.elapsed(), Duration::from_millis(3_010));
         assert_eq!((one.seconds.len(), one.content_bytes), (3, 203));
         assert_eq!(one.seconds[0].failed, 2);
+        assert_eq!(one.path_successes, [1, 1]);
+        assert_eq!(one.silence(), Some(Duration::from_millis(410)));
+        assert_eq!(Figures::new(duration, 1).silence(), None);
     }
 }

@@ -15,3 +15,5 @@ pub const REASON_CHARACTERS_MAX: usize = 200;
 /// How long a connection's place stays empty after a failure, so that a server that refuses everybody does not get a
 /// hundred thousand attempts a second.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Most paths of one client: enough for a mix of file sizes.
+pub const PATHS_MAX: usize = 64;

@@ -9,9 +9,11 @@ use bytes::Bytes;
 use weir_h3::frame;
 use weir_quic::Limits;
 
-use super::limits::{CONNECTIONS_MAX, HANDSHAKE_TIMEOUT_MAX, REQUESTS_AT_ONCE_MAX, SECONDS_MAX};
+use super::limits::{
+    CONNECTIONS_MAX, HANDSHAKE_TIMEOUT_MAX, PATHS_MAX, REQUESTS_AT_ONCE_MAX, SECONDS_MAX,
+};
 
-/// The requested resource and its server.
+/// The requested resources and their server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The server's address.
@@ -20,8 +22,10 @@ pub struct Target {
     pub server_name: String,
     /// `:authority`: the name with the port.
     pub authority: String,
-    /// `:path`: begins with a slash, and includes the query.
-    pub path: String,
+    /// `:path` of each resource, requested in turns: begins with a slash, and includes the query. 1 to [`PATHS_MAX`].
+    ///
+    /// [`PATHS_MAX`]: super::limits::PATHS_MAX
+    pub paths: Vec<String>,
 }
 
 /// When the first requests of a connection are sent.
@@ -36,7 +40,7 @@ pub enum Greeting {
 /// The load of one client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// The requested resource.
+    /// The requested resources.
     pub target: Target,
     /// Connections at the same time.
     pub connections: usize,
@@ -75,6 +79,9 @@ impl Load {
     /// Checks that the load is consistent and within the limits.
     pub fn check(&self) -> Result<(), LoadError> {
         let wrong = |what, expected: String| Err(LoadError { what, expected });
+        if !(1..=PATHS_MAX).contains(&self.target.paths.len()) {
+            return wrong("paths", format!("1 to {PATHS_MAX}"));
+        }
         if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
             return wrong("connections", format!("1 to {CONNECTIONS_MAX}"));
         }
@@ -115,14 +122,20 @@ impl Load {
         self.requests_per_connection == Some(1)
     }
 
+    /// Encodes the requests, one for each path.
+    pub(super) fn requests(&self) -> Vec<Bytes> {
+        let paths = self.target.paths.iter();
+        paths.map(|path| self.request(path)).collect()
+    }
+
     /// Encodes a request: one frame with its head.
-    pub(super) fn request(&self) -> Bytes {
+    fn request(&self, path: &str) -> Bytes {
         let target = &self.target;
         let fields = [
             (":method", "GET"),
             (":scheme", "https"),
             (":authority", &target.authority),
-            (":path", &target.path),
+            (":path", path),
             ("user-agent", "weir"),
         ];
         let mut out = Vec::new();
@@ -218,7 +231,7 @@ mod tests {
                 address: SocketAddr::from(([127, 0, 0, 1], 443)),
                 server_name: "localhost".to_owned(),
                 authority: "localhost:443".to_owned(),
-                path: "/15k?x".to_owned(),
+                paths: vec!["/15k?x".to_owned()],
             },
             connections: 1,
             requests_per_connection: None,
@@ -235,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_request_is_one_that_a_server_takes() {
-        let request = load().request();
+        let request = load().requests().remove(0);
         assert_eq!(request[0], 1, "a HEADERS frame");
         assert_eq!(usize::from(request[1]), request.len() - 2);
         let head = RequestHead::decode(request.slice(2..), 1000).unwrap();
@@ -252,6 +265,14 @@ mod tests {
             load.check().map_err(|error| error.what)
         };
         assert_eq!(wrong(|_| ()), Ok(()));
+        let paths = |count: usize| {
+            let mut load = load();
+            load.target.paths = vec!["/".to_owned(); count];
+            load.check().map_err(|error| error.what)
+        };
+        assert_eq!(paths(PATHS_MAX), Ok(()));
+        assert_eq!(paths(PATHS_MAX + 1), Err("paths"));
+        assert_eq!(paths(0), Err("paths"));
         assert_eq!(wrong(|load| load.connections = CONNECTIONS_MAX), Ok(()));
         let past = wrong(|load| load.connections = CONNECTIONS_MAX + 1);
         assert_eq!(past, Err("connections"));

@@ -8,7 +8,7 @@ use crate::stage::{Stage, millis, secs};
 #[test]
 fn long_connections_keep_as_many_requests_going_as_they_may() {
     let mut stage = Stage::new(1);
-    stage.load.target.path = "/15k".to_owned();
+    stage.load.target.paths = vec!["/15k".to_owned()];
     let figures = stage.run();
     // Two connections with three requests each, a round trip of 20 ms, 1 s: at most 300.
     assert!(
@@ -30,6 +30,17 @@ fn long_connections_keep_as_many_requests_going_as_they_may() {
     assert_eq!(figures.seconds.len(), 1);
     let by_second: u64 = figures.seconds.iter().map(|one| one.latency.count()).sum();
     assert_eq!(by_second, figures.successes);
+}
+
+#[test]
+fn several_paths_are_requested_in_turns() {
+    let mut stage = Stage::new(1);
+    stage.load.target.paths = ["/1k", "/15k", "/1k"].map(str::to_owned).to_vec();
+    stage.load.requests_max = Some(31);
+    let figures = stage.run();
+    assert_eq!((figures.successes, figures.failed()), (31, 0));
+    assert_eq!(figures.path_successes, [11, 10, 10]);
+    assert_eq!(figures.content_bytes, (21 + 15 * 10) << 10);
 }
 
 #[test]
@@ -169,7 +180,7 @@ fn an_expected_length_counts_as_well() {
 #[test]
 fn a_storm_of_404_is_a_storm_of_failures() {
     let mut stage = Stage::new(10);
-    stage.load.target.path = "/nothing".to_owned();
+    stage.load.target.paths = vec!["/nothing".to_owned()];
     let figures = stage.run();
     assert_eq!(figures.successes, 0);
     assert!(figures.failures(Failure::Status4xx) > 225);

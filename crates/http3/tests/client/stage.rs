@@ -103,7 +103,7 @@ impl Stage {
                 address: sim.address(server),
                 server_name: SERVER_NAME.to_owned(),
                 authority: SERVER_NAME.to_owned(),
-                path: "/1k".to_owned(),
+                paths: vec!["/1k".to_owned()],
             },
             connections: 2,
             requests_per_connection: None,

@@ -13,9 +13,10 @@ pub use self::page::page;
 pub use self::text::{markdown, table};
 use super::{Median, Row, by_cost, most_frequent, ranked, with_version};
 use crate::http3::{Limit, Report, Server};
+use crate::statistics::float;
 
 /// Version of the comparison's form. It grows whenever a field is changed or removed.
-pub const COMPARISON: u32 = 1;
+pub const COMPARISON: u32 = 2;
 
 /// A comparison of HTTP/3 servers in one or more scenarios.
 pub type Comparison = super::Comparison<Servers>;
@@ -23,6 +24,8 @@ pub type Comparison = super::Comparison<Servers>;
 /// The servers of a comparison, and their figures in each scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Servers {
+    /// The machine and its network: names of parts, and what they are.
+    pub testbed: Vec<(String, String)>,
     /// The servers, in the order of the file.
     pub servers: Vec<Contender>,
     /// The scenarios, in the order of the file.
@@ -81,6 +84,8 @@ pub struct RunFigures {
     pub client_us_per_request: Option<f64>,
     /// What limited the requests per second.
     pub limit: Limit,
+    /// Connections of all threads of the client together.
+    pub connections: u64,
     /// 99th percentile of latency.
     pub latency_p99_ms: Option<f64>,
     /// Median duration of handshakes.
@@ -109,6 +114,8 @@ pub struct Standing {
     pub server_percent: Option<Median>,
     /// CPU load of the client's busiest thread; 100 is one core.
     pub client_percent: Option<Median>,
+    /// Connections of all threads of the client together.
+    pub connections: Option<Median>,
     /// 99th percentile of latency.
     pub latency_p99_ms: Option<Median>,
     /// Runs in which the server was the limit.
@@ -131,6 +138,7 @@ impl RunFigures {
             client_percent: client.busiest_thread_percent(),
             client_us_per_request: client.cpu_us_per_request,
             limit: report.verdict.limit,
+            connections: report.run.threads * report.run.max_concurrent_conns,
             latency_p99_ms: report.latency.overall.map(|latency| latency.p99_ms),
             handshake_p50_ms: report.connections.handshake.map(|one| one.p50_ms),
             successes: report.requests.successes,
@@ -147,6 +155,7 @@ impl Comparison {
     /// Computes the medians, and orders the servers of each scenario.
     pub fn new(
         setting: Vec<String>,
+        testbed: Vec<(String, String)>,
         servers: Vec<Contender>,
         scenarios: Vec<(String, String, Vec<Entry>)>,
         broken_off: Option<String>,
@@ -162,7 +171,11 @@ impl Comparison {
         Self {
             comparison: COMPARISON,
             setting,
-            contenders: Servers { servers, scenarios },
+            contenders: Servers {
+                testbed,
+                servers,
+                scenarios,
+            },
             broken_off,
         }
     }
@@ -229,6 +242,7 @@ impl Row for Standing {
             cpu_us_per_request: median(|run| run.cpu_us_per_request),
             server_percent: median(|run| run.server_percent),
             client_percent: median(|run| Some(run.client_percent)),
+            connections: median(|run| Some(float(run.connections))),
             latency_p99_ms: median(|run| run.latency_p99_ms),
             server_limited: entry
                 .runs

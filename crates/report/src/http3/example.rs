@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use weir_histogram::Histogram;
 
-use super::{Client, ClientThread, Connections, Kind, Report, Requests, Run, Second, Server};
+use super::{
+    Client, ClientThread, Connections, Kind, Report, Requests, Run, Second, Server, UrlRequests,
+};
 use crate::latency::{self, Latency, LatencySecond};
 
 /// Returns the report of a run of 3 s with these CPU loads of server and client, in per cent of a core.
@@ -21,24 +23,9 @@ pub(super) fn report(server_percent: Option<f64>, client_percent: f64) -> Report
         server_cpu_percent: server_percent,
         client_cpu_percent: Some(client_percent),
     };
-    let requests = Requests {
-        sent: 30_103,
-        successes: 30_000,
-        failed: 3,
-        unfinished: 100,
-        unsent: 0,
-        per_second: 10_000.0,
-        content_bytes: 460_800_000,
-        bits_per_second: 1.2288e9,
-        failures: vec![Kind {
-            kind: "stream_reset".to_owned(),
-            count: 3,
-            words: Some("H3_INTERNAL_ERROR <script>\u{1b}[2J".to_owned()),
-        }],
-    };
     Report::new(
         run(),
-        requests,
+        requests(),
         Connections {
             begun: 11,
             handshakes: 10,
@@ -76,6 +63,32 @@ pub(super) fn report(server_percent: Option<f64>, client_percent: f64) -> Report
         server_percent.map(server),
         client(client_percent),
     )
+}
+
+/// Returns the requests of a run of 3 s for two URLs.
+fn requests() -> Requests {
+    Requests {
+        sent: 30_103,
+        successes: 30_000,
+        failed: 3,
+        unfinished: 100,
+        unsent: 0,
+        per_second: 10_000.0,
+        content_bytes: 460_800_000,
+        bits_per_second: 1.2288e9,
+        failures: vec![Kind {
+            kind: "stream_reset".to_owned(),
+            count: 3,
+            words: Some("H3_INTERNAL_ERROR <script>\u{1b}[2J".to_owned()),
+        }],
+        urls: ["15k", "1k"]
+            .map(|file| UrlRequests {
+                url: format!("https://localhost:4433/{file}"),
+                successes: 15_000,
+            })
+            .to_vec(),
+        silent_ms: Some(0.4),
+    }
 }
 
 /// Returns the report of a run in which no request succeeded.

@@ -24,6 +24,7 @@ pub fn render(report: &Report) -> String {
             (conclusion(report))
             (cards(&key_figures(report)))
             (requests(report))
+            (urls(report))
             (failures(report))
             (connections(report))
             @if let Some(server) = &report.server { (server_section(server)) }
@@ -48,7 +49,7 @@ fn conclusion(report: &Report) -> Markup {
         Limit::Nothing => (Tone::Bad, "No request succeeded"),
         Limit::Client => (Tone::Warn, "The load client was the limit"),
         Limit::Unknown if report.has_lost_server() => {
-            (Tone::Warn, "The server ended during the run")
+            (Tone::Warn, "The server was lost during the run")
         }
         Limit::Neither | Limit::Unknown if report.is_behind() => {
             (Tone::Warn, "The rate was not reached")
@@ -191,6 +192,19 @@ fn busy_over_time(report: &Report) -> Markup {
     plot.curve("p50", &server, f64::INFINITY);
     plot.curve("p99", &client, f64::INFINITY);
     plot.figure()
+}
+
+/// Returns the requests for each URL, if there are several.
+fn urls(report: &Report) -> Markup {
+    let urls = &report.requests.urls;
+    if urls.len() < 2 {
+        return html! {};
+    }
+    let rows = urls
+        .iter()
+        .map(|one| [cut(&one.url), number::count(one.successes)]);
+    let table = Table::new([left("URL"), right("Successes")]).with_rows(rows);
+    section("URLs", "", &html! { div.dense { (table) } })
 }
 
 fn failures(report: &Report) -> Markup {

@@ -87,6 +87,10 @@ fn requests(screen: &mut Screen, report: &Report) {
     let paint = alarm(requests.failed);
     screen.entry("failures", paint, 0, LABEL, &text);
     kinds(screen, &requests.failures);
+    for one in requests.urls.iter().filter(|_| requests.urls.len() > 1) {
+        let text = format!("{}: {} succeeded", one.url, number::count(one.successes));
+        screen.paragraph(Paint::Faint, LABEL, &text);
+    }
 }
 
 fn connections(screen: &mut Screen, report: &Report) {

@@ -114,8 +114,38 @@ fn the_limit_is_not_known_if_the_server_ends_during_the_run() {
             report.verdict.sentence,
             "10,000 successful requests per second over the whole run; the limit is not known. Its process ended."
         );
-        assert!(html::render(&report).contains(">The server ended during the run<"));
+        assert!(html::render(&report).contains(">The server was lost during the run<"));
     }
+}
+
+#[test]
+fn a_server_that_stops_answering_is_lost_even_if_nobody_watches_it() {
+    let lost = |silent_ms: f64, change: fn(&mut Report)| {
+        let mut report = example::report(None, 40.0);
+        report.requests.silent_ms = Some(silent_ms);
+        change(&mut report);
+        report.verdict = Verdict::of(&report);
+        (report.has_lost_server(), report.verdict.sentence)
+    };
+    let (is_lost, sentence) = lost(1_001.0, |_| ());
+    assert!(is_lost);
+    let expected = "10,000 successful requests per second over the whole run; the limit is not known. The server stopped \
+                    answering 1,001 ms before the end.";
+    assert_eq!(sentence, expected);
+    assert!(!lost(1_000.0, |_| ()).0, "a short pause");
+    // Slow answers, a slow plan, or nothing that was asked.
+    let slow = |report: &mut Report| {
+        report.latency.overall.as_mut().unwrap().max_ms = 500.0;
+    };
+    assert!(!lost(1_500.0, slow).0 && lost(1_501.0, slow).0);
+    let rare = |report: &mut Report| report.run.rate_per_second = Some(0.5);
+    assert!(!lost(6_000.0, rare).0 && lost(6_001.0, rare).0);
+    let idle = |report: &mut Report| {
+        report.requests.failed = 0;
+        report.requests.unfinished = 0;
+        report.connections.refused = 0;
+    };
+    assert!(!lost(9_000.0, idle).0);
 }
 
 #[test]
@@ -225,12 +255,12 @@ fn the_form_of_json_does_not_change_unnoticed() {
     let report = example::report(Some(99.0), 60.0);
     let text = json::render(&report);
     assert_eq!(json::parse(&text).unwrap().requests, report.requests);
-    // A report of schema 1 lacks fields; the error names the schema, not the first missing field.
-    let older = text.replacen("\"schema\": 2", "\"schema\": 1", 1);
+    // A report of schema 2 lacks fields; the error names the schema, not the first missing field.
+    let older = text.replacen("\"schema\": 3", "\"schema\": 2", 1);
     for other in [older.clone(), older.replacen("\"retries\":", "\"odd\":", 1)] {
         assert_eq!(
             json::parse(&other).unwrap_err().to_string(),
-            "the report has schema 1, and this version of weir reads schema 2"
+            "the report has schema 2, and this version of weir reads schema 3"
         );
     }
     let mut short = report;
@@ -241,7 +271,7 @@ fn the_form_of_json_does_not_change_unnoticed() {
 #[test]
 fn every_report_follows_the_schema() {
     let schema =
-        crate::form::schema::kept::<Report>("h3-report.schema.json", SCHEMA, 0x8dad_5a95_9180_18dd);
+        crate::form::schema::kept::<Report>("h3-report.schema.json", SCHEMA, 0x8095_7883_6bf9_66ce);
     let mut open = example::report(None, 60.0);
     open.run.rate_per_second = Some(0.5);
     open.run.mtu_bytes = None;

@@ -33,7 +33,7 @@ pub enum Limit {
     Rate,
     /// Neither server nor client was busy: the number of requests in flight, or the path, was the limit.
     Neither,
-    /// Not known: the server's process was not watched, or it ended during the run.
+    /// Not known: the server's process was not watched, it ended during the run, or the server stopped answering.
     Unknown,
 }
 
@@ -121,10 +121,29 @@ impl Report {
         requests.failed > 0 || !is_sent || requests.per_second < rate * REACHED_SHARE
     }
 
-    /// Returns true if a process of the server ended during the run.
-    pub(super) fn has_lost_server(&self) -> bool {
+    /// Returns true if a process of the server ended during the run, or the server stopped answering.
+    pub fn has_lost_server(&self) -> bool {
         let server = self.server.as_ref();
-        server.is_some_and(|server| server.died.is_some())
+        server.is_some_and(|server| server.died.is_some()) || self.has_fallen_silent()
+    }
+
+    /// Returns true if the server stopped answering before the end, although something was asked of it.
+    pub fn has_fallen_silent(&self) -> bool {
+        self.silence_ms().is_some()
+    }
+
+    /// Returns for how long the server had answered no more at the end, although something was asked of it; `None` if that is
+    /// less than a second or than [`SILENT_LATENCIES`] times the longest wait for an answer before.
+    fn silence_ms(&self) -> Option<f64> {
+        let (requests, connections) = (&self.requests, &self.connections);
+        let is_asked = requests.unfinished + requests.failed > 0
+            || connections.unfinished + connections.refused > 0;
+        let latency = self.latency.overall.map_or(0.0, |latency| latency.max_ms);
+        let pause = self.run.rate_per_second.map_or(0.0, |rate| 1e3 / rate);
+        let least = (SILENT_LATENCIES * latency.max(pause)).max(SILENT_MS_MIN);
+        requests
+            .silent_ms
+            .filter(|silent| is_asked && *silent > least)
     }
 }
 
@@ -166,9 +185,16 @@ fn sentence(report: &Report, limit: Limit) -> String {
              be able to answer more. Use more client threads: --threads and --cores."
         ),
         Limit::Rate => format!("The server kept up with {rate} requests per second.{cost}"),
-        Limit::Unknown if report.has_lost_server() => format!(
-            "{rate} successful requests per second over the whole run; the limit is not known."
-        ),
+        Limit::Unknown if report.has_lost_server() => {
+            let silence = report.silence_ms().filter(|_| died.is_empty());
+            let silence = silence.map_or_else(String::new, |silent| {
+                let silent = number::milliseconds(silent);
+                format!(" The server stopped answering {silent} before the end.")
+            });
+            format!(
+                "{rate} successful requests per second over the whole run; the limit is not known.{silence}"
+            )
+        }
         Limit::Neither | Limit::Unknown if report.is_behind() => format!(
             "The rate was not reached: of {} requests per second asked for (--rate), {rate} succeeded; {failed} failed, \
              {} had no answer at the end. Lower --rate, or use an idle machine.{cost}",
@@ -189,6 +215,10 @@ fn sentence(report: &Report, limit: Limit) -> String {
     text + &died
 }
 
+/// Shortest time without an answer after which a server counts as lost.
+const SILENT_MS_MIN: f64 = 1000.0;
+/// The same, in multiples of the longest wait for an answer.
+const SILENT_LATENCIES: f64 = 3.0;
 /// Least load, in per cent, at which server or client counts as the limit.
 pub const BUSY_PERCENT: f64 = 95.0;
 

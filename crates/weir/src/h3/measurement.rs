@@ -1,6 +1,9 @@
 //! A measurement of an HTTP/3 server: load client, observation of the server's processes, report.
 
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, UNIX_EPOCH},
+};
 
 use anyhow::Context as _;
 use weir_http3::{
@@ -16,10 +19,13 @@ use weir_report::{
 };
 
 use super::{plan::Plan, threads::Hosted};
-use crate::harness::{
-    machine::Machine,
-    processes::{Processes, Sample},
-    udp::receive_buffer_errors,
+use crate::{
+    harness::{
+        machine::Machine,
+        processes::{Processes, Sample},
+        udp::receive_buffer_errors,
+    },
+    relay::{config::QlogConfig, qlog::Logs},
 };
 
 /// Measures a server. `say` receives a line of progress, once a second. A stop ends the measurement early, with a report.
@@ -39,6 +45,12 @@ pub(crate) fn measure(
     let mut run = describe(plan, machine);
     run.start_time = humantime::format_rfc3339_seconds(start_time).to_string();
     run.elapsed_ms = measured.figures.elapsed().as_secs_f64() * 1e3;
+    if let Some(folder) = &plan.qlog {
+        run.notes.push(format!(
+            "The client wrote qlog files into {}, which costs it CPU time.",
+            folder.display()
+        ));
+    }
     if stop.is_requested() {
         run.notes.push("The run was interrupted.".to_owned());
     }
@@ -92,10 +104,15 @@ impl Measurement {
         let begin = clock::now() + LEAD;
         let load = plan.load();
         let mut threads = Vec::new();
+        let logs = Arc::new(Logs::default());
         for number in 0..plan.threads {
             let client = Client::new(load.clone(), config.clone(), Limits::default(), begin)?;
             let surroundings = plan.surroundings(number);
-            let hosted = Hosted::start(client, plan.address, surroundings, stop);
+            let qlog = match &plan.qlog {
+                Some(folder) => Some(logs.in_folder(folder, QlogConfig::default(), number)?),
+                None => None,
+            };
+            let hosted = Hosted::start(client, plan.address, surroundings, qlog, stop);
             threads.push(hosted.context("cannot start the load client")?);
         }
         let wait = begin.saturating_duration_since(clock::now());
@@ -240,7 +257,7 @@ impl Measured {
         let figures = &self.figures;
         Report::new(
             run,
-            self.requests(),
+            self.requests(plan),
             self.connections(),
             latency(figures),
             self.per_second(),
@@ -249,8 +266,14 @@ impl Measured {
         )
     }
 
-    fn requests(&self) -> figures::Requests {
+    fn requests(&self, plan: &Plan) -> figures::Requests {
         let figures = &self.figures;
+        let silence = figures.silence();
+        let urls = plan.urls.iter().zip(&figures.path_successes);
+        let urls = urls.map(|(url, successes)| figures::UrlRequests {
+            url: url.to_string(),
+            successes: *successes,
+        });
         let failures = Failure::ALL.iter().map(|kind| figures::Kind {
             kind: kind.name().to_owned(),
             count: figures.failures(*kind),
@@ -263,6 +286,8 @@ impl Measured {
             unfinished: figures.unfinished,
             unsent: figures.unsent,
             content_bytes: figures.content_bytes,
+            urls: urls.collect(),
+            silent_ms: silence.map(|time| time.as_secs_f64() * 1e3),
             failures: failures.filter(|kind| kind.count > 0).collect(),
             ..figures::Requests::default()
         }
@@ -355,7 +380,7 @@ fn describe(plan: &Plan, machine: &Machine) -> figures::Run {
     figures::Run {
         weir_version: env!("CARGO_PKG_VERSION").to_owned(),
         command_line: plan.command_line.clone(),
-        url: plan.url.to_string(),
+        url: plan.urls[0].to_string(),
         address: plan.address.to_string(),
         start_time: String::new(),
         kernel: machine.kernel.clone(),

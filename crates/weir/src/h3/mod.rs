@@ -1,9 +1,12 @@
 //! HTTP/3 on real sockets: weir's server, measurements of servers, and comparisons.
 
+mod concurrency;
 pub(crate) mod folder;
+mod link;
 pub(crate) mod measurement;
 pub(crate) mod options;
 mod plan;
+mod scenario;
 pub(crate) mod server;
 pub(crate) mod server_file;
 pub(crate) mod server_rounds;

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Command, FromArgMatches as _};
-use weir_http3::client::limits::{CONNECTIONS_MAX, REQUESTS_AT_ONCE_MAX, SECONDS_MAX};
+use weir_http3::client::limits::{CONNECTIONS_MAX, PATHS_MAX, REQUESTS_AT_ONCE_MAX, SECONDS_MAX};
 use weir_net::raise_open_files_limit;
 
 use super::{
@@ -101,11 +101,12 @@ impl LoadOptions {
         Ok(Self::from_arg_matches(&matches)?)
     }
 
-    /// Returns the plan of a measurement of `url`.
+    /// Returns the plan of a measurement of `urls`, which are requested in turns.
     ///
     /// # Errors
     /// Anything that is wrong with flags or URL: nothing is started before all of it is checked.
-    pub(crate) fn plan(&self, url: Url, machine: &Machine) -> anyhow::Result<Plan> {
+    pub(crate) fn plan(&self, urls: &[Url], machine: &Machine) -> anyhow::Result<Plan> {
+        let url = one_server(urls)?;
         let address = match self.connect {
             Some(address) => address,
             None => url.address().context("URL")?,
@@ -142,8 +143,9 @@ impl LoadOptions {
             server: self.server()?,
             mtu_bytes: mtu_to(address),
             command_line: command_line(),
+            qlog: None,
             notes: Vec::new(),
-            url,
+            urls: urls.to_vec(),
             address,
         };
         plan.check()?;
@@ -208,6 +210,21 @@ impl LoadOptions {
     }
 }
 
+/// Checks that all URLs are on one server. Returns the first.
+fn one_server(urls: &[Url]) -> anyhow::Result<&Url> {
+    if urls.len() > PATHS_MAX {
+        bail!("URL: expected at most {PATHS_MAX} URLs, not {}", urls.len());
+    }
+    let first = urls.first().context("URL: expected at least one")?;
+    match urls.iter().find(|url| url.authority() != first.authority()) {
+        None => Ok(first),
+        Some(other) => bail!(
+            "URL: expected URLs with the same host and port, not {first} and {other}; measure two servers with `weir h3 \
+             compare`, or in a run each"
+        ),
+    }
+}
+
 /// More threads than machines have cores.
 const THREADS_MAX: usize = 256;
 /// Files that the process opens beside its sockets.
@@ -228,7 +245,7 @@ mod tests {
             let arguments: Vec<String> = arguments.map(str::to_owned).collect();
             let options = LoadOptions::from_arguments(&arguments).unwrap();
             let url = "https://127.0.0.1:4433/".parse().unwrap();
-            let plan = options.plan(url, &Machine::this()).unwrap();
+            let plan = options.plan(&[url], &Machine::this()).unwrap();
             let sockets = plan.sockets().unwrap();
             assert_eq!(sockets.len(), 3);
             // Not every kernel has it.

@@ -1,6 +1,6 @@
 //! The plan of a measurement: all parameters, checked.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 use weir_http3::client::{Greeting, Load, Target};
@@ -15,7 +15,8 @@ use crate::harness::processes::Processes;
 /// All parameters of a measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) url: Url,
+    /// The URLs, requested in turns; all have the same host and port.
+    pub(crate) urls: Vec<Url>,
     pub(crate) address: SocketAddr,
     pub(crate) trust: Trust,
     pub(crate) handshake: Handshake,
@@ -43,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) server: Option<Processes>,
     pub(crate) mtu_bytes: Option<u64>,
     pub(crate) command_line: String,
+    /// Folder for the logs of connections.
+    pub(crate) qlog: Option<PathBuf>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -83,6 +86,7 @@ impl Plan {
         Self {
             duration: self.warm_up,
             warm_up: Duration::ZERO,
+            qlog: None,
             ..self.clone()
         }
     }
@@ -111,9 +115,9 @@ impl Plan {
         Load {
             target: Target {
                 address: self.address,
-                server_name: self.url.host(),
-                authority: self.url.authority().to_owned(),
-                path: self.url.path().to_owned(),
+                server_name: self.urls[0].host(),
+                authority: self.urls[0].authority().to_owned(),
+                paths: self.urls.iter().map(|url| url.path().to_owned()).collect(),
             },
             connections: self.connections,
             requests_per_connection: self.requests_per_connection,

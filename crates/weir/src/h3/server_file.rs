@@ -10,7 +10,11 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
-use super::{options::LoadOptions, plan::Handshake, url::Url};
+use super::{
+    options::LoadOptions,
+    scenario::{FILES, LinkConditions, Load},
+    url::Url,
+};
 use crate::{
     harness::contender::{self, Contender, Entry, refused_flag},
     run::TrustArguments,
@@ -34,8 +38,18 @@ pub(crate) struct ServerFile {
     pub(crate) warm_up_seconds: f64,
     /// Core of the server.
     pub(crate) server_core: Option<usize>,
-    /// Core of the client.
-    pub(crate) client_core: Option<usize>,
+    /// Cores of the client, one for each thread.
+    #[serde(default)]
+    pub(crate) client_cores: Vec<usize>,
+    /// Whether the number of connections is raised until the server or the client is the limit.
+    #[serde(default = "sweep")]
+    pub(crate) sweep: bool,
+    /// Shares of packets that an emulated link loses in each direction, 0 to 1. Each one is a run of its own.
+    #[serde(default)]
+    pub(crate) loss: Vec<f64>,
+    /// Round-trip times of an emulated link, in milliseconds. Each one is a run of its own.
+    #[serde(default)]
+    pub(crate) round_trip_ms: Vec<u64>,
     /// More flags of `weir h3 bench`.
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
@@ -90,67 +104,16 @@ fn warm_up_seconds() -> f64 {
     0.5
 }
 
+fn sweep() -> bool {
+    true
+}
+
 fn path() -> String {
     "/{file}".to_owned()
 }
 
 fn ready_seconds() -> f64 {
     10.0
-}
-
-/// A kind of load.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Load {
-    pub(crate) name: String,
-    /// Name of the file that requests ask for.
-    pub(crate) file: &'static str,
-    pub(crate) bytes: u64,
-    /// The handshake of short connections; `None` for long ones.
-    pub(crate) short: Option<Handshake>,
-}
-
-impl Load {
-    /// Returns the load of this name: the name of a file, for long connections. With `-short`, `-resumed` or `-0rtt` behind
-    /// it, each connection has one request.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        let (file, kind) = name.split_once('-').unwrap_or((name, ""));
-        let (file, bytes) = FILES.into_iter().find(|(one, _)| *one == file)?;
-        let short = match kind {
-            "" => None,
-            "short" => Some(Handshake::Full),
-            "resumed" => Some(Handshake::Resumed),
-            "0rtt" => Some(Handshake::Early),
-            _ => return None,
-        };
-        Some(Self {
-            name: name.to_owned(),
-            file,
-            bytes,
-            short,
-        })
-    }
-
-    /// Returns the number of open connections.
-    pub(crate) fn connections(&self) -> usize {
-        if self.short.is_some() { 100 } else { 10 }
-    }
-
-    /// Returns the load in words.
-    pub(crate) fn words(&self) -> String {
-        let size = format!("answers of {} bytes", self.bytes);
-        let connections = self.connections();
-        match self.short {
-            None => format!("{size}, {connections} connections with 10 requests at once"),
-            Some(handshake) => {
-                let begin = match handshake {
-                    Handshake::Full => "full handshakes",
-                    Handshake::Resumed => "resumed handshakes",
-                    Handshake::Early => "requests in the first packet (0-RTT)",
-                };
-                format!("{size}, {connections} connections at once with one request each, {begin}")
-            }
-        }
-    }
 }
 
 impl ServerFile {
@@ -171,18 +134,30 @@ impl ServerFile {
         Ok(described)
     }
 
-    /// Returns the loads, in the file's order.
+    /// Returns the loads, in the file's order: each scenario over each link.
     pub(crate) fn loads(&self) -> Vec<Load> {
-        self.scenarios
-            .iter()
-            .filter_map(|name| Load::named(name))
+        let links = LinkConditions::grid(&self.loss, &self.round_trip_ms);
+        let scenarios = self.scenarios.iter().filter_map(|name| Load::named(name));
+        scenarios
+            .flat_map(|load| links.iter().map(move |link| load.clone().over(*link)))
             .collect()
     }
 
-    /// Returns the flags of every run under a load, without the server's address.
-    pub(super) fn options(&self, load: &Load) -> anyhow::Result<LoadOptions> {
-        let given = LoadOptions::from_arguments(&self.arguments)?;
-        Ok(LoadOptions {
+    /// Returns true if the number of connections is searched for. It is not over a link, which would be the limit itself.
+    pub(super) fn sweeps(&self, load: &Load) -> bool {
+        let is_fixed = FIXING_FLAGS.iter().any(|flag| self.gives(flag));
+        self.sweep && !is_fixed && load.link.is_none()
+    }
+
+    /// Returns true if `arguments` holds a flag.
+    fn gives(&self, flag: &str) -> bool {
+        refused_flag(&self.arguments, &[(flag, "")]).is_some()
+    }
+
+    /// Returns the flags of every run under a load, without the server's address. `connections` is the number of all threads'
+    /// connections together; flags of the file replace it.
+    pub(super) fn options(&self, load: &Load, connections: usize) -> anyhow::Result<LoadOptions> {
+        let mut options = LoadOptions {
             trust: TrustArguments {
                 insecure: true,
                 ..TrustArguments::default()
@@ -190,12 +165,17 @@ impl ServerFile {
             duration: Duration::from_secs_f64(self.seconds),
             warm_up: Duration::from_secs_f64(self.warm_up_seconds),
             expect_length: Some(load.bytes),
-            max_concurrent_conns: load.connections(),
-            max_concurrent_requests: REQUESTS_AT_ONCE,
             short: load.short,
-            cores: self.client_core.into_iter().collect(),
-            ..given
-        })
+            cores: self.client_cores.clone(),
+            ..LoadOptions::from_arguments(&self.arguments)?
+        };
+        if !self.gives(THREADS) {
+            options.threads = self.client_cores.len().max(1);
+        }
+        if !self.gives(CONNECTIONS) {
+            options.max_concurrent_conns = connections.div_ceil(options.threads).max(1);
+        }
+        Ok(options)
     }
 
     /// Sends every server `rate` requests per second, in place of a rate in `arguments`.
@@ -237,6 +217,7 @@ impl ServerFile {
         if self.scenarios.is_empty() {
             bail!("scenarios: expected at least one, such as 15k");
         }
+        LinkConditions::check(&self.loss, &self.round_trip_ms)?;
         if let Some((flag, instead)) = refused_flag(&self.arguments, &OWN_FLAGS) {
             bail!("arguments: {flag} is not allowed here; {instead}");
         }
@@ -333,16 +314,8 @@ pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(socket.port())
 }
 
-/// Names and sizes of the files, in bytes.
-const FILES: [(&str, u64); 5] = [
-    ("1k", 1 << 10),
-    ("5k", 5 << 10),
-    ("15k", 15 << 10),
-    ("50k", 50 << 10),
-    ("2m", 2 << 20),
-];
 /// Flags of `weir h3 bench` that a comparison sets itself, and what to use instead.
-const OWN_FLAGS: [(&str, &str); 16] = [
+const OWN_FLAGS: [(&str, &str); 14] = [
     ("--connect", "set `port` of the server"),
     ("--insecure", "set `cert` and `key` of the server"),
     ("--ca", "set `cert` and `key` of the server"),
@@ -350,26 +323,31 @@ const OWN_FLAGS: [(&str, &str); 16] = [
     ("--duration", "set `seconds`"),
     ("--warm-up", "set `warm_up_seconds`"),
     ("--expect-length", "set `scenarios`"),
-    ("--max-concurrent-conns", "set `scenarios`"),
-    ("--max-concurrent-requests", "set `scenarios`"),
     ("--short", "set `scenarios`"),
-    ("--core", "set `client_core`"),
-    ("--cores", "set `client_core`"),
+    ("--core", "set `client_cores`"),
+    ("--cores", "set `client_cores`"),
     ("--server-pid", STARTED),
     ("--server-process", STARTED),
     ("--json", "use the flag --json of `weir h3 compare`"),
     ("--html", "use the flag --html of `weir h3 compare`"),
 ];
 const STARTED: &str = "leave it out: the processes that `start` begins are watched";
-/// Requests in flight on each long connection.
-const REQUESTS_AT_ONCE: usize = 10;
+const THREADS: &str = "--threads";
+const CONNECTIONS: &str = "--max-concurrent-conns";
+/// Flags that say how much load there is, so that no search for it makes sense.
+const FIXING_FLAGS: [&str; 4] = [
+    CONNECTIONS,
+    "--max-concurrent-requests",
+    "--max-requests-per-thread",
+    "--rate",
+];
 pub(crate) const ROUNDS_MAX: u32 = 50;
 const SECONDS_MAX: f64 = 600.0;
 const READY_SECONDS_MAX: f64 = 120.0;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::plan::Handshake, *};
 
     const SERVER: &str = "[[server]]\nname = \"a\"\nstart = [\"a\"]\n";
 
@@ -420,10 +398,13 @@ mod tests {
     #[test]
     fn a_run_has_the_flags_that_the_file_gives() {
         let text = format!(
-            "warm_up_seconds = 0.25\nclient_core = 3\narguments = [\"--no-gro\"]\n{SERVER}"
+            "warm_up_seconds = 0.25\nclient_cores = [3]\narguments = [\"--no-gro\"]\n{SERVER}"
         );
         let described: ServerFile = toml::from_str(&text).unwrap();
-        let options = |load: &str| described.options(&Load::named(load).unwrap()).unwrap();
+        let options = |load: &str| {
+            let load = Load::named(load).unwrap();
+            described.options(&load, load.connections()).unwrap()
+        };
         let long = options("15k");
         assert_eq!(
             (long.duration.as_secs(), long.warm_up.as_millis()),
@@ -451,22 +432,53 @@ mod tests {
             let mut described: ServerFile = toml::from_str(&text).unwrap();
             described.set_rate(2000.0);
             assert_eq!(described.arguments, ["--no-gro", "--rate=2000"]);
-            let options = described.options(&Load::named("15k").unwrap()).unwrap();
+            let load = Load::named("15k").unwrap();
+            assert!(!described.sweeps(&load));
+            let options = described.options(&load, 25).unwrap();
             assert_eq!(options.rate, Some(2000.0));
         }
     }
 
     #[test]
-    fn loads_by_their_names() {
-        let long = Load::named("2m").unwrap();
-        assert_eq!(
-            (long.bytes, long.connections(), long.short),
-            (2 << 20, 10, None)
+    fn connections_are_shared_by_threads_unless_flags_say_how_many() {
+        let read = |head: &str| toml::from_str::<ServerFile>(&format!("{head}\n{SERVER}")).unwrap();
+        let load = Load::named("15k").unwrap();
+        let two = read("client_cores = [1, 2]");
+        let options = two.options(&load, 25).unwrap();
+        assert_eq!((options.threads, options.max_concurrent_conns), (2, 13));
+        assert!(two.sweeps(&load));
+        let given = read(
+            "client_cores = [1, 2]\narguments = [\"--threads\", \"3\", \"--max-concurrent-conns=7\", \
+             \"--max-concurrent-requests\", \"4\"]",
         );
-        let short = Load::named("1k-0rtt").unwrap();
-        assert_eq!((short.file, short.connections()), ("1k", 100));
-        assert_eq!(short.short, Some(Handshake::Early));
-        assert!(short.words().contains("0-RTT"));
+        given.check().unwrap();
+        let options = given.options(&load, 25).unwrap();
+        assert_eq!((options.threads, options.max_concurrent_conns), (3, 7));
+        assert_eq!(options.max_concurrent_requests, 4);
+        assert!(!given.sweeps(&load));
+        assert!(!read("arguments = [\"--rate=100\"]").sweeps(&load));
+        assert!(!read("sweep = false").sweeps(&load));
+    }
+
+    #[test]
+    fn scenarios_run_over_each_link() {
+        let text =
+            format!("scenarios = [\"1k\"]\nloss = [0, 0.01]\nround_trip_ms = [0, 40]\n{SERVER}");
+        let described: ServerFile = toml::from_str(&text).unwrap();
+        described.check().unwrap();
+        let loads = described.loads();
+        let names: Vec<&str> = loads.iter().map(|load| load.name.as_str()).collect();
+        let expected = ["1k", "1k, 40 ms", "1k, loss 1 %", "1k, loss 1 %, 40 ms"];
+        assert_eq!(names, expected);
+        assert!(described.sweeps(&loads[0]) && !described.sweeps(&loads[1]));
+        for wrong in [
+            "loss = [1.5]",
+            "loss = [0.01, 0.01]",
+            "round_trip_ms = [7200001]",
+        ] {
+            let error = problem(&format!("{wrong}\n{SERVER}"));
+            assert!(error.contains("expected"), "{error}");
+        }
     }
 
     #[test]

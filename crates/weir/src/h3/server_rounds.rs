@@ -1,16 +1,25 @@
 //! Rounds of `weir h3 compare`: each round starts each server, measures it under every load, and ends it.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use anyhow::{Context as _, anyhow};
 use weir_net::{Stop, clock};
-use weir_report::comparison::servers::{Comparison, Contender, Entry, RunFigures};
+use weir_report::{
+    comparison::servers::{Comparison, Contender, Entry, RunFigures},
+    http3::{BUSY_PERCENT, Report},
+};
 
 use super::{
+    concurrency::{Search, Step},
+    link::Link,
     measurement,
     options::LoadOptions,
     plan::Plan,
-    server_file::{Files, Load, ServerEntry, ServerFile, free_port},
+    scenario::Load,
+    server_file::{Files, ServerEntry, ServerFile, free_port},
 };
 use crate::{
     harness::{
@@ -27,16 +36,31 @@ use crate::{
 /// All runs of a comparison.
 pub(crate) struct ServerRounds {
     described: ServerFile,
-    loads: Vec<(Load, LoadOptions)>,
+    loads: Vec<Load>,
     machine: Machine,
     place: Workplace,
     files: Files,
     servers: Vec<Contender>,
     /// Results by load and server.
     entries: Vec<Vec<Entry>>,
+    /// Connections of all threads together, by load and server; `None` before the search for them.
+    connections: Vec<Vec<Option<usize>>>,
     /// Servers whose program that prints the version cannot be run.
     is_absent: Vec<bool>,
     progress: Progress,
+}
+
+/// A run of a server under a load.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    server: &'a ServerEntry,
+    load: &'a Load,
+    /// The server's port, which URLs name.
+    port: u16,
+    /// Where the client sends its packets: the server, or a link to it.
+    address: SocketAddr,
+    /// The run in words, in front of its progress.
+    label: &'a str,
 }
 
 /// Why a server's turn has no results.
@@ -55,8 +79,8 @@ pub(crate) fn check(described: &ServerFile, machine: &Machine) -> anyhow::Result
     for server in &described.server {
         for load in described.loads() {
             let made = described
-                .options(&load)
-                .and_then(|options| options.plan(server.url(&load, ANY_PORT)?, machine));
+                .options(&load, load.connections())
+                .and_then(|options| options.plan(&[server.url(&load, ANY_PORT)?], machine));
             let made = made.with_context(|| {
                 let (server, load) = (&server.name, &load.name);
                 format!("arguments, or path of server {server:?}, in scenario {load:?}")
@@ -71,11 +95,12 @@ impl ServerRounds {
     pub(crate) fn new(described: ServerFile, machine: Machine) -> anyhow::Result<Self> {
         let place = Workplace::new()?;
         let files = Files::make(place.folder())?;
-        let mut loads = Vec::new();
-        for load in described.loads() {
-            let options = described.options(&load)?;
-            loads.push((load, options));
-        }
+        let loads = described.loads();
+        let known = |load: &Load| (!described.sweeps(load)).then(|| load.connections());
+        let connections = loads
+            .iter()
+            .map(|load| vec![known(load); described.server.len()]);
+        let connections = connections.collect();
         let entry = |server: &ServerEntry| Entry {
             server: server.name.clone(),
             ..Entry::default()
@@ -84,6 +109,7 @@ impl ServerRounds {
         let entries = entries.map(|_| described.server.iter().map(entry).collect());
         let mut rounds = Self {
             entries: entries.collect(),
+            connections,
             loads,
             machine,
             place,
@@ -139,54 +165,132 @@ impl ServerRounds {
         let port = port.map_err(Trouble::Failed)?;
         let mut started = self.start(&server, port).map_err(Trouble::Absent)?;
         self.wait_for(&server, port, &mut started, stop)?;
-        let processes = Processes::of_group(started.pid());
         for place in 0..self.loads.len() {
-            let mut plan = self.plan(&server, place, port).map_err(Trouble::Failed)?;
-            plan.server = Some(processes.clone());
-            let load = &self.loads[place].0.name;
-            let label = format!(
-                "{}, {load}, round {} of {}",
-                server.name,
-                round + 1,
-                self.described.rounds
-            );
-            let report = measurement::measure(&plan, &self.machine, stop, |line| {
-                self.progress.say(&format!("{label}: {line}"));
-            });
-            if stop.is_requested() {
-                return Err(Trouble::Stopped);
-            }
-            // A run in which the server ended does not count.
-            if let Some(end) = self.place.end_of(&mut started) {
-                return Err(Trouble::Failed(anyhow!(
-                    "it ended in scenario {load} of its turn {end}"
-                )));
-            }
-            let entry = &mut self.entries[place][number];
-            match report {
-                Ok(report) => {
-                    self.progress
-                        .keep(&format!("{label}: {}", report.verdict.sentence));
-                    entry.problems.extend(problems_of(&report));
-                    let server = report.server.as_ref();
-                    if server.is_none_or(|server| server.died.is_none()) {
-                        entry.runs.push(RunFigures::of(&report));
-                    }
-                }
-                Err(error) => entry.problems.push(format!("{error:#}")),
-            }
+            self.measure(number, place, round, port, &mut started, stop)?;
         }
         Ok(())
     }
 
-    /// Returns the plan of a run under the load at `place`, for a server on `port`.
-    fn plan(&self, server: &ServerEntry, place: usize, port: u16) -> anyhow::Result<Plan> {
-        let (load, options) = &self.loads[place];
-        let options = LoadOptions {
-            connect: Some((Ipv4Addr::LOCALHOST, port).into()),
-            ..options.clone()
+    /// Measures a server that runs, under the load at `place`.
+    fn measure(
+        &mut self,
+        number: usize,
+        place: usize,
+        round: u32,
+        port: u16,
+        started: &mut ChildGroup,
+        stop: &Stop,
+    ) -> Result<(), Trouble> {
+        let server = self.described.server[number].clone();
+        let load = self.loads[place].clone();
+        let (name, rounds) = (&load.name, self.described.rounds);
+        let label = format!("{}, {name}, round {} of {rounds}", server.name, round + 1);
+        let link_core = self.described.client_cores.last().copied();
+        let link = load.link.map(|link| Link::start(link, port, link_core));
+        let link = link.transpose().map_err(Trouble::Failed)?;
+        let address = link
+            .as_ref()
+            .map_or_else(|| (Ipv4Addr::LOCALHOST, port).into(), |link| link.address);
+        let run = Run {
+            server: &server,
+            load: &load,
+            port,
+            address,
+            label: &label,
         };
-        options.plan(server.url(load, port)?, &self.machine)
+        let connections = if let Some(known) = self.connections[place][number] {
+            known
+        } else {
+            let found = self.search(&run, started, stop)?;
+            self.connections[place][number] = Some(found);
+            found
+        };
+        let options = self.described.options(&load, connections);
+        let report = self.run_once(&run, options, started, stop)?;
+        let entry = &mut self.entries[place][number];
+        match report {
+            Ok(report) => {
+                self.progress
+                    .keep(&format!("{label}: {}", report.verdict.sentence));
+                entry.problems.extend(problems_of(&report));
+                if !report.has_lost_server() {
+                    entry.runs.push(RunFigures::of(&report));
+                }
+            }
+            Err(error) => entry.problems.push(format!("{error:#}")),
+        }
+        Ok(())
+    }
+
+    /// Returns the number of connections, of all threads together, at which the server or the client is the limit.
+    fn search(
+        &mut self,
+        run: &Run<'_>,
+        started: &mut ChildGroup,
+        stop: &Stop,
+    ) -> Result<usize, Trouble> {
+        let mut search = Search::new(run.load.connections());
+        while let Some(connections) = search.next() {
+            let options = self.described.options(run.load, connections);
+            let options = options.map(|options| LoadOptions {
+                duration: options.duration.min(STEP),
+                warm_up: options.warm_up.min(STEP_WARM_UP),
+                ..options
+            });
+            let label = format!("{}, {connections} connections", run.label);
+            let step = Run {
+                label: &label,
+                ..*run
+            };
+            // If the step fails, the run that follows says why.
+            let Ok(report) = self.run_once(&step, options, started, stop)? else {
+                break;
+            };
+            search.add(Step {
+                connections,
+                limit: report.verdict.limit,
+                requests_per_second: report.requests.per_second,
+                has_failures: report.requests.failed + report.connections.refused > 0
+                    || report.requests.successes == 0,
+            });
+        }
+        Ok(search.connections())
+    }
+
+    /// Makes one run. The outer error ends the server's turn.
+    fn run_once(
+        &mut self,
+        run: &Run<'_>,
+        options: anyhow::Result<LoadOptions>,
+        started: &mut ChildGroup,
+        stop: &Stop,
+    ) -> Result<anyhow::Result<Report>, Trouble> {
+        let plan = options.and_then(|options| self.plan(run, options));
+        let mut plan = plan.map_err(Trouble::Failed)?;
+        plan.server = Some(Processes::of_group(started.pid()));
+        let report = measurement::measure(&plan, &self.machine, stop, |line| {
+            self.progress.say(&format!("{}: {line}", run.label));
+        });
+        if stop.is_requested() {
+            return Err(Trouble::Stopped);
+        }
+        // A run in which the server ended does not count.
+        if let Some(end) = self.place.end_of(started) {
+            let load = &run.load.name;
+            return Err(Trouble::Failed(anyhow!(
+                "it ended in scenario {load} of its turn {end}"
+            )));
+        }
+        Ok(report)
+    }
+
+    /// Returns the plan of a run.
+    fn plan(&self, run: &Run<'_>, options: LoadOptions) -> anyhow::Result<Plan> {
+        let options = LoadOptions {
+            connect: Some(run.address),
+            ..options
+        };
+        options.plan(&[run.server.url(run.load, run.port)?], &self.machine)
     }
 
     fn start(&self, server: &ServerEntry, port: u16) -> anyhow::Result<ChildGroup> {
@@ -208,7 +312,17 @@ impl ServerRounds {
         started: &mut ChildGroup,
         stop: &Stop,
     ) -> Result<(), Trouble> {
-        let plan = self.plan(server, 0, port).map_err(Trouble::Failed)?;
+        let load = &self.loads[0];
+        let run = Run {
+            server,
+            load,
+            port,
+            address: (Ipv4Addr::LOCALHOST, port).into(),
+            label: "",
+        };
+        let options = self.described.options(load, load.connections());
+        let plan = options.and_then(|options| self.plan(&run, options));
+        let plan = plan.map_err(Trouble::Failed)?;
         // A busy machine may need long for a handshake, so each try lasts twice as long as the one before.
         let mut patience = PROBE_MIN;
         let give_up = clock::now() + server.ready_time();
@@ -251,10 +365,16 @@ impl ServerRounds {
         broken_off: Option<String>,
     ) -> Comparison {
         let setting = setting(&self.described, &self.machine, client, network);
+        let testbed = self.machine.testbed(self.place.folder());
         let loads = self.loads.iter().zip(self.entries);
-        let scenarios =
-            loads.map(|((load, _), entries)| (load.name.clone(), load.words(), entries));
-        Comparison::new(setting, self.servers, scenarios.collect(), broken_off)
+        let scenarios = loads.map(|(load, entries)| (load.name.clone(), load.words(), entries));
+        Comparison::new(
+            setting,
+            testbed,
+            self.servers,
+            scenarios.collect(),
+            broken_off,
+        )
     }
 }
 
@@ -280,6 +400,14 @@ fn setting(described: &ServerFile, machine: &Machine, client: &Plan, network: &s
         1 => "one thread".to_owned(),
         count => format!("{count} threads"),
     };
+    let sweep = if described.loads().iter().any(|load| described.sweeps(load)) {
+        format!(
+            " The number of connections is doubled from its smallest value (10, or 100 with one request each) until the \
+             server or a thread of the client uses {BUSY_PERCENT:.0} % of its core."
+        )
+    } else {
+        String::new()
+    };
     let more = if described.arguments.is_empty() {
         String::new()
     } else {
@@ -292,12 +420,16 @@ fn setting(described: &ServerFile, machine: &Machine, client: &Plan, network: &s
              reception.",
             core(described.server_core),
             elsewhere.concat(),
-            core(described.client_core),
+            match described.client_cores[..] {
+                [] => core(None),
+                [one] => core(Some(one)),
+                _ => format!("cores {}", list(&described.client_cores)),
+            },
         ),
         format!(
             "Interleaved rounds: {}, {} s for each server and load after a warm-up of {} s. Certificate: ECDSA \
              P-256{own}. The client takes UDP payloads of up to {} bytes (max_udp_payload_size) and sends up to {}. \
-             {network}{more}",
+             {network}{sweep}{more}",
             described.rounds,
             described.seconds,
             described.warm_up_seconds,
@@ -307,8 +439,13 @@ fn setting(described: &ServerFile, machine: &Machine, client: &Plan, network: &s
     ]
 }
 
+fn list(cores: &[usize]) -> String {
+    let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
+    cores.join(", ")
+}
+
 /// Returns the failures of a run, in short.
-fn problems_of(report: &weir_report::http3::Report) -> Vec<String> {
+fn problems_of(report: &Report) -> Vec<String> {
     let kinds = report
         .requests
         .failures
@@ -338,5 +475,8 @@ fn problems_of(report: &weir_report::http3::Report) -> Vec<String> {
 const ANY_PORT: u16 = 4433;
 /// Time between two attempts to reach a server.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Longest step of the search for the number of connections, and its warm-up.
+const STEP: Duration = Duration::from_secs(1);
+const STEP_WARM_UP: Duration = Duration::from_millis(300);
 /// Duration of the first try to reach a server.
 const PROBE_MIN: Duration = Duration::from_secs(1);

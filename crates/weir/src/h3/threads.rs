@@ -9,7 +9,7 @@ use std::{
 use anyhow::anyhow;
 use weir_http3::client::{Client, Progress, transport_limits};
 use weir_net::{HostConfig, ReceivePause, SocketConfig, Stop, Telemetry, UdpSocket, clock};
-use weir_quic::{App, Endpoint, EndpointConfig, Event, Packets};
+use weir_quic::{App, Endpoint, EndpointConfig, Event, Packets, Qlog};
 
 use crate::event_loop::{self, EventLoop, LoopThread};
 
@@ -113,12 +113,14 @@ impl Hosted {
         client: Client,
         remote: SocketAddr,
         surroundings: Surroundings,
+        qlog: Option<Qlog>,
         stop: &Stop,
     ) -> anyhow::Result<Self> {
         let sockets = surroundings.bind(remote)?;
         let rest = surroundings.rests.then(|| ReceivePause::new(REST_MIN));
         let endpoint = EndpointConfig {
             packets: surroundings.packets,
+            qlog,
             ..event_loop::endpoint(transport_limits(surroundings.idle_timeout))?
         };
         let mut event_loop = EventLoop::new(sockets, endpoint, stop.clone())?;

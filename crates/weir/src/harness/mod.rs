@@ -8,5 +8,6 @@ pub(crate) mod own_relay;
 pub(crate) mod process;
 pub(crate) mod processes;
 pub(crate) mod rounds;
+mod testbed;
 pub(crate) mod udp;
 pub(crate) mod workplace;

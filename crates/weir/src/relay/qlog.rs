@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, BufWriter, Write},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -45,7 +46,22 @@ impl Logs {
         let Some(folder) = config.folder.clone() else {
             return Ok(None);
         };
-        std::fs::create_dir_all(&folder).with_context(|| configured.place("qlog.folder"))?;
+        let logs = self.in_folder(&folder, config, thread);
+        Ok(Some(logs.with_context(|| configured.place("qlog.folder"))?))
+    }
+
+    /// Returns the logs of one thread in `folder`, within the limits of `config`. File names contain `thread`.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub(crate) fn in_folder(
+        self: &Arc<Self>,
+        folder: &Path,
+        config: QlogConfig,
+        thread: usize,
+    ) -> io::Result<Qlog> {
+        std::fs::create_dir_all(folder)?;
+        let folder = folder.to_owned();
         let prefix = clock::since_epoch().as_millis();
         let logs = Arc::clone(self);
         let open = move |number: u64| {
@@ -68,10 +84,10 @@ impl Logs {
                 &config,
             )) as Box<_>)
         };
-        Ok(Some(Qlog {
+        Ok(Qlog {
             open: Arc::new(open),
             start: clock::now(),
-        }))
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::text::{EQUAL_RATES, scenario_table};
+use super::text::{EQUAL_RATES, scenario_table, testbed};
 use super::{Comparison, Scenario, Standing};
 use crate::comparison::{Median, incomplete};
 use crate::form::bars::{Bar, bars};
@@ -28,6 +28,7 @@ pub fn page(comparison: &Comparison) -> String {
             }
             @for scenario in &comparison.contenders.scenarios { (scenario_section(comparison, scenario)) }
             (section("Servers", "", &html! { (servers) }))
+            (section("Testbed", "", &html! { (testbed(comparison)) }))
         },
         footer: vec![
             "A success has status 200 and the exact length. Figures are medians of the runs; the thin line on a bar goes \

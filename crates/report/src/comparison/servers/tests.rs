@@ -97,6 +97,7 @@ fn example() -> Comparison {
         client_percent: 60.0,
         client_us_per_request: Some(9.0),
         limit: Limit::Server,
+        connections: 20,
         latency_p99_ms: Some(4.0),
         handshake_p50_ms: Some(1.0),
         successes: 30_000,
@@ -125,6 +126,9 @@ fn example() -> Comparison {
     };
     Comparison::new(
         vec!["Two servers on core 0, the client on core 1.".to_owned()],
+        [("memory", "8.2 GB"), ("disk", "ext4 on vda")]
+            .map(|(part, what)| (part.to_owned(), what.to_owned()))
+            .to_vec(),
         vec![
             contender("weir", "weir 0.1.0"),
             contender("slow|er<b>", "1.2"),

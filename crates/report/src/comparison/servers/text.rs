@@ -19,6 +19,10 @@ pub fn table(comparison: &Comparison) -> String {
     for line in &comparison.setting {
         out.push(format!("{}\n", printable(line)));
     }
+    out.push("\n".to_owned());
+    for line in testbed(comparison).terminal().lines() {
+        out.push(format!("  {line}\n"));
+    }
     for scenario in &comparison.contenders.scenarios {
         out.push(format!(
             "\n{}: {}\n",
@@ -44,6 +48,7 @@ pub fn markdown(comparison: &Comparison) -> String {
     for line in &comparison.setting {
         out.push(format!("{}\n\n", markdown_text(line)));
     }
+    out.push(format!("{}\n", testbed(comparison).markdown(false)));
     out.push(READING.to_owned());
     if comparison.has_different_rates() {
         out.push(format!("\n{EQUAL_RATES}\n"));
@@ -102,6 +107,13 @@ limit.\n";
 pub(super) const EQUAL_RATES: &str = "CPU time per request falls as the rate rises, and these rates differ. To compare it, \
 give all servers one rate that each of them reaches: arguments = [\"--rate\", \"N\"] above the first [[server]].";
 
+/// Creates the table of the machine and its network.
+pub(super) fn testbed(comparison: &Comparison) -> Table {
+    let rows = comparison.contenders.testbed.iter();
+    let rows = rows.map(|(part, what)| [printable(part), printable(what)]);
+    Table::new(["testbed", "here"].map(left)).with_rows(rows)
+}
+
 /// A server in a scenario.
 struct Row<'a> {
     comparison: &'a Comparison,
@@ -109,7 +121,7 @@ struct Row<'a> {
 }
 
 /// The columns of the table.
-fn columns<'a>() -> [Column<Row<'a>>; 8] {
+fn columns<'a>() -> [Column<Row<'a>>; 9] {
     [
         Column::words("server", |row| {
             let name = &row.standing.entry.server;
@@ -124,6 +136,9 @@ fn columns<'a>() -> [Column<Row<'a>>; 8] {
         }),
         Column::figures("client busy", |row| {
             median(row.standing.client_percent, percent)
+        }),
+        Column::figures("connections", |row| {
+            median(row.standing.connections, number::count_of)
         }),
         Column::figures("latency p99", |row| {
             median(row.standing.latency_p99_ms, number::milliseconds)

@@ -1,13 +1,13 @@
 //! `weir h3 bench`: measures an HTTP/3 server.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{fs, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Args;
 use weir_report::http3::{Report, html, json, terminal};
 
 use crate::{
-    h3::{measurement, options::LoadOptions},
+    h3::{measurement, options::LoadOptions, url::Url},
     harness::machine::Machine,
     hints::{UNREACHABLE, hint},
     output::{check_writable, exit_code, print_line, print_out, screen, write_named},
@@ -19,13 +19,18 @@ use crate::{
 ///
 /// A request succeeds if the response has status 200 and the exact length; all others are counted by the kind of failure.
 /// With --server-pid or --server-process, the report has the server's CPU time per request, and says whether the server
-/// was the limit. Exit code 0: requests succeeded; 1: none did; 2: nothing was measured.
+/// was the limit. Exit code 0: requests succeeded; 1: none did, or the server
+/// stopped answering during the run; 2: nothing was measured.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
-    /// URL of the requests, `https://HOST[:PORT][/PATH]`
-    url: String,
+    /// URL of the requests, `https://HOST[:PORT][/PATH]`; several URLs on one server are requested in turns, up to 64
+    #[arg(value_name = "URL", required = true)]
+    urls: Vec<String>,
     #[command(flatten)]
     options: LoadOptions,
+    /// Write a log of each connection into FOLDER, in the qlog format, up to 64 MiB each and 1 GiB together
+    #[arg(long, value_name = "FOLDER")]
+    qlog: Option<PathBuf>,
     /// Write the report to FILE, as JSON (docs/h3-report.schema.json)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -36,8 +41,14 @@ pub(crate) struct BenchArguments {
 
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     let machine = Machine::this();
-    let url = arguments.url.parse().context("URL")?;
-    let plan = arguments.options.plan(url, &machine)?;
+    let urls = arguments.urls.iter().map(|url| url.parse());
+    let urls = urls.collect::<Result<Vec<Url>, _>>().context("URL")?;
+    let mut plan = arguments.options.plan(&urls, &machine)?;
+    plan.qlog.clone_from(&arguments.qlog);
+    if let Some(folder) = &plan.qlog {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("--qlog: cannot make the folder {}", folder.display()))?;
+    }
     for file in [&arguments.json, &arguments.html].into_iter().flatten() {
         check_writable(file)?;
     }
@@ -53,7 +64,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     if let Some(hint) = connection_hint(&report) {
         print_line(hint);
     }
-    Ok(exit_code(report.requests.successes > 0))
+    Ok(exit_code(
+        report.requests.successes > 0 && !report.has_fallen_silent(),
+    ))
 }
 
 /// Returns what to do if no connection was made.

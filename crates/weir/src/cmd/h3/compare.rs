@@ -97,22 +97,18 @@ fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<
         described.set_rate(rate);
     }
     described.check()?;
-    let default = |place: usize| {
-        machine
-            .cores
-            .get(place)
-            .or_else(|| machine.cores.last())
-            .copied()
-    };
-    described.server_core = described.server_core.or_else(|| default(0));
-    described.client_core = described.client_core.or_else(|| default(1));
-    let cores = [
-        ("server_core".to_owned(), described.server_core),
-        ("client_core".to_owned(), described.client_core),
-    ];
+    let first = machine.cores.first().copied();
+    described.server_core = described.server_core.or(first);
+    if described.client_cores.is_empty() {
+        described.client_cores = other_cores(&described, machine);
+    }
+    let clients = described.client_cores.iter();
+    let clients = clients.map(|core| ("client_cores".to_owned(), Some(*core)));
+    let cores = [("server_core".to_owned(), described.server_core)];
+    let cores = cores.into_iter().chain(clients);
     let servers = described.server.iter();
     let own = servers.map(|server| (format!("server {:?}: core", server.name), server.core));
-    for (what, core) in cores.into_iter().chain(own) {
+    for (what, core) in cores.chain(own) {
         if let Some(core) = core.filter(|core| !machine.cores.contains(core)) {
             bail!(
                 "{file}: {what}: there is no core {core} on this machine; expected one of {:?}",
@@ -121,6 +117,19 @@ fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<
         }
     }
     Ok(described)
+}
+
+/// Returns the cores on which no server runs, for the client; the last core if servers run on all.
+fn other_cores(described: &ServerFile, machine: &Machine) -> Vec<usize> {
+    let servers = described.server.iter().map(|server| server.core);
+    let taken: Vec<Option<usize>> = servers.chain([described.server_core]).collect();
+    let cores = machine.cores.iter().copied();
+    let free: Vec<usize> = cores.filter(|core| !taken.contains(&Some(*core))).collect();
+    if free.is_empty() {
+        machine.cores.last().copied().into_iter().collect()
+    } else {
+        free
+    }
 }
 
 /// Enters a network namespace, unless --no-namespace is given. Returns what carries the packets, as a sentence.

@@ -64,13 +64,57 @@ fn servers_take_turns_in_every_round() {
             log.display()
         )
     };
-    let head = "scenarios = [\"1k\"]\nrounds = 2\nseconds = SECONDS\nwarm_up_seconds = 0.1\n";
+    let head = "scenarios = [\"1k\"]\nrounds = 2\nseconds = SECONDS\nwarm_up_seconds = 0.1\nsweep = false\n";
     let text = [head, &server("one"), &server("other")].concat();
     run_whole(&folder, &text, &[]);
     let order = fs::read_to_string(&log).unwrap();
     assert_eq!(order, "one\nother\nother\none\n");
     for name in ["one", "other"] {
         assert_eq!(entry(&folder, name)["runs"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn connections_are_raised_until_a_side_is_the_limit_and_stay_so() {
+    let folder = Folder::new("sweep");
+    let text = "scenarios = [\"1k\"]\nrounds = 2\nseconds = SECONDS\nwarm_up_seconds = 0\n[[server]]\nname = \"ours\"\n\
+                ready_seconds = 60\nstart = [{all}]\n";
+    run_whole(&folder, text, &[]);
+    let comparison = json(&folder.file("a.json"));
+    let runs = entry(&folder, "ours")["runs"].clone();
+    let connections: Vec<u64> = (0..2)
+        .map(|round| runs[round]["connections"].as_u64().unwrap())
+        .collect();
+    assert_eq!(connections[0], connections[1], "one search for all rounds");
+    // With several threads, each has as many.
+    assert!((10..=500).contains(&connections[0]), "{connections:?}");
+    let setting = comparison["setting"].to_string();
+    assert!(
+        setting.contains("The number of connections is doubled"),
+        "{setting}"
+    );
+    let testbed = comparison["testbed"].as_array().unwrap();
+    let parts: Vec<&str> = testbed.iter().map(|row| row[0].as_str().unwrap()).collect();
+    assert_eq!(parts, ["processor", "cores", "memory", "disk", "kernel"]);
+}
+
+#[test]
+fn a_link_lies_between_client_and_server() {
+    let folder = Folder::new("link");
+    let text = "scenarios = [\"1k\"]\nrounds = 1\nseconds = SECONDS\nwarm_up_seconds = 0\nloss = [0.01]\n\
+                round_trip_ms = [30, 60]\n[[server]]\nname = \"ours\"\nready_seconds = 60\nstart = [{all}]\n";
+    run_whole(&folder, text, &[]);
+    let comparison = json(&folder.file("a.json"));
+    for (place, (name, least)) in [("1k, loss 1 %, 30 ms", 30.0), ("1k, loss 1 %, 60 ms", 60.0)]
+        .into_iter()
+        .enumerate()
+    {
+        let scenario = &comparison["scenarios"][place];
+        assert_eq!(scenario["name"], name);
+        let run = &scenario["standings"][0]["entry"]["runs"][0];
+        assert_eq!(run["connections"], 10, "no search over a link");
+        let p99 = run["latency_p99_ms"].as_f64().unwrap();
+        assert!(p99 >= least, "{p99}");
     }
 }
 
@@ -100,7 +144,7 @@ fn a_run_in_which_the_server_falls_is_none() {
     let pid = folder.file("pid");
     let fall = |seconds: u32| {
         let server = format!(
-            "scenarios = [\"1k\"]\nrounds = 1\nseconds = {seconds}\nwarm_up_seconds = 0\n[[server]]\nname = \"ours\"\n\
+            "scenarios = [\"1k\"]\nrounds = 1\nseconds = {seconds}\nwarm_up_seconds = 0\nsweep = false\n[[server]]\nname = \"ours\"\n\
              ready_seconds = 60\nstart = [\"sh\", \"-c\", \"echo $$ > {}; exec \\\"$@\\\"\", \"sh\", {{all}}]\n",
             pid.display()
         );
@@ -143,7 +187,7 @@ fn a_server_may_have_a_core_a_port_and_a_certificate_of_its_own() {
     let port = free_port();
     let (core, command) = (core(), folder.file("command"));
     let server = format!(
-        "scenarios = [\"1k\"]\nrounds = 1\nseconds = SECONDS\nwarm_up_seconds = 0\narguments = [\"--threads=2\", \
+        "scenarios = [\"1k\"]\nrounds = 1\nseconds = SECONDS\nwarm_up_seconds = 0\nsweep = false\narguments = [\"--threads=2\", \
          \"--recv-udp-payload-size=1300\"]\n[[server]]\nname = \"ours\"\nready_seconds = 60\ncore = {core}\nport = {port}\n\
          cert = \"chain.pem\"\nkey = \"key.pem\"\n\
          start = [\"sh\", \"-c\", \"echo \\\"$@\\\" > {}; exec \\\"$@\\\"\", \"sh\", {{all}}, \"--core={{core}}\"]\n",
@@ -175,7 +219,7 @@ fn a_server_may_have_a_core_a_port_and_a_certificate_of_its_own() {
 #[test]
 fn a_namespace_is_claimed_only_where_packets_are_as_small() {
     let folder = Folder::new("claimed");
-    let server = "scenarios = [\"1k\"]\nrounds = 1\nseconds = SECONDS\nwarm_up_seconds = 0\n[[server]]\nname = \"ours\"\n\
+    let server = "scenarios = [\"1k\"]\nrounds = 1\nseconds = SECONDS\nwarm_up_seconds = 0\nsweep = false\n[[server]]\nname = \"ours\"\n\
                   ready_seconds = 60\nstart = [{all}]\n";
     run_whole(&folder, server, &["--inside-namespace"]);
     let setting = json(&folder.file("a.json"))["setting"].to_string();

@@ -114,17 +114,95 @@ fn a_certificate_that_is_not_trusted_is_named() {
     assert!(shown.contains("tls: TLS handshake failed"), "{shown}");
 }
 
+#[test]
+fn several_urls_of_one_server_take_turns() {
+    let (server, folder) = (Server::start(), Folder::new("urls"));
+    let (file, page) = (folder.file("report.json"), folder.file("report.html"));
+    let other = server.url("/1k");
+    let arguments = [
+        &other,
+        "--duration=60",
+        "--max-requests-per-thread=40",
+        "--json",
+        file.to_str().unwrap(),
+        "--html",
+        page.to_str().unwrap(),
+    ];
+    let output = bench(&server.url("/5k"), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report = json(&file);
+    assert_eq!(report["requests"]["content_bytes"], 20 * (5120 + 1024));
+    for (place, path) in [(0, "/5k"), (1, "/1k")] {
+        let one = &report["requests"]["urls"][place];
+        assert_eq!(
+            (&one["url"], &one["successes"]),
+            (&server.url(path).into(), &20.into())
+        );
+    }
+    let line = format!("{other}: 20 succeeded");
+    assert!(text(&output.stdout).contains(&line));
+    assert!(fs::read_to_string(page).unwrap().contains("URLs"));
+    let output = bench(&server.url("/5k"), &["https://localhost:1/"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said.contains("expected URLs with the same host and port"),
+        "{said}"
+    );
+}
+
+#[test]
+fn connections_are_logged_in_the_qlog_format() {
+    let (server, folder) = (Server::start(), Folder::new("qlog"));
+    let (logs, file) = (folder.file("logs"), folder.file("report.json"));
+    let arguments = [
+        "--duration=60",
+        "--max-requests-per-thread=9",
+        "--max-concurrent-conns=3",
+        "--qlog",
+        logs.to_str().unwrap(),
+        "--json",
+        file.to_str().unwrap(),
+    ];
+    let output = bench(&server.url("/1k"), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(
+        json(&file)["run"]["notes"][0]
+            .as_str()
+            .unwrap()
+            .contains("qlog")
+    );
+    let logs: Vec<String> = fs::read_dir(&logs)
+        .unwrap()
+        .map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap())
+        .collect();
+    assert_eq!(logs.len(), 3, "one for each connection");
+    for log in logs {
+        let records: Vec<Value> = log
+            .split('\u{1e}')
+            .filter(|record| !record.trim().is_empty())
+            .map(|record| serde_json::from_str(record).expect("JSON"))
+            .collect();
+        let names = records.iter().filter_map(|record| record["name"].as_str());
+        assert!(
+            names.into_iter().any(|name| name.contains("packet_sent")),
+            "{log}"
+        );
+    }
+}
+
 /// What is reported of a run of so many seconds whose server is killed in its midst, with time-outs of `patience`; and whether
-/// something had succeeded until then, and somebody was given up after it.
-fn killed(folder: &Folder, duration: &str, patience: &str) -> (Value, bool) {
+/// something had succeeded until then, and somebody was given up after it. The server is watched if `is_watched`.
+fn killed(folder: &Folder, duration: &str, patience: &str, is_watched: bool) -> (Value, bool) {
     let (mut server, file) = (Server::start(), folder.file("report.json"));
     let mut command = weir();
     let url = server.url("/1k");
     command.args(["h3", "bench", &url, "--insecure", "--duration", duration]);
     command.args(["--idle-timeout", patience, "--handshake-timeout", patience]);
-    command
-        .args(["--server-pid", &server.child.id().to_string(), "--json"])
-        .arg(&file);
+    if is_watched {
+        command.args(["--server-pid", &server.child.id().to_string()]);
+    }
+    command.arg("--json").arg(&file);
     let mut load = command
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -139,23 +217,41 @@ fn killed(folder: &Folder, duration: &str, patience: &str) -> (Value, bool) {
         .is_some_and(|line| line.contains("requests"));
     server.child.kill().unwrap();
     server.child.wait().unwrap();
-    load.wait().unwrap();
+    let status = load.wait().unwrap();
     let report = json(&file);
     let some = |part: &str, field: &str| !report[part][field].as_array().unwrap().is_empty();
     let is_given_up = some("requests", "failures") && some("connections", "refusals");
-    (report, has_begun && is_given_up)
+    let is_long_enough = has_begun && is_given_up;
+    assert!(!is_long_enough || status.code() == Some(1), "{status}");
+    (report, is_long_enough)
+}
+
+/// The report of a run that was long enough. A busy machine may need longer to begin, and to find out.
+fn killed_in_time(folder: &Folder, is_watched: bool) -> Value {
+    let times = [("10", "500ms"), ("60", "5s"), ("300", "30s")];
+    let mut reports = times
+        .into_iter()
+        .map(|(duration, patience)| killed(folder, duration, patience, is_watched));
+    let report = reports.find(|(_, is_long_enough)| *is_long_enough);
+    report.expect("a run that is long enough").0
+}
+
+#[test]
+fn a_server_that_dies_unwatched_makes_the_run_fail() {
+    let report = killed_in_time(&Folder::new("unwatched"), false);
+    assert_eq!(report["server"], Value::Null);
+    assert_eq!(report["verdict"]["limit"], "unknown");
+    let sentence = report["verdict"]["sentence"].as_str().unwrap();
+    assert!(
+        sentence.contains("The server stopped answering "),
+        "{sentence}"
+    );
 }
 
 #[test]
 fn a_server_that_dies_in_mid_run_is_said_to_have() {
     let folder = Folder::new("dies");
-    // A busy machine may need longer to begin, and to find out.
-    let times = [("10", "500ms"), ("60", "5s"), ("300", "30s")];
-    let mut reports = times
-        .into_iter()
-        .map(|(duration, patience)| killed(&folder, duration, patience));
-    let report = reports.find(|(_, is_long_enough)| *is_long_enough);
-    let (report, _) = report.expect("a run that is long enough");
+    let report = killed_in_time(&folder, true);
     let died = report["server"]["died"].as_str().unwrap();
     assert!(died.contains("ended during the run"), "{died}");
     // What it used until then is known, but not all of it.
