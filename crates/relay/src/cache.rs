@@ -28,7 +28,7 @@ use self::parts::Parts;
 pub(crate) use self::{
     absent::{Absent, LAST, after, before},
     contradiction::Contradiction,
-    gaps::told_by,
+    gaps::declared_by,
     span::Span,
 };
 use crate::{Counters, Limits, ids::TrackId, turn::Turn};

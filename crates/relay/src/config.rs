@@ -119,7 +119,7 @@ pub struct Limits {
     pub cache_gaps_per_track_max: usize,
     /// Gaps of one track that its publishers announced, kept to detect objects inside them. Beyond it, the gap with the
     /// smallest location is removed [moqt-18 §12.8, §12.9].
-    pub gaps_told_per_track_max: usize,
+    pub gaps_declared_per_track_max: usize,
 }
 
 impl Default for Limits {
@@ -158,7 +158,7 @@ impl Default for Limits {
             cache_fetched_partial_bytes_max: 64 << 20,
             cache_age_max: Duration::from_mins(1),
             cache_gaps_per_track_max: 1024,
-            gaps_told_per_track_max: 256,
+            gaps_declared_per_track_max: 256,
         }
     }
 }

@@ -136,8 +136,8 @@ metrics! {
         fetched_objects_dropped,
         /// Ranges known not to exist that the cache removed at `limits.relay.cache_gaps_per_track_max`.
         cache_gaps_forgotten,
-        /// Announced gaps removed at `limits.relay.gaps_told_per_track_max`.
-        gaps_told_forgotten,
+        /// Announced gaps removed at `limits.relay.gaps_declared_per_track_max`.
+        gaps_declared_forgotten,
         /// Requests refused with `DOES_NOT_EXIST`: nobody publishes the track.
         refused_does_not_exist,
         /// Requests refused with `TIMEOUT`: no publisher came or answered in time.

@@ -100,7 +100,7 @@ impl Table {
     }
 
     /// Counts how often a client received an acceptance of its request, and an end of it.
-    fn told(&self, client: usize, id: RequestId) -> (usize, usize) {
+    fn answers(&self, client: usize, id: RequestId) -> (usize, usize) {
         let (mut accepted, mut done) = (0, 0);
         for event in &self.heard[client] {
             if let SessionEvent::Accepted { id: one, .. } = event {
@@ -136,27 +136,27 @@ fn whoever_waits_for_a_track_is_accepted_once_by_two_publishers() {
     let mut table = Table::new(5);
     let subscription = table.subscribe(0);
     let first = table.publish(1);
-    assert_eq!(table.told(0, subscription), (1, 0));
+    assert_eq!(table.answers(0, subscription), (1, 0));
     let second = table.publish(2);
-    assert_eq!(table.told(0, subscription), (1, 0));
+    assert_eq!(table.answers(0, subscription), (1, 0));
     assert_eq!(table.relay.upstream.len(), 2);
     // The second publisher has replaced the first, so the end of the first goes unnoticed.
     table.act(1, |session, connection| {
         session.cancel(connection, first, ResetCode::CANCELLED);
     });
-    assert_eq!(table.told(0, subscription), (1, 0));
+    assert_eq!(table.answers(0, subscription), (1, 0));
     // The second publisher leaves without PUBLISH_DONE, and its state is removed.
     table.act(2, |session, connection| {
         session.cancel(connection, second, ResetCode::CANCELLED);
     });
-    assert_eq!(table.told(0, subscription), (1, 1));
+    assert_eq!(table.answers(0, subscription), (1, 1));
     assert!(table.relay.upstream.is_empty());
     table.expect_nobody_lost();
     // A later subscriber waits for the next publisher.
     let again = table.subscribe(3);
-    assert_eq!(table.told(3, again), (0, 0));
+    assert_eq!(table.answers(3, again), (0, 0));
     table.publish(4);
-    assert_eq!(table.told(3, again), (1, 0));
+    assert_eq!(table.answers(3, again), (1, 0));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn an_answer_that_comes_after_a_publish_changes_nothing() {
         }
         let asked = asked.expect("the namespace is announced");
         table.publish(2);
-        assert_eq!(table.told(0, subscription), (1, 0));
+        assert_eq!(table.answers(0, subscription), (1, 0));
         table.act(1, |session, connection| {
             if is_accepted {
                 let ok = SubscribeOk {
@@ -192,7 +192,7 @@ fn an_answer_that_comes_after_a_publish_changes_nothing() {
                 session.request_error(connection, asked, error);
             }
         });
-        assert_eq!(table.told(0, subscription), (1, 0), "{is_accepted}");
+        assert_eq!(table.answers(0, subscription), (1, 0), "{is_accepted}");
         table.expect_nobody_lost();
     }
 }

@@ -97,7 +97,7 @@ impl SubscriberClient {
         let receivers = &mut measured.receivers[self.first..];
         for (subscription, receiver) in self.subscriptions.iter_mut().zip(receivers) {
             if !subscription.is_requested() && !subscription.has_ended() {
-                subscription.failure = Some("the relay never told of the track".to_owned());
+                subscription.failure = Some("the relay never announced the track".to_owned());
                 receiver.fail(Failure::Refused);
                 receiver.end(End::Idle);
                 subscription.note_end(receiver, &mut measured.progress);

@@ -43,7 +43,7 @@ impl TrackCache {
         if properties.is_empty() {
             return Ok(());
         }
-        told_by(location, properties)
+        declared_by(location, properties)
             .try_for_each(|(first, last)| self.exclude_gap(keeper, first, last))
     }
 
@@ -69,7 +69,7 @@ impl TrackCache {
 }
 
 /// Returns the ranges, both ends inclusive, that the object at `location` declares not to exist.
-pub(crate) fn told_by(
+pub(crate) fn declared_by(
     location: Location,
     properties: &Properties,
 ) -> impl Iterator<Item = (Location, Location)> + use<> {

@@ -22,7 +22,7 @@ pub(crate) enum Stage {
 /// The times of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Farewell {
-    told_at: Instant,
+    notified_at: Instant,
     /// When the remaining sessions are asked to move each of their requests; `None` afterwards.
     remind_at: Option<Instant>,
     /// When the remaining sessions are closed.
@@ -38,7 +38,7 @@ impl Turn<'_> {
         }
         let timeout = self.config.drain_max;
         self.sessions.stage = Stage::Draining(Farewell {
-            told_at: self.now,
+            notified_at: self.now,
             remind_at: Some(self.now + timeout / 2),
             until: self.now + timeout,
         });
@@ -61,7 +61,7 @@ impl Turn<'_> {
     /// Checks which sessions have left, and closes those without open requests.
     pub(crate) fn on_draining(&mut self) {
         if let Stage::Draining(farewell) = &self.sessions.stage
-            && self.now >= farewell.told_at + IDLE_GRACE
+            && self.now >= farewell.notified_at + IDLE_GRACE
         {
             for handle in self.sessions.handles() {
                 let peer = self.sessions.get(handle);

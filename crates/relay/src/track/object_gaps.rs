@@ -10,13 +10,13 @@ use weir_moqt::{location::Location, property::Properties};
 use super::Track;
 use crate::{
     Counters, Limits,
-    cache::{Absent, Contradiction, told_by},
+    cache::{Absent, Contradiction, declared_by},
 };
 
 /// The gaps that objects of a track declared.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
-    told: Absent,
+    declared: Absent,
     /// The number of missing groups before each group, as one of its objects declared it.
     groups: BTreeMap<u64, u64>,
 }
@@ -25,10 +25,10 @@ impl Gaps {
     /// Returns whether an object may exist at `location`.
     #[inline]
     pub(super) fn admits(&self, location: Location) -> bool {
-        self.told.is_empty() || self.told.around(location).is_none()
+        self.declared.is_empty() || self.declared.around(location).is_none()
     }
 
-    /// Notes the gap that the object at `location` declares. Beyond `gaps_told_per_track_max` ranges or groups, the one
+    /// Notes the gap that the object at `location` declares. Beyond `gaps_declared_per_track_max` ranges or groups, the one
     /// with the smallest location is removed. Fails if another object of the group declared otherwise.
     fn note(
         &mut self,
@@ -37,7 +37,7 @@ impl Gaps {
         limits: &Limits,
         counters: &mut Counters,
     ) -> Result<(), Contradiction> {
-        let max = limits.gaps_told_per_track_max;
+        let max = limits.gaps_declared_per_track_max;
         if let Some(gap) = properties.prior_group_id_gap() {
             let known = *self.groups.entry(location.group).or_insert(gap);
             if known != gap {
@@ -45,12 +45,12 @@ impl Gaps {
             }
             if self.groups.len() > max {
                 self.groups.pop_first();
-                counters.gaps_told_forgotten += 1;
+                counters.gaps_declared_forgotten += 1;
             }
         }
-        for (first, last) in told_by(location, properties) {
-            if self.told.insert(first, last, max) {
-                counters.gaps_told_forgotten += 1;
+        for (first, last) in declared_by(location, properties) {
+            if self.declared.insert(first, last, max) {
+                counters.gaps_declared_forgotten += 1;
             }
         }
         Ok(())
@@ -71,7 +71,7 @@ impl Track {
         if properties.is_empty() {
             return Ok(());
         }
-        let mut ranges = told_by(location, properties);
+        let mut ranges = declared_by(location, properties);
         if ranges.any(|(first, last)| self.has_had_any(first, last)) {
             return Err(Contradiction);
         }
@@ -117,12 +117,12 @@ mod tests {
         max: usize,
     ) -> (Result<(), Contradiction>, u64) {
         let limits = Limits {
-            gaps_told_per_track_max: max,
+            gaps_declared_per_track_max: max,
             ..Limits::default()
         };
         let mut counters = Counters::default();
         let noted = gaps.note(location, properties, &limits, &mut counters);
-        (noted, counters.gaps_told_forgotten)
+        (noted, counters.gaps_declared_forgotten)
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn ranges_reach_to_the_ends_of_what_there_could_be() {
-        let ranges = |location, said| told_by(location, &said).collect::<Vec<_>>();
+        let ranges = |location, said| declared_by(location, &said).collect::<Vec<_>>();
         let whole = ranges(
             at(u64::MAX, u64::MAX),
             saying(Some(u64::MAX), Some(u64::MAX)),

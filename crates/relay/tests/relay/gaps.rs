@@ -213,7 +213,7 @@ fn what_lies_beside_gaps_is_passed_on() {
         }
         assert_eq!(stage.counters().tracks_malformed, 0);
         assert_eq!(arrived(stage, subscription), steps.len());
-        assert_eq!(stage.counters().gaps_told_forgotten, 0);
+        assert_eq!(stage.counters().gaps_declared_forgotten, 0);
     });
 }
 
@@ -238,7 +238,7 @@ fn who_counts_anew_may_fill_the_gaps_that_were() {
 #[test]
 fn gaps_that_are_held_against_objects_are_bounded() {
     let mut setting = Setting::default();
-    setting.relay.gaps_told_per_track_max = 2;
+    setting.relay.gaps_declared_per_track_max = 2;
     // The cache also remembers only the last gap.
     setting.relay.cache_gaps_per_track_max = 0;
     for past in [false, true] {
@@ -252,7 +252,7 @@ fn gaps_that_are_held_against_objects_are_bounded() {
                 send(stage, publication, (Datagram, (0, 8), None, Some(1)));
                 stage.step("one past it", millis(50));
             }
-            assert_eq!(stage.counters().gaps_told_forgotten, u64::from(past));
+            assert_eq!(stage.counters().gaps_declared_forgotten, u64::from(past));
             send(stage, publication, (Datagram, (0, 1), None, None));
             stage.step("an object where the first gap was", millis(100));
             let malformed = u64::from(!past);

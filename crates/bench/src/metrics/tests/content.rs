@@ -115,7 +115,7 @@ fn a_tag_that_is_gone_was_changed_where_others_have_one() {
 }
 
 #[test]
-fn objects_from_the_future_are_told_of() {
+fn objects_from_the_future_are_counted() {
     let mut bench = Bench::new(&profile(2, 1));
     let sent = bench.send_all();
     bench.receive(&sent[0], Duration::ZERO);
@@ -125,7 +125,7 @@ fn objects_from_the_future_are_told_of() {
 }
 
 /// The result of a subscriber that received the first four of eight objects and a COMPLETION with these totals.
-fn told(objects_sent: u64, groups_sent: u64) -> (Bench, TrackResult) {
+fn half_received(objects_sent: u64, groups_sent: u64) -> (Bench, TrackResult) {
     let mut bench = Bench::new(&profile(4, 2));
     for sent in bench.send_all() {
         if sent.number().is_some_and(|number| number < 4) || sent.item.at.is_zero() {
@@ -149,7 +149,7 @@ fn told(objects_sent: u64, groups_sent: u64) -> (Bench, TrackResult) {
 #[test]
 fn a_forged_completion_hides_no_loss() {
     for (objects, groups, altered) in [(4, 2, 1), (7, 4, 1), (8, 2, 1), (8, 4, 0)] {
-        let (bench, result) = told(objects, groups);
+        let (bench, result) = half_received(objects, groups);
         assert_eq!(result.status, Status::Good);
         let delivery = result.delivery;
         assert_eq!((result.completion.lost_objects, delivery.lost_tail), (4, 4));

@@ -63,7 +63,7 @@ struct Receiving {
     /// Charge that was read and not reported.
     taken: usize,
     /// Whether a `Readable` event is pending, or the role has not read to the end since one.
-    is_told: bool,
+    is_announced: bool,
     /// Whether the stream was stopped.
     is_stopped: bool,
 }
@@ -134,7 +134,7 @@ impl Streams {
             return Read::Data(data);
         }
         let Some(end) = receiving.end else {
-            receiving.is_told = false;
+            receiving.is_announced = false;
             return Read::Blocked;
         };
         self.receiver_done(handle, stream, events);
@@ -228,7 +228,7 @@ impl Streams {
             return self.note_taken(stream, data.len() + MESSAGE_CHARGE);
         }
         receiving.queue.push_back(data);
-        tell_readable(handle, stream, receiving, events);
+        announce_readable(handle, stream, receiving, events);
     }
 
     /// Handles the end of a stream by the peer thread, with `code` for a reset. Earlier data can still be read.
@@ -246,7 +246,7 @@ impl Streams {
             return self.receiver_done(handle, stream, events);
         }
         receiving.end = Some(code.map_or(End::Fin, End::Reset));
-        tell_readable(handle, stream, receiving, events);
+        announce_readable(handle, stream, receiving, events);
     }
 
     /// Handles a stop by the peer thread, which ends the stream.
@@ -421,13 +421,13 @@ impl Streams {
     }
 }
 
-fn tell_readable(
+fn announce_readable(
     handle: Handle,
     stream: u64,
     receiving: &mut Receiving,
     events: &mut VecDeque<Event>,
 ) {
-    if !std::mem::replace(&mut receiving.is_told, true) {
+    if !std::mem::replace(&mut receiving.is_announced, true) {
         let stream = StreamId(stream);
         events.push_back(Event::Readable { handle, stream });
     }

@@ -90,7 +90,7 @@ fn relay_limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.relay.cache_fetched_partial_bytes_max in 0..=1 << 40, "Bytes of incomplete objects in answers to the relay's own fetches. Further objects are dropped, and a FETCH reports them as unknown."),
         setting!(limits.relay.cache_age_max in 0..=DAY, "Time that an object stays in the cache. Its publisher may set a shorter one (MAX_CACHE_DURATION)."),
         setting!(limits.relay.cache_gaps_per_track_max in COUNT, "Ranges of one track that the cache knows not to exist. For one more, the range with the smallest location is removed."),
-        setting!(limits.relay.gaps_told_per_track_max in COUNT, "Gaps of one track that its publishers announced. For one more, the gap with the smallest location is removed."),
+        setting!(limits.relay.gaps_declared_per_track_max in COUNT, "Gaps of one track that its publishers announced. For one more, the gap with the smallest location is removed."),
     ]
 }
 
