@@ -37,10 +37,10 @@ pub const FRAMES_PER_GROUP_MAX: u64 = 10_000;
 pub const CATALOG_TRACKS_MAX: usize = 256;
 
 /// Tracks of a catalog that an error names. It gives the number of the others.
-pub const TOLD_TRACKS_MAX: usize = 8;
+pub const DESCRIBED_TRACKS_MAX: usize = 8;
 
 /// Characters of a text of the catalog that an error repeats. The rest is omitted.
-pub const TOLD_CHARACTERS_MAX: usize = 100;
+pub const DESCRIBED_CHARACTERS_MAX: usize = 100;
 
 /// Tracks with init segments that are requested because of one catalog. Further ones are not requested.
 pub const INIT_TRACKS_MAX: usize = 8;

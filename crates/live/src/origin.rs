@@ -172,7 +172,7 @@ impl Origin {
                     self.apply_parameters(turn, id, &parameters);
                     self.client.accept_update(turn, id);
                 }
-                SessionEvent::Closed { id, .. } => self.on_closed(turn, id),
+                SessionEvent::Closed { id, reason } => self.on_closed(turn, id, reason),
                 SessionEvent::GoAway(_) if self.has_arrived() => {
                     self.client.close(turn, "the stream is over");
                 }
@@ -221,12 +221,12 @@ impl Origin {
 
     /// Applies the peer's parameters of a track: its priority, and whether to forward objects.
     fn apply_parameters(&mut self, turn: &mut Turn<'_>, id: RequestId, parameters: &Parameters) {
-        if let Some((_, asked)) = self
+        if let Some((_, subscribe)) = self
             .waiting_subscribes
             .iter_mut()
             .find(|(early, _)| *early == id)
         {
-            return asked.parameters.change(parameters);
+            return subscribe.parameters.change(parameters);
         }
         let mut publications = self.publications.iter_mut().enumerate();
         let found = publications.find(|(_, one)| one.request.id() == Some(id));

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::limits::{
-    CATALOG_TRACKS_MAX, INIT_TRACKS_MAX, LAYERS_MAX, TOLD_CHARACTERS_MAX, TOLD_TRACKS_MAX,
+    CATALOG_TRACKS_MAX, DESCRIBED_CHARACTERS_MAX, DESCRIBED_TRACKS_MAX, INIT_TRACKS_MAX, LAYERS_MAX,
 };
 use crate::packaging::Packaging;
 use crate::{Ingest, IngestError, Init, Item};
@@ -196,12 +196,12 @@ impl Listing {
 
     /// Describes the first tracks, and counts the others, for an error message.
     fn described(&self) -> String {
-        let told = self.tracks.iter().take(TOLD_TRACKS_MAX);
-        let told: Vec<String> = told.map(Listed::described).collect();
-        let told = told.join(", ");
-        match self.tracks.len().checked_sub(TOLD_TRACKS_MAX) {
-            Some(more @ 1..) => format!("{told} and {more} more"),
-            Some(0) | None => told,
+        let described = self.tracks.iter().take(DESCRIBED_TRACKS_MAX);
+        let described: Vec<String> = described.map(Listed::described).collect();
+        let described = described.join(", ");
+        match self.tracks.len().checked_sub(DESCRIBED_TRACKS_MAX) {
+            Some(more @ 1..) => format!("{described} and {more} more"),
+            Some(0) | None => described,
         }
     }
 
@@ -255,11 +255,11 @@ impl Listed {
 
     /// Describes the track for an error message.
     fn described(&self) -> String {
-        let packaging = told(self.text("packaging").unwrap_or("unknown packaging"));
-        let (packaging, codec) = (packaging.escape_debug(), told(self.codec()));
+        let packaging = shortened(self.text("packaging").unwrap_or("unknown packaging"));
+        let (packaging, codec) = (packaging.escape_debug(), shortened(self.codec()));
         format!(
             "{:?} ({packaging} {})",
-            told(&self.name),
+            shortened(&self.name),
             codec.escape_debug()
         )
     }
@@ -271,7 +271,7 @@ impl Listed {
     ) -> Result<VideoPlan, PlanError> {
         let referred = || segments.get(self.text("initTrack")?).cloned();
         let init = catalog.init_data(self).or_else(referred);
-        let track = || told(&self.name);
+        let track = || shortened(&self.name);
         let form = match (self.packaging(), init) {
             (Some(Packaging::Cmaf), Some(segment)) => {
                 let init = read_init(&segment);
@@ -311,8 +311,8 @@ fn read_init(segment: &[u8]) -> Result<Box<Init>, IngestError> {
 }
 
 /// Shortens a text of the catalog for an error message.
-fn told(text: &str) -> String {
-    text.chars().take(TOLD_CHARACTERS_MAX).collect()
+fn shortened(text: &str) -> String {
+    text.chars().take(DESCRIBED_CHARACTERS_MAX).collect()
 }
 
 /// Returns the bytes of the lengths before NAL units, from an `avcC` box; 4 without one.

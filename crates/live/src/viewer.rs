@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 use weir_client::client::Client;
 use weir_client::turn::Turn;
-use weir_moqt::error::{RequestErrorCode, ResetCode, SessionError};
+use weir_moqt::error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError};
 use weir_moqt::location::Location;
-use weir_moqt::message::{FetchKind, RequestError};
+use weir_moqt::message::{FetchKind, PublishDone, RequestError};
 use weir_moqt::parameter::{Filter, Parameters};
 use weir_moqt::session::{Accepted, Event as SessionEvent, RequestId};
 use weir_quic::{App, Endpoint, Event};
@@ -77,6 +77,8 @@ pub struct Viewer {
     objects_unknown: u64,
     /// Why the last object without a frame could not be parsed.
     complaint: Option<String>,
+    /// Why the relay ended a track that is played, if the authorization ended.
+    revoked: Option<String>,
 }
 
 impl Viewer {
@@ -111,6 +113,7 @@ impl Viewer {
             frames_of_former: 0,
             objects_unknown: 0,
             complaint: None,
+            revoked: None,
             config,
         }
     }
@@ -177,9 +180,14 @@ impl Viewer {
         self.streams_refused
     }
 
-    /// Returns why the player failed, if it did.
+    /// Returns true if the session with the relay was established.
+    pub fn had_session(&self) -> bool {
+        self.client.setup_time().is_some()
+    }
+
+    /// Returns why the player failed, if it did. A player fails too if its authorization ended before the stream.
     pub fn failure(&self) -> Option<&str> {
-        self.client.failure()
+        self.client.failure().or(self.revoked.as_deref())
     }
 
     fn handle_session_events(&mut self, turn: &mut Turn<'_>) {
@@ -229,7 +237,7 @@ impl Viewer {
                 self.on_payload(turn, stream, &data);
             }
             SessionEvent::StreamEnd { stream, .. } => self.on_stream_end(now, stream),
-            SessionEvent::Done { id, done } => self.on_track_end(now, id, done.stream_count),
+            SessionEvent::Done { id, done } => self.on_done(now, id, &done),
             SessionEvent::Closed { id, .. } if self.discovery.has(id) => {
                 self.on_metadata_closed(turn, id);
             }
@@ -279,14 +287,14 @@ impl Viewer {
         self.subscribe_to(turn, name, filter, self.config.rendezvous_timeout)
     }
 
-    /// Sends SUBSCRIBE for a track. The relay may wait for a publisher for `wait`. If the request cannot be sent, the
+    /// Sends SUBSCRIBE for a track. The relay may wait for a publisher for `rendezvous_timeout`. If the request cannot be sent, the
     /// player fails.
     fn subscribe_to(
         &mut self,
         turn: &mut Turn<'_>,
         name: &str,
         filter: Filter,
-        wait: Duration,
+        rendezvous_timeout: Duration,
     ) -> Option<RequestId> {
         let full_name = match track(&self.config.namespace, name) {
             Ok(full_name) => full_name,
@@ -298,7 +306,7 @@ impl Viewer {
         };
         let parameters = Parameters {
             filter: Some(filter),
-            rendezvous_timeout: Some(wait).filter(|time| !time.is_zero()),
+            rendezvous_timeout: Some(rendezvous_timeout).filter(|time| !time.is_zero()),
             ..Parameters::default()
         };
         let (session, mut connection) = self.client.open(turn)?;
@@ -365,6 +373,22 @@ impl Viewer {
         }
     }
 
+    /// Handles PUBLISH_DONE of a track.
+    fn on_done(&mut self, now: Instant, id: RequestId, done: &PublishDone) {
+        let reason = match done.code {
+            PublishDoneCode::EXPIRED => "the token has expired",
+            PublishDoneCode::UNAUTHORIZED => "the credentials do not permit this any longer",
+            _ => return self.on_track_end(now, id, done.stream_count),
+        };
+        if let Some(track) = self.tracks.iter().find(|track| track.request == id) {
+            let (name, code) = (&track.name, done.code);
+            self.revoked = Some(format!(
+                "the relay ended the track {name:?}: {code} {reason:?}"
+            ));
+        }
+        self.on_track_end(now, id, done.stream_count);
+    }
+
     /// Ends a track. Objects may still arrive, on as many streams in all as `streams` says.
     fn on_track_end(&mut self, now: Instant, id: RequestId, streams: Option<u64>) {
         if let Some(track) = self.tracks.iter_mut().find(|track| track.request == id) {
@@ -429,7 +453,7 @@ impl Viewer {
         let ReceivedFrame {
             group,
             tag,
-            is_told,
+            has_frame_tag,
             bytes,
         } = *whole;
         let now_us = self.config.timebase.microseconds(now);
@@ -439,7 +463,7 @@ impl Viewer {
             kind: tag.kind.letter(),
             bytes,
             presentation_us: tag.presentation_us,
-            available_us: is_told.then_some(tag.available_us),
+            available_us: has_frame_tag.then_some(tag.available_us),
             arrived_us: now_us,
             shown_us: None,
         });

@@ -1,6 +1,7 @@
 //! Tests that generate pages of `docs/` from the program's definitions.
 
 mod commands;
+mod comparison_files;
 mod fences;
 mod metrics;
 

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{IsTerminal as _, Write as _},
+    io::{ErrorKind, IsTerminal as _, Write as _},
     path::Path,
     process::ExitCode,
 };
@@ -51,11 +51,21 @@ pub(crate) fn screen() -> (usize, bool) {
     (width, is_terminal && std::env::var_os("NO_COLOR").is_none())
 }
 
-/// Checks that a report can be written to `file`, before the run.
+/// Checks that a report can be written to `file`, before the run. Leaves a file as it is, and none where none was.
 pub(crate) fn check_writable(file: &Path) -> anyhow::Result<()> {
-    let open = fs::OpenOptions::new().create(true).append(true).open(file);
-    open.map(drop)
-        .with_context(|| format!("{}: cannot be written", file.display()))
+    let made = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(file);
+    let checked = match made {
+        Ok(_) => fs::remove_file(file),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let open = fs::OpenOptions::new().create(true).append(true).open(file);
+            open.map(drop)
+        }
+        Err(error) => Err(error),
+    };
+    checked.with_context(|| format!("{}: cannot be written", file.display()))
 }
 
 /// Writes `text` to `file`.
@@ -106,6 +116,26 @@ const PLAIN_WIDTH: usize = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_check_leaves_no_file_behind_and_no_file_changed() {
+        let folder = std::env::temp_dir().join(format!("weir-writable-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("report.html");
+        check_writable(&file).unwrap();
+        assert!(!file.exists());
+        fs::write(&file, "earlier").unwrap();
+        check_writable(&file).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "earlier");
+        let error = check_writable(&folder.join("none/report.html")).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with("report.html: cannot be written")
+        );
+        assert!(check_writable(&folder).is_err(), "it is a folder");
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_command_line_is_kept_without_its_secrets() {

@@ -29,7 +29,7 @@ pub(super) struct FetchResponse(SendQueue);
 
 impl MetadataTrack {
     /// Whether a FETCH requests the object of this track.
-    pub(super) fn is_asked_for(&self, fetch: &Fetch) -> bool {
+    pub(super) fn is_requested_by(&self, fetch: &Fetch) -> bool {
         match &fetch.kind {
             FetchKind::Standalone { track, start, end } => {
                 is_named(track, &self.name) && *start <= self.at && *end >= self.at

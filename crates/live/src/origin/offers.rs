@@ -6,18 +6,18 @@ use weir_client::turn::Turn;
 use weir_moqt::error::{RequestErrorCode, SessionError};
 use weir_moqt::message::{RequestError, Subscribe};
 use weir_moqt::parameter::Parameters;
-use weir_moqt::session::{Request, RequestId};
+use weir_moqt::session::{CloseReason, Request, RequestId};
 
 use super::metadata::FETCH_RESPONSES_MAX;
-use super::publication::{Publication, PublishFlow, RequestState, Terms, asked_for};
+use super::publication::{Publication, PublishFlow, RequestState, Terms, requested_track};
 use super::{Origin, track};
 
 impl Origin {
     /// Handles a request that the relay ended before the end of its track.
-    pub(super) fn on_closed(&mut self, turn: &mut Turn<'_>, id: RequestId) {
+    pub(super) fn on_closed(&mut self, turn: &mut Turn<'_>, id: RequestId, reason: CloseReason) {
         self.waiting_subscribes.retain(|(early, _)| *early != id);
         if self.namespace_offer.id() == Some(id) {
-            let reason = "the relay withdrew the namespace".to_owned();
+            let reason = format!("the relay withdrew the namespace: {}", words(reason));
             self.client.fail(turn, SessionError::NO_ERROR, reason);
         }
         let mut publications = self.publications.iter_mut().enumerate();
@@ -27,7 +27,7 @@ impl Origin {
         };
         match self.flow {
             PublishFlow::Publish => {
-                let reason = "the relay withdrew a track".to_owned();
+                let reason = format!("the relay withdrew a track: {}", words(reason));
                 self.client.fail(turn, SessionError::NO_ERROR, reason);
             }
             PublishFlow::Namespace => {
@@ -115,18 +115,23 @@ impl Origin {
     }
 
     /// Accepts a SUBSCRIBE for a track that was not offered with PUBLISH. Sends the object of a metadata track at once.
-    pub(super) fn on_subscribe(&mut self, turn: &mut Turn<'_>, id: RequestId, asked: &Subscribe) {
-        let found = asked_for(&self.publications, asked);
+    pub(super) fn on_subscribe(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: RequestId,
+        subscribe: &Subscribe,
+    ) {
+        let found = requested_track(&self.publications, subscribe);
         if found.is_err() && !self.knows_tracks() {
             if self.waiting_subscribes.len() < WAITING_SUBSCRIBES_MAX {
-                return self.waiting_subscribes.push((id, asked.clone()));
+                return self.waiting_subscribes.push((id, subscribe.clone()));
             }
             self.counters.early_over_limit += 1;
         }
         let metadata = self
             .metadata
             .iter()
-            .find(|one| asked.track.name == one.name);
+            .find(|one| subscribe.track.name == one.name);
         let payload = metadata.map(|track| track.payload.clone());
         let Some((session, mut connection)) = self.client.open(turn) else {
             return;
@@ -139,7 +144,7 @@ impl Origin {
         if payload.is_some() {
             publication.forget_largest();
         }
-        let ok = publication.accept(id, &asked.parameters, alias as u64, self.group);
+        let ok = publication.accept(id, &subscribe.parameters, alias as u64, self.group);
         session.subscribe_ok(&mut connection, id, ok);
         if let Some(payload) = payload {
             self.write_metadata(turn, alias, payload);
@@ -155,22 +160,25 @@ impl Origin {
     /// Answers the SUBSCRIBEs that arrived before the tracks were known.
     pub(super) fn answer_waiting(&mut self, turn: &mut Turn<'_>) {
         if self.knows_tracks() {
-            for (id, asked) in std::mem::take(&mut self.waiting_subscribes) {
-                self.on_subscribe(turn, id, &asked);
+            for (id, subscribe) in std::mem::take(&mut self.waiting_subscribes) {
+                self.on_subscribe(turn, id, &subscribe);
             }
         }
     }
 
     /// Answers a SUBSCRIBE, and a FETCH of metadata. Refuses all other requests.
-    pub(super) fn answer(&mut self, turn: &mut Turn<'_>, id: RequestId, asked: &Request) {
-        if let (Request::Subscribe(asked), PublishFlow::Namespace) = (asked, self.flow) {
-            return self.on_subscribe(turn, id, asked);
+    pub(super) fn answer(&mut self, turn: &mut Turn<'_>, id: RequestId, request: &Request) {
+        if let (Request::Subscribe(subscribe), PublishFlow::Namespace) = (request, self.flow) {
+            return self.on_subscribe(turn, id, subscribe);
         }
         let Some((session, mut connection)) = self.client.open(turn) else {
             return;
         };
-        if let Request::Fetch(fetch) = asked
-            && let Some(track) = self.metadata.iter().find(|track| track.is_asked_for(fetch))
+        if let Request::Fetch(fetch) = request
+            && let Some(track) = self
+                .metadata
+                .iter()
+                .find(|track| track.is_requested_by(fetch))
             && self.fetch_responses.len() < FETCH_RESPONSES_MAX
         {
             let (ok, mut answer) = track.response(session.draft(), fetch);
@@ -183,6 +191,14 @@ impl Origin {
         }
         let error = RequestError::new(RequestErrorCode::NOT_SUPPORTED, "an origin only publishes");
         session.request_error(&mut connection, id, error);
+    }
+}
+
+/// Returns how a relay ended a request, for an error message.
+fn words(reason: CloseReason) -> String {
+    match reason {
+        CloseReason::Reset(code) | CloseReason::Stopped(code) => code.to_string(),
+        CloseReason::Fin => "it gave no reason".to_owned(),
     }
 }
 

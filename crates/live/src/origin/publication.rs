@@ -185,16 +185,16 @@ impl Publication {
     pub(super) fn accept(
         &mut self,
         id: RequestId,
-        asked: &Parameters,
+        parameters: &Parameters,
         alias: u64,
         group: u64,
     ) -> SubscribeOk {
         self.request = RequestState::Established(id);
         (self.subscriber_priority, self.order) = (SUBSCRIBER_PRIORITY_DEFAULT, self.terms.order);
-        self.apply_parameters(asked);
+        self.apply_parameters(parameters);
         self.streams_opened = 0;
         self.from_group = self.largest.map_or(0, |_| group + 1);
-        self.is_forwarded = asked.forward.unwrap_or(true) || self.is_metadata();
+        self.is_forwarded = parameters.forward.unwrap_or(true) || self.is_metadata();
         SubscribeOk {
             track_alias: alias,
             parameters: Parameters {
@@ -218,7 +218,7 @@ impl Publication {
 }
 
 /// Returns the index of the track that a SUBSCRIBE names.
-pub(super) fn asked_for(
+pub(super) fn requested_track(
     publications: &[Publication],
     subscribe: &Subscribe,
 ) -> Result<usize, Box<RequestError>> {

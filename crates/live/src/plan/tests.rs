@@ -150,20 +150,23 @@ fn what_all_tracks_share_is_kept_once() {
 
 #[test]
 fn an_error_repeats_little_of_a_catalog_and_no_control_characters() {
-    let track = |name: &str| json!({"name": name, "packaging": "\u{1b}[2J", "codec": "c".repeat(TOLD_CHARACTERS_MAX + 1)});
+    let track = |name: &str| json!({"name": name, "packaging": "\u{1b}[2J", "codec": "c".repeat(DESCRIBED_CHARACTERS_MAX + 1)});
     let error = |count: usize, name: &str| {
         let tracks = vec![track(name); count];
         let error = read(&json!({"tracks": tracks})).expect_err("no video");
         error.to_string()
     };
     let found = error(1, "a\nb");
-    let codec = "c".repeat(TOLD_CHARACTERS_MAX);
+    let codec = "c".repeat(DESCRIBED_CHARACTERS_MAX);
     let expected = format!("\"a\\nb\" (\\u{{1b}}[2J {codec})");
     assert!(found.ends_with(&expected), "{found}");
     let name = |characters: usize| format!("\"{}\"", "n".repeat(characters));
-    assert!(error(1, &"n".repeat(TOLD_CHARACTERS_MAX + 1)).contains(&name(TOLD_CHARACTERS_MAX)));
-    assert!(!error(TOLD_TRACKS_MAX, "a").contains(" more"));
-    assert!(error(TOLD_TRACKS_MAX + 1, "a").ends_with(" and 1 more"));
+    assert!(
+        error(1, &"n".repeat(DESCRIBED_CHARACTERS_MAX + 1))
+            .contains(&name(DESCRIBED_CHARACTERS_MAX))
+    );
+    assert!(!error(DESCRIBED_TRACKS_MAX, "a").contains(" more"));
+    assert!(error(DESCRIBED_TRACKS_MAX + 1, "a").ends_with(" and 1 more"));
 }
 
 #[test]

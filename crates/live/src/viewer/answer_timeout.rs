@@ -44,9 +44,9 @@ impl Viewer {
     }
 }
 
-/// Returns when the relay must have responded to a request with the rendezvous timeout `wait`.
-pub(super) fn answer_by(now: Instant, wait: Duration) -> Option<Instant> {
-    now.checked_add(wait.saturating_add(ANSWER_TIME_MAX))
+/// Returns when the relay must have responded to a request with `rendezvous_timeout`.
+pub(super) fn answer_by(now: Instant, rendezvous_timeout: Duration) -> Option<Instant> {
+    now.checked_add(rendezvous_timeout.saturating_add(ANSWER_TIME_MAX))
 }
 
 /// Returns the failure of a player without a response.

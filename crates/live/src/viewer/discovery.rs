@@ -21,13 +21,13 @@ use crate::plan::{EARLIER_CATALOG_TRACK, Plan, init_tracks};
 /// The requested metadata tracks, and their state.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
-    asked: Vec<MetadataRequest>,
+    requests: Vec<MetadataRequest>,
     catalog: Option<CatalogObject>,
     segments: BTreeMap<String, Bytes>,
     /// The deadline of a response, or of the object of an accepted track.
     give_up_at: Option<Instant>,
     /// When to request the catalog again, after no publisher had it.
-    ask_at: Option<Instant>,
+    retry_at: Option<Instant>,
     is_over: bool,
 }
 
@@ -100,23 +100,28 @@ impl Discovery {
     }
 
     /// Returns when to request the catalog again, after no publisher had it.
-    pub(super) fn ask_at(&self) -> Option<Instant> {
-        self.ask_at
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
     }
 
     /// Whether a request is one of these.
     pub(super) fn has(&self, request: RequestId) -> bool {
-        self.asked.iter().any(|asked| asked.request == request)
+        self.requests
+            .iter()
+            .any(|metadata| metadata.request == request)
     }
 
     /// Returns all requests.
     pub(super) fn into_requests(self) -> Vec<RequestId> {
-        self.asked.iter().map(|asked| asked.request).collect()
+        self.requests
+            .iter()
+            .map(|metadata| metadata.request)
+            .collect()
     }
 
     fn is_catalog(&self, request: RequestId) -> bool {
-        let mut catalogs = self.asked.iter().filter(|asked| asked.is_catalog);
-        catalogs.any(|asked| asked.request == request)
+        let mut catalogs = self.requests.iter().filter(|metadata| metadata.is_catalog);
+        catalogs.any(|metadata| metadata.request == request)
     }
 
     /// Whether a catalog differs from the last. Publishers repeat catalogs for late subscribers, a fetched catalog may
@@ -133,40 +138,53 @@ impl Discovery {
         self.segments.clear();
         self.is_over = false;
         self.give_up_at = Some(now + METADATA_TIME_MAX);
-        self.ask_at = None;
-        let over = self.asked.extract_if(.., |asked| !asked.is_catalog);
-        let over = over.map(|asked| asked.request).collect();
-        for asked in &mut self.asked {
-            asked.state = asked.state.after(RequestEvent::Answer);
+        self.retry_at = None;
+        let over = self
+            .requests
+            .extract_if(.., |metadata| !metadata.is_catalog);
+        let over = over.map(|metadata| metadata.request).collect();
+        for metadata in &mut self.requests {
+            metadata.state = metadata.state.after(RequestEvent::Answer);
         }
         over
     }
 
     /// Completes a request. Returns the name of its track, unless the request was complete before.
     fn answer(&mut self, request: RequestId) -> Option<String> {
-        let mut asked = self.asked.iter_mut();
-        let asked = asked.find(|asked| asked.request == request && !asked.state.is_answered())?;
-        asked.state = asked.state.after(RequestEvent::Answer);
-        Some(asked.name.clone())
+        let mut requests = self.requests.iter_mut();
+        let metadata = requests
+            .find(|metadata| metadata.request == request && !metadata.state.is_answered())?;
+        metadata.state = metadata.state.after(RequestEvent::Answer);
+        Some(metadata.name.clone())
     }
 
     fn is_answered(&self) -> bool {
-        self.asked.iter().all(|asked| asked.state.is_answered())
+        self.requests
+            .iter()
+            .all(|metadata| metadata.state.is_answered())
     }
 }
 
 impl Viewer {
-    /// Requests the catalog. The relay may wait for a publisher for `wait`.
-    pub(super) fn discover(&mut self, turn: &mut Turn<'_>, wait: Duration) {
+    /// Requests the catalog. The relay may wait for a publisher for `rendezvous_timeout`.
+    pub(super) fn discover(&mut self, turn: &mut Turn<'_>, rendezvous_timeout: Duration) {
         for name in [CATALOG_TRACK, EARLIER_CATALOG_TRACK] {
-            self.ask(turn, name, wait, true);
+            self.request_metadata(turn, name, rendezvous_timeout, true);
         }
-        self.discovery.give_up_at = answer_by(turn.now, wait);
+        self.discovery.give_up_at = answer_by(turn.now, rendezvous_timeout);
     }
 
-    fn ask(&mut self, turn: &mut Turn<'_>, name: &str, wait: Duration, is_catalog: bool) {
-        if let Some(request) = self.subscribe_to(turn, name, Filter::LargestObject, wait) {
-            self.discovery.asked.push(MetadataRequest {
+    fn request_metadata(
+        &mut self,
+        turn: &mut Turn<'_>,
+        name: &str,
+        rendezvous_timeout: Duration,
+        is_catalog: bool,
+    ) {
+        if let Some(request) =
+            self.subscribe_to(turn, name, Filter::LargestObject, rendezvous_timeout)
+        {
+            self.discovery.requests.push(MetadataRequest {
                 name: name.to_owned(),
                 request,
                 is_catalog,
@@ -184,9 +202,9 @@ impl Viewer {
         largest: Option<Location>,
     ) {
         self.discovery.give_up_at = Some(turn.now + METADATA_TIME_MAX);
-        let mut asked = self.discovery.asked.iter_mut();
-        if let Some(asked) = asked.find(|asked| asked.request == id) {
-            asked.state = asked.state.after(RequestEvent::Accept);
+        let mut requests = self.discovery.requests.iter_mut();
+        if let Some(metadata) = requests.find(|metadata| metadata.request == id) {
+            metadata.state = metadata.state.after(RequestEvent::Accept);
         }
         if largest.is_some() {
             self.fetch_past(turn, id, StreamContent::Metadata(id));
@@ -211,7 +229,7 @@ impl Viewer {
             Some(_) => self.plan_if_answered(turn),
             None if !self.discovery.is_answered() => {}
             None if self.phase.waits_until().is_some() => {
-                self.discovery.ask_at = Some(turn.now + ASK_PAUSE);
+                self.discovery.retry_at = Some(turn.now + RETRY_PAUSE);
             }
             None => {
                 let RequestError { code, reason, .. } = error;
@@ -223,8 +241,8 @@ impl Viewer {
 
     /// Handles the end of a request for a metadata track. Without an earlier object, this counts as a refusal.
     pub(super) fn on_metadata_closed(&mut self, turn: &mut Turn<'_>, id: RequestId) {
-        let mut asked = self.discovery.asked.iter();
-        if asked.any(|asked| asked.request == id && !asked.state.is_accepted()) {
+        let mut requests = self.discovery.requests.iter();
+        if requests.any(|metadata| metadata.request == id && !metadata.state.is_accepted()) {
             let reason = "it ended the request without an answer";
             let error = RequestError::new(RequestErrorCode::INTERNAL_ERROR, reason);
             self.on_metadata_rejected(turn, id, &error);
@@ -234,23 +252,23 @@ impl Viewer {
     /// Requests a track again whose request overtook the end of the previous subscription. Returns whether this is
     /// allowed.
     fn request_again(&mut self, turn: &mut Turn<'_>, id: RequestId) -> bool {
-        let mut asked = self.discovery.asked.iter_mut();
-        let Some(asked) = asked.find(|asked| asked.request == id) else {
+        let mut requests = self.discovery.requests.iter_mut();
+        let Some(metadata) = requests.find(|metadata| metadata.request == id) else {
             return false;
         };
-        if !asked.retries.take() {
+        if !metadata.retries.take() {
             return false;
         }
-        let (name, is_catalog) = (asked.name.clone(), asked.is_catalog);
+        let (name, is_catalog) = (metadata.name.clone(), metadata.is_catalog);
         let left = self.phase.waits_until().filter(|_| is_catalog);
         let left = left.map_or(Duration::ZERO, |until| {
             until.saturating_duration_since(turn.now)
         });
         let request = self.subscribe_to(turn, &name, Filter::LargestObject, left);
-        let mut asked = self.discovery.asked.iter_mut();
-        let asked = asked.find(|asked| asked.request == id);
-        asked.zip(request).is_some_and(|(asked, request)| {
-            asked.request = request;
+        let mut requests = self.discovery.requests.iter_mut();
+        let metadata = requests.find(|metadata| metadata.request == id);
+        metadata.zip(request).is_some_and(|(metadata, request)| {
+            metadata.request = request;
             true
         })
     }
@@ -295,7 +313,7 @@ impl Viewer {
             .retain(|(_, of)| !over.iter().any(|id| *of == StreamContent::Metadata(*id)));
         self.forget(turn, &over);
         for name in names {
-            self.ask(turn, &name, Duration::ZERO, false);
+            self.request_metadata(turn, &name, Duration::ZERO, false);
         }
         self.plan_if_answered(turn);
     }
@@ -309,22 +327,22 @@ impl Viewer {
         }
         let unanswered = self
             .discovery
-            .asked
+            .requests
             .iter()
-            .find(|asked| !asked.state.is_answered());
-        let name = unanswered.map_or(CATALOG_TRACK, |asked| &*asked.name);
+            .find(|metadata| !metadata.state.is_answered());
+        let name = unanswered.map_or(CATALOG_TRACK, |metadata| &*metadata.name);
         let is_there = self
             .discovery
-            .asked
+            .requests
             .iter()
-            .any(|asked| asked.state.is_accepted());
+            .any(|metadata| metadata.state.is_accepted());
         let reason = if is_there {
             format!("the track {name:?} exists, but its object did not arrive")
         } else {
             unanswered_reason(name)
         };
         self.on_useless(turn, reason);
-        self.discovery.ask_at = self.phase.waits_until().map(|_| now + ASK_PAUSE);
+        self.discovery.retry_at = self.phase.waits_until().map(|_| now + RETRY_PAUSE);
     }
 
     fn plan_if_answered(&mut self, turn: &mut Turn<'_>) {
@@ -359,7 +377,7 @@ impl Viewer {
 /// The time for the object of an accepted track.
 const METADATA_TIME_MAX: Duration = Duration::from_secs(5);
 /// The pause before the catalog is requested again.
-const ASK_PAUSE: Duration = Duration::from_millis(250);
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
 mod tests {

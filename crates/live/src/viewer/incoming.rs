@@ -165,8 +165,8 @@ impl PartialObject {
 pub(super) struct ReceivedFrame {
     pub(super) group: u64,
     pub(super) tag: FrameTag,
-    /// Whether the origin itself has described the frame.
-    pub(super) is_told: bool,
+    /// Whether the object carried the tag. Without it, `tag` holds only what the catalog and the payload say.
+    pub(super) has_frame_tag: bool,
     pub(super) bytes: u64,
 }
 

@@ -18,13 +18,13 @@ impl Numbering {
         }
     }
 
-    /// Returns the number of a frame with the publisher's number `told`.
-    pub(super) fn number(&mut self, told: u64) -> u64 {
-        let begin = self.next.unwrap_or(told);
-        let (from, counts_as) = *self.counts_as.get_or_insert((told, begin));
-        match told.checked_sub(from) {
+    /// Returns the number of a frame with the publisher's number `sent`.
+    pub(super) fn number(&mut self, sent: u64) -> u64 {
+        let begin = self.next.unwrap_or(sent);
+        let (from, counts_as) = *self.counts_as.get_or_insert((sent, begin));
+        match sent.checked_sub(from) {
             Some(after) => counts_as.saturating_add(after),
-            None => counts_as.saturating_sub(from - told),
+            None => counts_as.saturating_sub(from - sent),
         }
     }
 }
@@ -36,20 +36,20 @@ mod tests {
     #[test]
     fn frames_of_one_publisher_after_the_other_are_counted_on_whatever_their_numbers_are() {
         let mut first = Numbering::default();
-        assert_eq!([7, 9, 6].map(|told| first.number(told)), [7, 9, 6]);
+        assert_eq!([7, 9, 6].map(|sent| first.number(sent)), [7, 9, 6]);
         let mut next = Numbering {
             next: Some(10),
             counts_as: None,
         };
-        assert_eq!([500, 502, 499].map(|told| next.number(told)), [10, 12, 9]);
+        assert_eq!([500, 502, 499].map(|sent| next.number(sent)), [10, 12, 9]);
         assert_eq!(
-            [0, u64::MAX].map(|told| next.number(told)),
+            [0, u64::MAX].map(|sent| next.number(sent)),
             [0, u64::MAX - 490]
         );
         let mut last = Numbering {
             next: Some(u64::MAX),
             counts_as: None,
         };
-        assert_eq!([0, 1].map(|told| last.number(told)), [u64::MAX; 2]);
+        assert_eq!([0, 1].map(|sent| last.number(sent)), [u64::MAX; 2]);
     }
 }

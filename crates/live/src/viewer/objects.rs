@@ -112,7 +112,7 @@ impl Viewer {
                 let frame = ReceivedFrame {
                     group,
                     tag,
-                    is_told: true,
+                    has_frame_tag: true,
                     bytes,
                 };
                 self.on_received_frame(now, place, frame);
@@ -140,7 +140,7 @@ impl Viewer {
                     let frame = ReceivedFrame {
                         group,
                         tag,
-                        is_told: false,
+                        has_frame_tag: false,
                         bytes: if number == 0 { current.bytes } else { 0 },
                     };
                     self.on_received_frame(now, place, frame);

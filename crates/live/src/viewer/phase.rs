@@ -74,7 +74,7 @@ impl Viewer {
         let now = turn.now;
         let ended_at = match self.phase {
             Phase::Playing { .. } => return,
-            Phase::Waiting { until, .. } => return self.wait(turn, until),
+            Phase::Waiting { until, .. } => return self.await_publisher(turn, until),
             Phase::Ended { at } => at,
         };
         let is_complete = self.streams.is_empty() && self.tracks.iter().all(Track::is_complete);
@@ -107,7 +107,7 @@ impl Viewer {
             Phase::Playing { .. } => None,
             Phase::Ended { at } => Some(at + LINGER),
             Phase::Waiting { until, .. } => {
-                Some(self.discovery.ask_at().map_or(until, |at| at.min(until)))
+                Some(self.discovery.retry_at().map_or(until, |at| at.min(until)))
             }
         }
     }
@@ -126,11 +126,11 @@ impl Viewer {
     }
 
     /// Waits for another publisher. Leaves when the time is over.
-    fn wait(&mut self, turn: &mut Turn<'_>, until: Instant) {
+    fn await_publisher(&mut self, turn: &mut Turn<'_>, until: Instant) {
         let now = turn.now;
         if until <= now {
             self.client.close(turn, "the stream is over");
-        } else if self.discovery.ask_at().is_some_and(|at| at <= now) {
+        } else if self.discovery.retry_at().is_some_and(|at| at <= now) {
             self.discover_again(turn, until);
         }
     }

@@ -65,14 +65,14 @@ impl PublisherTracker {
             return FramePublisher::Current;
         };
         let is_silent = now_us.saturating_sub(self.heard_us) >= SILENCE_US;
-        let sender = if whole.is_told {
-            seen.told_against(&newest)
+        let sender = if whole.has_frame_tag {
+            seen.by_frame_tag(&newest)
         } else {
-            self.timed_against(&seen, &newest, tag.kind)
+            self.by_media_time(&seen, &newest, tag.kind)
         };
         let sender = match sender {
             FramePublisher::Successor
-                if whole.is_told && !is_silent && self.is_of_before(&seen) =>
+                if whole.has_frame_tag && !is_silent && self.is_of_before(&seen) =>
             {
                 FramePublisher::Former
             }
@@ -89,7 +89,7 @@ impl PublisherTracker {
             FramePublisher::Successor => {
                 self.heard_us = now_us;
                 (self.before, self.newest) = (Some(newest), Some(seen));
-                if !whole.is_told {
+                if !whole.has_frame_tag {
                     self.from_group = seen.group;
                 }
             }
@@ -110,7 +110,7 @@ impl PublisherTracker {
     }
 
     /// Returns the publisher of a frame that carries media times only.
-    fn timed_against(&self, seen: &Seen, newest: &Seen, kind: FrameKind) -> FramePublisher {
+    fn by_media_time(&self, seen: &Seen, newest: &Seen, kind: FrameKind) -> FramePublisher {
         if seen.group < self.from_group {
             return FramePublisher::Former;
         }
@@ -125,7 +125,7 @@ impl PublisherTracker {
 impl Seen {
     /// Returns the publisher of a frame with number and availability. Of two publishers, the current one is that whose
     /// frames became available later.
-    fn told_against(&self, newest: &Self) -> FramePublisher {
+    fn by_frame_tag(&self, newest: &Self) -> FramePublisher {
         if self.can_be_of(newest) {
             FramePublisher::Current
         } else if self.available_us > newest.available_us {
@@ -177,7 +177,7 @@ mod tests {
         ReceivedFrame {
             group,
             tag,
-            is_told: true,
+            has_frame_tag: true,
             bytes: 1,
         }
     }
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn one_publisher_stays_the_same_in_whichever_order_its_frames_come() {
-        for is_told in [true, false] {
+        for has_frame_tag in [true, false] {
             let frame = |group: u64, within: u64| ReceivedFrame {
-                is_told,
+                has_frame_tag,
                 tag: FrameTag {
                     kind: if within == 0 {
                         FrameKind::Key
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn where_only_media_time_tells_it_has_to_run_back() {
         let timed = |group, decode_us| ReceivedFrame {
-            is_told: false,
+            has_frame_tag: false,
             ..whole(group, 0, 0, decode_us)
         };
         let senders = all([
@@ -330,9 +330,9 @@ mod tests {
         for group in extremes {
             for number in extremes {
                 for us in times {
-                    for is_told in [true, false] {
+                    for has_frame_tag in [true, false] {
                         let frame = ReceivedFrame {
-                            is_told,
+                            has_frame_tag,
                             ..whole(group, number, us, us)
                         };
                         publisher_tracker.publisher_of(us, &frame);

@@ -58,6 +58,64 @@ fn a_publisher_that_is_refused_leaves() {
     }
 }
 
+/// Permits everything: to sessions before `from` without an end, to later ones for two seconds.
+#[derive(Debug)]
+struct Brief {
+    from: Instant,
+}
+
+impl Authority for Brief {
+    fn grant(&self, now: Instant, _credentials: &Credentials) -> Result<Vec<Grant>, Denial> {
+        let expires = (now >= self.from).then_some(now + Duration::from_secs(2));
+        Ok(vec![Grant {
+            expires,
+            ..Grant::everything()
+        }])
+    }
+}
+
+#[test]
+fn a_player_whose_token_expires_says_so_and_fails() {
+    let mut stage = Stage::new(Duration::from_mins(1));
+    let from = stage.sim.instant(Duration::from_secs(1));
+    let relay = Relay::with_authority(Config::default(), Arc::new(Brief { from }));
+    stage.sim.start(stage.relay, relay);
+    stage.publish(0, Show::usual(PublishFlow::Publish));
+    stage.sim.run_until(Duration::from_secs(1), |_| false);
+    stage.play(&["video"]);
+    stage.sim.run_until(Duration::from_secs(2), |_| false);
+    assert!(!stage.viewer().records().is_empty(), "it plays");
+    stage.sim.run_until(Duration::from_secs(10), |_| false);
+    let viewer = stage.sim.app::<Viewer>(stage.nodes[2]);
+    let expected = "the relay ended the track \"video\": EXPIRED \"the token has expired\"";
+    assert_eq!(
+        (viewer.failure(), viewer.is_finished()),
+        (Some(expected), true)
+    );
+    assert_no_publisher_lost(&stage);
+}
+
+#[track_caller]
+fn assert_no_publisher_lost(stage: &Stage) {
+    let origin = stage.sim.app::<Origin>(stage.nodes[0]);
+    assert_eq!((origin.failure(), origin.is_finished()), (None, false));
+}
+
+#[test]
+fn a_publisher_whose_token_expires_says_so_and_fails() {
+    for flow in [PublishFlow::Publish, PublishFlow::Namespace] {
+        let mut stage = Stage::new(Duration::from_mins(1));
+        let from = stage.sim.instant(Duration::ZERO);
+        let relay = Relay::with_authority(Config::default(), Arc::new(Brief { from }));
+        stage.sim.start(stage.relay, relay);
+        stage.publish(0, Show::usual(flow));
+        stage.sim.run_until(Duration::from_secs(5), |_| false);
+        let origin = stage.sim.app::<Origin>(stage.nodes[0]);
+        let failure = origin.failure().expect("its token has expired");
+        assert!(failure.ends_with(": EXPIRED_AUTH_TOKEN"), "{failure}");
+    }
+}
+
 #[test]
 fn at_goaway_all_leave_long_before_the_end_of_the_drain() {
     let mut stage = Stage::new(Duration::from_mins(1));

@@ -1,4 +1,4 @@
-//! What relays carry, and what an object costs them: two panels for each profile.
+//! The largest load of each relay, and its CPU time per object: two panels for each profile.
 
 use super::tables::{Table, figure, number};
 use super::{Panel, class, panels, words};

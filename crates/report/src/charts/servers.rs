@@ -1,4 +1,4 @@
-//! What a request costs HTTP/3 servers: a panel for each load.
+//! CPU time per request of each HTTP/3 server: a panel for each load.
 
 use super::tables::{Table, figure};
 use super::{Panel, class, panels, words};

@@ -359,7 +359,8 @@ The last line of output holds `published`:
 
 ### `weir link`
 
-The last line of output holds `clients`, `packets_refused` (from clients beyond `--clients-max`), `packets_orphaned` (to clients that have left), and for
+The first line of output holds `listening`, `to`, `rate_bits_per_second`, `profile`, `trace` (null where not given) and `delay_ms`.
+The last line holds `clients`, `packets_refused` (from clients beyond `--clients-max`), `packets_orphaned` (to clients that have left), and for
 each direction (`up`, `down`):
 
 | field | holds |

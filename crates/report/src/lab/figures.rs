@@ -1,4 +1,4 @@
-//! The figures of one run, computed from what became of each frame.
+//! The figures of one run, computed from the arrival and playout of each frame.
 
 #![expect(
     clippy::cast_precision_loss,
@@ -75,8 +75,8 @@ impl Figures {
     /// Returns the figures of a run from `start_us` to `end_us`. The origin had `frames` frames.
     pub fn new(records: &[FrameRecord], frames: u64, start_us: i64, end_us: i64) -> Self {
         let shown = stays(records, end_us);
-        let is_told = |record: &FrameRecord| record.available_us.is_some();
-        let has_delays = records.is_empty() || records.iter().any(is_told);
+        let has_capture_time = |record: &FrameRecord| record.available_us.is_some();
+        let has_delays = records.is_empty() || records.iter().any(has_capture_time);
         let mut figures = Self {
             frames,
             shown: share(shown.len(), frames),

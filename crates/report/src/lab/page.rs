@@ -133,7 +133,7 @@ fn strategies(runs: &[DrawnRun]) -> Vec<&str> {
     names
 }
 
-/// What a curve is made of.
+/// A function that returns the points of a run's curve.
 type Points = fn(&DrawnRun) -> Vec<(f64, f64)>;
 
 /// Draws runs; each strategy has its colour wherever it is drawn.

@@ -233,10 +233,10 @@ pub struct GeneratorThread {
     pub event_loop_lag_max_ms: f64,
 }
 
-/// What the report says in place of the cost of a relay whose process was not observed.
+/// The text in place of the cost of a relay whose process was not observed.
 pub(super) const NOT_OBSERVED: &str =
     "not observed: give --relay-pid or --relay-process if it runs on this machine";
-/// Why a report has no memory per session.
+/// The text in place of a memory per session that was not measured.
 pub(super) const NO_SESSION_MEMORY: &str = "the relay reuses memory of earlier sessions";
 /// Least growth of memory per session that counts as measured. Connections alone take more, unless the relay uses
 /// memory of earlier sessions again.

@@ -162,7 +162,7 @@ fn broken_clause(slo: &JudgedLevel) -> String {
     format!("{} broke{others}, {measured}", first.text)
 }
 
-/// Says what was delivered, how fast, and at what cost.
+/// Returns the objects delivered, their latency and their cost, as a sentence.
 fn carried(report: &Report) -> String {
     let Report { run, tracks, .. } = report;
     let (received, lost) = (report.objects_delivered(), report.objects_lost());

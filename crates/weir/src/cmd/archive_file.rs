@@ -76,7 +76,7 @@ fn text(file: &Path) -> anyhow::Result<String> {
         .with_context(|| format!("{name}: line 1: not an archive of weir bench"))
 }
 
-/// Returns what a JSON file of weir holds, if `text` is one that is no archive.
+/// Returns which kind of weir's JSON files `text` is; `None` for any other text.
 fn other_kind(text: &str) -> Option<&'static str> {
     let json: serde_json::Value = serde_json::from_str(text).ok()?;
     let has = |key: &str| json.get(key).is_some();

@@ -57,7 +57,6 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
     let outputs = &arguments.outputs;
     let (json, html) = (outputs.json.as_deref(), outputs.html.as_deref());
     let mut search = search(arguments)?;
-    let makes_html = html.is_some_and(|file| fs::symlink_metadata(file).is_err());
     for file in [json, html].into_iter().flatten() {
         check_writable(file)?;
     }
@@ -78,7 +77,7 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
     }
     print(&format!("\n{}", record.sentence))?;
     if let Some(file) = html {
-        write_best(file, makes_html, &search)?;
+        write_best(file, &search)?;
     }
     let is_found = match record.answer {
         Answer::Found { .. } | Answer::AtLeast { .. } => record.calibration_problem.is_none(),
@@ -144,9 +143,8 @@ fn plan(arguments: &FindMaxArguments, machine: &Machine) -> anyhow::Result<Plan>
     Ok(plan)
 }
 
-/// Writes the report of the largest load that held, or prints why there is none. Removes the empty file that
-/// [`check_writable`] made.
-fn write_best(file: &Path, is_new: bool, search: &Search) -> anyhow::Result<()> {
+/// Writes the report of the largest load that held, or prints why there is none.
+fn write_best(file: &Path, search: &Search) -> anyhow::Result<()> {
     let held = search.probes.iter();
     let held = held.filter(|probe| probe.outcome == ProbeOutcome::Held);
     let largest = held.map(|probe| probe.load).max();
@@ -161,10 +159,6 @@ fn write_best(file: &Path, is_new: bool, search: &Search) -> anyhow::Result<()> 
         (None, _) => "no load held".to_owned(),
     };
     print_line(&format!("weir: {}: not written: {reason}", file.display()));
-    let is_empty = |file: fs::Metadata| file.is_file() && file.len() == 0;
-    if is_new && fs::symlink_metadata(file).is_ok_and(is_empty) {
-        fs::remove_file(file).with_context(|| format!("{}: cannot be removed", file.display()))?;
-    }
     Ok(())
 }
 

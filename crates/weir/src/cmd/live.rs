@@ -61,7 +61,7 @@ fn relay_url(flag: &'static str, text: &str) -> anyhow::Result<RelayUrl> {
 /// Flags that choose how a stream is delivered.
 #[derive(Clone, Debug, Args)]
 struct StrategyArguments {
-    #[arg(long, value_name = "NAME", default_value = "weir", help = strategy_help(""))]
+    #[arg(long, value_name = "NAME", default_value = "weir", help = strategy_help("Strategy of the publisher: which frames share a stream, which are sent first, and which a slow link gives up"))]
     strategy: String,
     /// Latency that viewers accept, from 100ms to 10s, for the strategy `weir`: below 500ms, slow links cost frames that
     /// no other frame needs; below 1s, the ends of groups; from 1s on, whole groups [default: 500ms]

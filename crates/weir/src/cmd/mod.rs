@@ -106,7 +106,7 @@ impl Arguments {
         examples::add(Self::command())
     }
 
-    /// Returns what the command line asks for. Ends the process for help, a version or bad arguments (code 2).
+    /// Returns the parsed command line. Ends the process for help, a version or bad arguments (code 2).
     pub(crate) fn of_this_process() -> Self {
         let matches = Self::definition().try_get_matches();
         match matches.and_then(|mut matches| Self::from_arg_matches_mut(&mut matches)) {

@@ -1,8 +1,8 @@
 //! `weir relay`: runs the relay.
 
 use std::{
-    io::Read as _,
-    path::{Path, PathBuf},
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
 };
@@ -11,7 +11,9 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::json;
 use weir_moqt::draft::Draft;
-use weir_net::{SocketConfig, Telemetry, certificate::load_chain, raise_open_files_limit};
+use weir_net::{
+    SocketConfig, Telemetry, UdpSocket, certificate::load_chain, raise_open_files_limit,
+};
 
 use crate::{
     certificate_check::ca_warning,
@@ -26,6 +28,7 @@ use crate::{
         qlog::Logs,
         settings::{Place, Raw},
         snapshot::Slot,
+        sources::Sources,
         threads::Plan,
     },
 };
@@ -141,12 +144,11 @@ impl RelayArguments {
 
 /// Runs the relay, or what --check or --print-config ask for. `log` is the value of --log.
 pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Result<ExitCode> {
-    let file = arguments.config.as_deref().map(read_file).transpose()?;
-    let file = file
-        .as_ref()
-        .map(|(name, text)| (name.as_str(), text.as_str()));
-    let environment = |name: &str| std::env::var(name).ok();
-    let configured = match Configured::read(file, environment, arguments.layer(log)?) {
+    let sources = Sources {
+        file: arguments.config.clone(),
+        flags: arguments.layer(log)?,
+    };
+    let configured = match sources.read() {
         Ok(configured) => configured,
         Err(problems) => {
             for problem in problems {
@@ -168,11 +170,11 @@ pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Resu
         _ => LogFormat::Text,
     };
     start_log(&configured.config.log.filter, format);
-    serve(&configured, arguments.show_hash)
+    serve(&configured, sources, arguments.show_hash)
 }
 
-/// Checks whether the relay could start with these settings, and prints what was read. A relay that runs with the same
-/// settings does not matter.
+/// Checks whether the relay could start with these settings, and prints what was read. The check works beside a relay that
+/// runs with the same settings.
 fn check(configured: &Configured) -> anyhow::Result<()> {
     let config = &configured.config;
     let certificates = Certificates::load(configured)?;
@@ -181,13 +183,13 @@ fn check(configured: &Configured) -> anyhow::Result<()> {
         .check_validity()
         .with_context(|| configured.place("tls.certificate"))?;
     Gate::load(configured)?;
-    let mut address = config.listen;
-    address.set_port(0);
-    event_loop::bind(address, SocketConfig::default())
-        .with_context(|| configured.place("listen"))?;
-    if let Some(mut address) = config.admin.listen {
-        address.set_port(0);
-        std::net::TcpListener::bind(address).with_context(|| configured.place("admin.listen"))?;
+    // A free port of the address, since a running relay may have the other one.
+    let at = |address: SocketAddr| SocketAddr::new(address.ip(), 0);
+    let problem = |key, address| format!("{}: cannot bind to {address}", configured.place(key));
+    UdpSocket::bind(at(config.listen), SocketConfig::default())
+        .with_context(|| problem("listen", config.listen))?;
+    if let Some(address) = config.admin.listen {
+        TcpListener::bind(at(address)).with_context(|| problem("admin.listen", address))?;
     }
     let certificate = match &config.tls.certificate {
         Some(file) => {
@@ -227,7 +229,7 @@ fn protocols() -> Vec<&'static str> {
     drafts.chain([weir_h3::ALPN]).collect()
 }
 
-fn serve(configured: &Configured, shows_hash: bool) -> anyhow::Result<ExitCode> {
+fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow::Result<ExitCode> {
     let config = &configured.config;
     let certificates = Certificates::load(configured)?;
     let hash = certificates.hash();
@@ -255,6 +257,7 @@ fn serve(configured: &Configured, shows_hash: bool) -> anyhow::Result<ExitCode> 
         Arc::clone(&logs),
         threads.clone(),
         config.admin.tracks_max,
+        sources,
     );
     let operations = Arc::new(operations);
     let (admin, stop) = operations::start(&operations, configured)?;
@@ -291,19 +294,3 @@ fn by_name(
     let named = numbers.map(|(name, value)| (name.to_owned(), value.into()));
     named.collect()
 }
-
-fn read_file(path: &Path) -> anyhow::Result<(String, String)> {
-    let name = path.display().to_string();
-    let file = std::fs::File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX)
-        .read_to_string(&mut text)
-        .with_context(|| format!("{name}: cannot be read"))?;
-    if text.len() as u64 == FILE_BYTES_MAX {
-        bail!("{name}: expected a file of less than {FILE_BYTES_MAX} bytes");
-    }
-    Ok((name, text))
-}
-
-/// Limit of the settings' file, which has some hundred lines.
-const FILE_BYTES_MAX: u64 = 1 << 20;

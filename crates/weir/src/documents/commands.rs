@@ -184,34 +184,7 @@ The record in `--json` must be of the same search: dimension, profile, service l
 the numbers that are not searched. Otherwise the error names what differs. A record holds no reports, so `--html` is refused for a search that
 is over.
 
-## The file of `weir bench compare`
+## Files of comparisons
 
-[profiles/relays.toml](../profiles/relays.toml) explains the keys that most files need. These are all:
-
-| key | default | holds |
-|---|---|---|
-| `profile` | required | the profile, relative to the file |
-| `subscribers` | those of the `arguments` | subscribers of each run |
-| `repeats`, `warm_up_seconds` | 5, 2 | runs of each relay that count; seconds of a run before them that does not count |
-| `seconds` | the profile's | seconds that a run sends |
-| `slo` | as of `weir bench` | the service level |
-| `arguments` | none | more flags of `weir bench` |
-| `[find_max]` | | the search of `--find-max`: `profiles`, `slo`, `from` (100), `most` (10000), `precision` (10), `repeats` (2), `needed` (2), `steady_seconds` (5), `search_seconds` (210) |
-
-| key of `[[relay]]` | default | holds |
-|---|---|---|
-| `name`, `start`, `url` | required | its name; program and arguments, with `{weir}`, `{cert}`, `{key}`, `{core}`; where it is reached |
-| `core` | any | the core that it runs on |
-| `drafts` | any | ALPNs that it may be measured with; a relay that speaks none of them fails its run |
-| `publish_flow` | `namespace` | as `--publish-flow` |
-| `version`, `version_text` | none | a command that prints the version; the version itself |
-| `from` | that of `[find_max]` | load of the first probe |
-| `arguments` | none | more flags for this relay |
-| `ready_ms` | 1000 | time from its start to the first connection |
-
-`arguments` cannot hold flags that the comparison sets: `--relay`, `--relay-pid`, `--relay-process`, `--relay-threads`, files of single runs
-(`--archive`, `--json`, `--html`), and `--slo`, `--subscribers`, `--meetings`, `--publish-flow`, `--relay-cores` if a key sets it. In a file of
-`weir h3 compare` these are `--connect`, `--insecure`, `--ca`, `--certificate-hash`, `--duration`, `--warm-up`, `--expect-length`,
-`--max-concurrent-conns`, `--max-concurrent-requests`, `--short`, `--cores`, `--server-pid` and `--server-process`; the error names the key to
-use instead. [h3.md](h3.md#the-file) lists the keys of that file.
+[comparison-files.md](comparison-files.md) lists the keys of the files of `weir bench compare` and `weir h3 compare`.
 ";

@@ -115,7 +115,7 @@ mod tests {
 
     impl Drop for Scratch {
         fn drop(&mut self) {
-            // What stays behind is in the system's folder for that.
+            // A folder that stays is among the system's temporary files.
             let _left = fs::remove_dir_all(&self.0);
         }
     }

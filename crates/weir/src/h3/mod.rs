@@ -6,7 +6,7 @@ mod link;
 pub(crate) mod measurement;
 pub(crate) mod options;
 mod plan;
-mod scenario;
+pub(crate) mod scenario;
 pub(crate) mod server;
 pub(crate) mod server_file;
 pub(crate) mod server_rounds;

@@ -1,4 +1,4 @@
-//! The scenarios of `weir h3 compare`: what is requested, on how many connections, over which link.
+//! The scenarios of `weir h3 compare`: file, connections and link of a load.
 
 use anyhow::bail;
 
@@ -140,7 +140,7 @@ impl LinkConditions {
 }
 
 /// Names and sizes of the files, in bytes.
-pub(super) const FILES: [(&str, u64); 5] = [
+pub(crate) const FILES: [(&str, u64); 5] = [
     ("1k", 1 << 10),
     ("5k", 5 << 10),
     ("15k", 15 << 10),

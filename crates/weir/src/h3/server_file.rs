@@ -22,68 +22,72 @@ use crate::{
 
 /// The content of the file.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerFile {
-    /// The names of the loads; see [`Load::named`].
+    /// Names of the loads, from the table of scenarios.
     #[serde(default = "scenarios")]
     pub(crate) scenarios: Vec<String>,
-    /// Runs of each server in each scenario.
+    /// Runs of each server in each scenario, 1 to 50.
     #[serde(default = "rounds")]
     pub(crate) rounds: u32,
-    /// Seconds of each run.
+    /// Seconds of each run, 0.1 to 600.
     #[serde(default = "seconds")]
     pub(crate) seconds: f64,
-    /// Seconds of the same load before each run, which are not measured.
+    /// Seconds of the same load before each run, which are not measured, up to 600.
     #[serde(default = "warm_up_seconds")]
     pub(crate) warm_up_seconds: f64,
-    /// Core of the server.
+    /// Core of the servers. Default: the first core.
     pub(crate) server_core: Option<usize>,
-    /// Cores of the client, one for each thread.
+    /// Cores of the client, one for each thread. Default: all others.
     #[serde(default)]
     pub(crate) client_cores: Vec<usize>,
-    /// Whether the number of connections is raised until the server or the client is the limit.
+    /// Whether the number of connections is raised until the server or the client is the limit. Flags in `arguments` that set
+    /// the load switch this off.
     #[serde(default = "sweep")]
     pub(crate) sweep: bool,
-    /// Shares of packets that an emulated link loses in each direction, 0 to 1. Each one is a run of its own.
+    /// Shares of packets that an emulated link loses in each direction, from 0 to below 1, up to 16. Each scenario runs over
+    /// each pair of loss and round-trip time, through `weir link`, without raising the connections. Default: none.
     #[serde(default)]
     pub(crate) loss: Vec<f64>,
-    /// Round-trip times of an emulated link, in milliseconds. Each one is a run of its own.
+    /// Round-trip times of the emulated link in milliseconds, at most 10000 each, up to 16. Default: none.
     #[serde(default)]
     pub(crate) round_trip_ms: Vec<u64>,
-    /// More flags of `weir h3 bench`.
+    /// More flags of `weir h3 bench`, such as `--rate`, or `--max-concurrent-conns` of each thread. Default: none.
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
-    /// The servers.
+    /// The servers, 1 to 32.
     pub(crate) server: Vec<ServerEntry>,
 }
 
 /// One server.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerEntry {
+    /// Name of the server in tables.
     pub(crate) name: String,
-    /// Program and arguments, with the placeholders `{weir}`, `{port}`, `{cert}`, `{key}`, `{root}`, `{core}` and `{folder}`.
+    /// Program and arguments, with placeholders.
     pub(crate) start: Vec<String>,
-    /// Core of this server, instead of `server_core`.
+    /// Core of this server. Default: `server_core`.
     pub(crate) core: Option<usize>,
-    /// UDP port of the server; without it, each turn has a free port.
+    /// UDP port of the server. Default: a free one in each turn.
     pub(crate) port: Option<u16>,
-    /// Certificate chain, PEM, relative to the file's folder; without it, the server gets a certificate made for the
-    /// comparison.
+    /// Certificate chain, PEM, relative to the TOML file. Default: one made for the comparison (ECDSA P-256).
     pub(crate) cert: Option<PathBuf>,
-    /// Private key of the certificate, PEM, relative to the file's folder.
+    /// Private key of the certificate, PEM, relative to the TOML file. Default: that of the made certificate.
     pub(crate) key: Option<PathBuf>,
     /// Path of the URLs, with `{file}` in place of the file's name.
     #[serde(default = "path")]
     pub(crate) path: String,
-    /// Program and arguments that print its version.
+    /// Program and arguments whose first line of output is the version. Default: none.
     #[serde(default)]
     pub(crate) version: Vec<String>,
-    /// The version, for a server without a program that prints it.
+    /// The version, if no program prints it. Default: none.
     pub(crate) version_text: Option<String>,
-    /// A note for readers of the results.
+    /// A note for readers of the report. Default: none.
     pub(crate) note: Option<String>,
-    /// Longest time from the server's start to its first response.
+    /// Longest time from the server's start to its first response, in seconds, 0.1 to 120.
     #[serde(default = "ready_seconds")]
     pub(crate) ready_seconds: f64,
 }
@@ -218,6 +222,7 @@ impl ServerFile {
             bail!("scenarios: expected at least one, such as 15k");
         }
         LinkConditions::check(&self.loss, &self.round_trip_ms)?;
+        contender::check_arguments(&self.arguments)?;
         if let Some((flag, instead)) = refused_flag(&self.arguments, &OWN_FLAGS) {
             bail!("arguments: {flag} is not allowed here; {instead}");
         }
@@ -272,6 +277,9 @@ impl ServerEntry {
 
 impl Entry for ServerEntry {
     const KIND: &'static str = "server";
+    const PLACEHOLDERS: &'static [&'static str] = &[
+        "{weir}", "{port}", "{cert}", "{key}", "{root}", "{folder}", "{core}",
+    ];
 
     fn contender(&self) -> Contender {
         let certificate = self.cert.clone().zip(self.key.clone());
@@ -377,6 +385,14 @@ mod tests {
         }
         let none = SERVER.replace("[\"a\"]", "[]");
         assert!(problem(&none).contains("server \"a\": start: expected"));
+        let unknown = problem(&SERVER.replace("[\"a\"]", "[\"a\", \"--root={rot}\"]"));
+        let expected =
+            "server \"a\": start: there is no placeholder {rot}; expected one of {weir}, {port}";
+        assert!(unknown.contains(expected), "{unknown}");
+        let joined = problem(&format!("arguments = [\"--rate 5\"]\n{SERVER}"));
+        let expected =
+            "arguments: expected a flag and its value as two elements, \"--rate\", \"5\"";
+        assert!(joined.contains(expected), "{joined}");
         let path = format!("{SERVER}path = \"x\"\n");
         assert!(problem(&path).contains("{file}"));
         let error = problem(&format!("{SERVER}port = 0\n"));

@@ -28,6 +28,8 @@ pub(crate) struct Contender {
 pub(crate) trait Entry {
     /// The name of the table.
     const KIND: &'static str;
+    /// The placeholders that `start` may contain.
+    const PLACEHOLDERS: &'static [&'static str];
 
     /// Returns the contender that the table describes.
     fn contender(&self) -> Contender;
@@ -43,7 +45,7 @@ pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> anyhow::Result<T> {
     toml::from_str(&text).with_context(|| name.to_string())
 }
 
-/// Refuses too many contenders or none, two of one name, and a contender without a program.
+/// Refuses too many contenders or none, two of one name, a contender without a program, and unknown placeholders.
 pub(crate) fn check<E: Entry>(entries: &[E]) -> anyhow::Result<()> {
     let kind = E::KIND;
     if entries.is_empty() || entries.len() > CONTENDERS_MAX {
@@ -60,6 +62,13 @@ pub(crate) fn check<E: Entry>(entries: &[E]) -> anyhow::Result<()> {
         }
         if contender.start.is_empty() {
             bail!("{kind} {name:?}: start: expected a program and its arguments");
+        }
+        let mut used = contender.start.iter().flat_map(|word| placeholders(word));
+        if let Some(unknown) = used.find(|used| !E::PLACEHOLDERS.contains(used)) {
+            let known = E::PLACEHOLDERS.join(", ");
+            bail!(
+                "{kind} {name:?}: start: there is no placeholder {unknown}; expected one of {known}"
+            );
         }
         names.push(contender.name);
     }
@@ -87,6 +96,34 @@ pub(crate) fn keep_only<E: Entry>(
     Ok(())
 }
 
+/// Returns the placeholders in a word of `start`: names in braces. `${name}` is a variable of a shell.
+fn placeholders(word: &str) -> impl Iterator<Item = &str> {
+    word.match_indices('{').filter_map(move |(begin, _)| {
+        let end = begin + word[begin..].find('}')?;
+        let name = &word[begin + 1..end];
+        let is_name = name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        let is_variable = word[..begin].ends_with('$');
+        (is_name && !name.is_empty() && !is_variable).then_some(&word[begin..=end])
+    })
+}
+
+/// Refuses an element of `arguments` that holds both a flag and its value.
+pub(crate) fn check_arguments(arguments: &[String]) -> anyhow::Result<()> {
+    for word in arguments.iter().filter(|word| word.starts_with("--")) {
+        if let Some((flag, value)) = word.split_once(char::is_whitespace)
+            && !flag.contains('=')
+        {
+            let value = value.trim();
+            bail!(
+                "arguments: expected a flag and its value as two elements, {flag:?}, {value:?}, not as one, {word:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Returns the first of `flags` in a file's `arguments`, and what to use instead.
 pub(crate) fn refused_flag<'a>(
     arguments: &[String],
@@ -98,5 +135,36 @@ pub(crate) fn refused_flag<'a>(
     given.find_map(|given| flags.iter().find(|(flag, _)| *flag == given).copied())
 }
 
-/// More rows than anybody reads in a table.
+/// Most contenders of a comparison: a longer table is not readable.
 const CONTENDERS_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_names_in_braces() {
+        let found = |word| placeholders(word).collect::<Vec<_>>();
+        assert_eq!(found("127.0.0.1:{port}"), ["{port}"]);
+        assert_eq!(found("{root}/{rot}"), ["{root}", "{rot}"]);
+        // A script with a variable, an action of awk, and JSON.
+        let script =
+            "v=${core} awk '{print $2}' {} '{\"admin\":{\"disabled\":true}}' {folder}/a.json";
+        assert_eq!(found(script), ["{folder}"]);
+        assert!(found("{port").is_empty());
+    }
+
+    #[test]
+    fn a_flag_and_its_value_are_two_elements() {
+        let check = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            check_arguments(&words).map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            check(&["--rate", "5", "--slo=loss=0, p99<1s", "a b"]),
+            Ok(())
+        );
+        let error = "arguments: expected a flag and its value as two elements, \"--rate\", \"5\", not as one, \"--rate 5\"";
+        assert_eq!(check(&["--no-gro", "--rate 5"]), Err(error.to_owned()));
+    }
+}

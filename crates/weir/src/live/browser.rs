@@ -242,7 +242,7 @@ mod tests {
             "frames": [frame(3, Some(5_100_000)), frame(4, None)],
         })
         .to_string();
-        // What is no report does not stop the next one.
+        // A request that is not a report does not stop the listener.
         for text in ["GET / HTTP/1.1\r\n\r\n".to_owned(), {
             let length = body.len();
             format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{body}")

@@ -202,10 +202,10 @@ pub(crate) fn targeted_strategy(
 }
 
 /// Returns the help of a flag that names a strategy, with the names of all strategies.
-pub(crate) fn strategy_help(of_what: &str) -> String {
+pub(crate) fn strategy_help(purpose: &str) -> String {
     let [names @ .., last] = strategy::NAMES;
     let names = names.join(", ");
-    format!("How the stream is delivered{of_what}: {names} or {last}")
+    format!("{purpose}: {names} or {last}")
 }
 
 /// Returns the congestion controller that a strategy wants.

@@ -9,16 +9,17 @@ use weir_link::{Config as Link, DELAY_MAX, Delay, Jitter, Loss, Probability, Que
 /// Conditions of an emulated link, apart from its rate.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Conditions {
-    /// Delay of the link in each direction
+    /// Delay of every packet, in each direction: the round trip takes twice as long
     #[arg(long, default_value = "20ms", value_name = "TIME", value_parser = delay)]
     pub(crate) delay: Duration,
-    /// Jitter of the link, at most its delay
+    /// Random variation of the delay, as a standard deviation, at most --delay; packets stay in order
     #[arg(long, default_value = "0ms", value_name = "TIME", value_parser = delay)]
     pub(crate) jitter: Duration,
-    /// Queue in front of the link, in bytes; a packet has to fit, so at least 1500
+    /// Length of the queue of packets that wait for the link, in bytes in each direction, 1500 or more; packets beyond it are
+    /// dropped
     #[arg(long, default_value_t = 62_500, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1500..))]
     pub(crate) queue: u64,
-    /// Share of packets lost, from 0 to 1
+    /// Share of packets that the link loses at random, in each direction, from 0 to 1: 0.01 is 1 %
     #[arg(long, default_value_t = 0.0, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
     pub(crate) loss: f64,
 }

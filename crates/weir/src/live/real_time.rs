@@ -34,7 +34,7 @@ use crate::{
 pub(crate) enum SourceChoice {
     /// The committed trace of a real encode: kinds, sizes and times of its frames, with zeros in them
     Trace,
-    /// ffmpeg, which encodes what its generator `life` makes of the seed, with the options of the trace
+    /// Frames that ffmpeg encodes with the options of the trace; its generator `life` draws them from the seed
     Ffmpeg,
 }
 

@@ -8,7 +8,7 @@ use std::{net::SocketAddr, time::Duration};
 use weir_moqt::message::URI_BYTES_MAX;
 use weir_quic::Congestion;
 
-use crate::relay::settings::{self, Place, Places, Problem, Raw};
+use crate::relay::settings::{self, Place, Places, Problem, Raw, Setting};
 
 pub(crate) use sections::{
     AdminConfig, AnonymousConfig, ClientsConfig, DrainConfig, JwtConfig, LogConfig, QlogConfig,
@@ -205,6 +205,22 @@ impl Configured {
             add("limits.quic.datagram_receive_bytes_max", &problem);
         }
     }
+}
+
+/// Returns the keys whose values differ.
+pub(crate) fn differences(one: &RelayConfig, other: &RelayConfig) -> Vec<&'static str> {
+    let differs = |setting: &Setting<RelayConfig>| {
+        (setting.show)(one, setting.shape) != (setting.show)(other, setting.shape)
+    };
+    let table = table();
+    let differing = table.iter().filter(|setting| differs(setting));
+    let mut keys: Vec<&str> = differing.map(|setting| setting.key).collect();
+    // The shown text of this URL leaves out its secrets.
+    let url = "auth.jwt.jwks_url";
+    if one.auth.jwt.jwks_url != other.auth.jwt.jwks_url && !keys.contains(&url) {
+        keys.push(url);
+    }
+    keys
 }
 
 /// Prefix of the settings' environment variables.

@@ -235,9 +235,9 @@ impl Write for Deadline {
     }
 }
 
-/// Time for the answer to a client beyond the limit, during which the listener accepts nobody.
+/// Time for the answer to a client beyond the limit. Meanwhile the listener accepts no connection.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(20);
-/// Reads of what the client sends after its request.
+/// Most reads of bytes that a client sends after its request.
 const REST_READS_MAX: usize = 8;
 
 #[cfg(test)]

@@ -13,5 +13,6 @@ pub(crate) mod operations;
 pub(crate) mod qlog;
 pub(crate) mod settings;
 pub(crate) mod snapshot;
+pub(crate) mod sources;
 pub(crate) mod systemd;
 pub(crate) mod threads;

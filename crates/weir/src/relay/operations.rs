@@ -20,12 +20,13 @@ use crate::{
     relay::{
         authority::Gate,
         certificates::{Certificates, Watch},
-        config::{Configured, RelayConfig},
+        config::{self, Configured, RelayConfig},
         http::{self, HttpLimits, Page},
         lifecycle::{Lifecycle, Phase},
         metrics::{self, Numbers, Reloads},
         qlog::Logs,
         snapshot::Slot,
+        sources::Sources,
         systemd::Manager,
     },
     signals::{self, Request},
@@ -47,6 +48,7 @@ pub(crate) struct Operations {
     started: Instant,
     reloads_done: AtomicU64,
     reloads_failed: AtomicU64,
+    sources: Sources,
 }
 
 impl Operations {
@@ -56,6 +58,7 @@ impl Operations {
         logs: Arc<Logs>,
         threads: Vec<(Arc<Slot>, Arc<Telemetry>)>,
         tracks_max: usize,
+        sources: Sources,
     ) -> Self {
         Self {
             lifecycle: Lifecycle::default(),
@@ -69,6 +72,7 @@ impl Operations {
             started: clock::now(),
             reloads_done: AtomicU64::new(0),
             reloads_failed: AtomicU64::new(0),
+            sources,
         }
     }
 
@@ -226,6 +230,7 @@ impl Operations {
                 Ok(Request::Reload) => {
                     manager.notify("RELOADING=1");
                     self.reload();
+                    self.warn_of_settings(config);
                     watch = Watch::new(files());
                     manager.notify("READY=1");
                 }
@@ -262,6 +267,26 @@ impl Operations {
         }
     }
 
+    /// Reads the settings again, and warns of those that differ from `running`: they need a restart.
+    fn warn_of_settings(&self, running: &RelayConfig) {
+        match self.sources.read() {
+            Ok(read) => {
+                let changed = config::differences(running, &read.config);
+                if !changed.is_empty() {
+                    let changed = changed.join(", ");
+                    tracing::warn!(
+                        changed,
+                        "these settings need a restart: a reload reads only certificate, key and token keys"
+                    );
+                }
+            }
+            Err(problems) => {
+                let problems = problems.join("; ");
+                tracing::warn!("the settings are wrong, and a restart would fail: {problems}");
+            }
+        }
+    }
+
     /// Renews a self-signed certificate before it expires, and prints the hash of the new one.
     fn renew_certificate(&self) {
         match self.certificates.renew(clock::since_epoch()) {
@@ -269,7 +294,7 @@ impl Operations {
                 let hash = self.certificates.hash();
                 tracing::info!(sha256 = hash, "self-signed certificate renewed");
                 let line = serde_json::json!({ "certificate_sha256": hash });
-                // Nobody may read standard output.
+                // Standard output may be closed.
                 let _written = writeln!(std::io::stdout(), "{line}");
             }
             Ok(false) => {}

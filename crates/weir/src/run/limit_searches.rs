@@ -1,5 +1,4 @@
-//! What each of several relays carries at most: the limits are searched one after the other, and each probe gets a relay that
-//! was just started.
+//! Searches for the limits of several relays, one after the other. Each probe starts its relay.
 
 use std::{
     path::{Path, PathBuf},
@@ -42,7 +41,7 @@ impl LimitSearches {
         let slo = service_level(&file).map(str::to_owned);
         let relays = Relays::new(file, folder, &profiles, slo.as_deref(), None)?;
         let searches = Self { relays, profiles };
-        // What is wrong with a search is found before the first one.
+        // All searches are checked before the first one starts.
         for profile in &searches.profiles {
             for number in 0..searches.relays.file.relay.len() {
                 searches.plan(number, profile)?;

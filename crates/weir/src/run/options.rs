@@ -147,6 +147,7 @@ pub(crate) struct RunOptions {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Flow {
     /// `PUBLISH_NAMESPACE`, and wait for SUBSCRIBE

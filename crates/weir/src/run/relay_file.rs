@@ -14,39 +14,41 @@ use crate::harness::contender::{self, Contender, Entry};
 
 /// The content of the file.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RelayFile {
-    /// The profile, relative to the file's folder.
+    /// The benchmark profile, relative to the TOML file.
     pub(crate) profile: PathBuf,
-    /// Subscribers of each run; `None` if `arguments` sets the load.
+    /// Subscribers of each run. Default: those of `arguments`.
     pub(crate) subscribers: Option<usize>,
-    /// Measured runs of each relay.
+    /// Measured runs of each relay, 1 to 50; fewer than four cannot show a difference.
     #[serde(default = "repeats")]
     pub(crate) repeats: u32,
     /// Seconds of the run before each of these, which is not measured; 0 for none.
     #[serde(default = "warm_up_seconds")]
     pub(crate) warm_up_seconds: u64,
-    /// Seconds that a run sends; without it, those of the profile.
+    /// Seconds that a run sends. Default: those of the profile.
     pub(crate) seconds: Option<u64>,
-    /// The service level.
+    /// The service level. Default: that of `weir bench`.
     pub(crate) slo: Option<String>,
-    /// More flags of `weir bench`, for all relays.
+    /// More flags of `weir bench`, for all relays. Default: none.
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
     /// The search of --find-max.
     #[serde(default)]
     pub(crate) find_max: SearchTable,
-    /// The relays.
+    /// The relays, 1 to 32.
     pub(crate) relay: Vec<RelayEntry>,
 }
 
 /// The search of --find-max.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SearchTable {
-    /// The profiles, relative to the file's folder; without them, `profile` of the file.
+    /// Profiles of the searches, relative to the TOML file. Default: `profile`.
     pub(crate) profiles: Vec<PathBuf>,
-    /// The service level; without it, that of the file.
+    /// The service level. Default: `slo` of the comparison.
     pub(crate) slo: Option<String>,
     /// Subscribers of the first probe.
     pub(crate) from: u64,
@@ -82,28 +84,30 @@ impl Default for SearchTable {
 
 /// One relay.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RelayEntry {
+    /// Name of the relay in tables.
     pub(crate) name: String,
-    /// Program and arguments, with the placeholders `{weir}`, `{cert}`, `{key}` and `{core}`.
+    /// Program and arguments, with placeholders.
     pub(crate) start: Vec<String>,
-    /// URL of the relay.
+    /// URL of the relay, as for `weir bench --relay`.
     pub(crate) url: String,
-    /// Core of the relay.
+    /// Core of the relay. Default: any.
     pub(crate) core: Option<usize>,
-    /// Drafts that clients offer, by their ALPN; all if none is named.
+    /// Drafts that clients offer, by their ALPN; a relay that speaks none of them fails its run. Default: all.
     #[serde(default)]
     pub(crate) drafts: Vec<String>,
-    /// The value of --publish-flow.
+    /// Value of `--publish-flow`. Default: that of `arguments`, otherwise `namespace`.
     pub(crate) publish_flow: Option<Flow>,
-    /// Program and arguments that print its version.
+    /// Program and arguments whose first line of output is the version. Default: none.
     #[serde(default)]
     pub(crate) version: Vec<String>,
-    /// The version, for a relay without a program that prints it.
+    /// The version, if no program prints it. Default: none.
     pub(crate) version_text: Option<String>,
-    /// Load of the first probe of a search; without it, that of `[find_max]`.
+    /// Load of the first probe of a search. Default: that of `[find_max]`.
     pub(crate) from: Option<u64>,
-    /// More flags of `weir bench`, for this relay.
+    /// More flags of `weir bench`, for this relay. Default: none.
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
     /// Time from the relay's start to the first connection, in milliseconds.
@@ -137,6 +141,11 @@ impl RelayFile {
 
     fn check(&self) -> anyhow::Result<()> {
         contender::check(&self.relay)?;
+        contender::check_arguments(&self.arguments)?;
+        for relay in &self.relay {
+            let checked = contender::check_arguments(&relay.arguments);
+            checked.with_context(|| format!("relay {:?}", relay.name))?;
+        }
         if self.repeats == 0 || self.repeats > REPEATS_MAX {
             bail!("repeats: expected 1 to {REPEATS_MAX}, not {}", self.repeats);
         }
@@ -176,6 +185,7 @@ impl RelayEntry {
 
 impl Entry for RelayEntry {
     const KIND: &'static str = "relay";
+    const PLACEHOLDERS: &'static [&'static str] = &["{weir}", "{cert}", "{key}", "{core}"];
 
     fn contender(&self) -> Contender {
         Contender {
@@ -218,6 +228,12 @@ mod tests {
         assert!(problem(&format!("{HEAD}{RELAY}{RELAY}")).contains("relay \"a\" is listed twice"));
         let draft = format!("{HEAD}{RELAY}drafts = [\"moqt-99\"]\n");
         assert!(problem(&draft).contains("weir has no \"moqt-99\""));
+        let joined = format!("{HEAD}{RELAY}arguments = [\"--wire qperf\"]\n");
+        let expected = "relay \"a\": arguments: expected a flag and its value as two elements";
+        assert!(problem(&joined).contains(expected));
+        let unknown = format!("{HEAD}{RELAY}").replace("[\"a\"]", "[\"a\", \"{port}\"]");
+        let expected = "relay \"a\": start: there is no placeholder {port}; expected one of {weir}, {cert}, {key}, {core}";
+        assert!(problem(&unknown).contains(expected));
         let empty = format!("{HEAD}{RELAY}").replace("[\"a\"]", "[]");
         assert!(problem(&empty).contains("start: expected a program"));
     }

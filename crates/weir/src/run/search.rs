@@ -436,7 +436,7 @@ fn kilobits(bits: f64) -> u64 {
 
 /// The beginning of a probe's data phase, which is not judged: caches fill, and congestion windows open.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// What a machine is given to come to rest when others had taken too much of it.
+/// Pause before a probe is repeated because the hypervisor took too much of a core.
 const DISTURBED_PAUSE: Duration = Duration::from_secs(10);
 /// Largest bit rate to try, in kbit/s, without --most.
 const KILOBITS_MAX: u64 = 1_000_000;

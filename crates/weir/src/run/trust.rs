@@ -25,11 +25,11 @@ pub(crate) struct TrustArguments {
 /// Which server certificates clients trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TrustChoice {
-    /// All of them.
+    /// Any certificate.
     Anyone,
-    /// The one with this SHA-256 hash.
+    /// Only the certificate with this SHA-256 hash.
     Hash([u8; 32]),
-    /// Those that lead to a certificate in this PEM file, or to one of the system's.
+    /// Certificates whose chain leads to a root in this PEM file, or to one of the system's roots.
     Roots(Option<PathBuf>),
 }
 

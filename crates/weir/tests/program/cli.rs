@@ -336,11 +336,14 @@ fn a_relay_that_is_not_there_is_named() {
     // A socket that nobody reads: no answer, and no refusal either.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("moqt://{}", silent.local_addr().unwrap());
-    let line = refusal(&["bench", &profile, "--relay", &url, "--insecure"]);
+    let page = folder.file("report.html");
+    let arguments = ["bench", &profile, "--relay", &url, "--insecure"];
+    let line = refusal(&[&arguments[..], &["--html", &page]].concat());
     assert!(
         line.contains(&url) && line.contains("no answer within 10 s"),
         "{line}"
     );
+    assert!(fs::metadata(&page).is_err(), "an empty report is left");
 }
 
 #[test]

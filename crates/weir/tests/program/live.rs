@@ -14,7 +14,7 @@ use weir_net::terminate;
 
 use crate::{
     metrics::get,
-    process::{Relay, text, wait_for},
+    process::{Relay, free_port, text, wait_for},
 };
 
 /// 36 frames and their sound.
@@ -405,9 +405,14 @@ fn what_cannot_be_reached_or_is_not_there_is_named() {
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(errors.contains("the relay refused a track"), "{errors}");
+    let nobody = format!("moqt://127.0.0.1:{}", free_port());
     for (arguments, error) in [
         (
-            &["live", "publish", &url, "--input", "/no/such/file"][..],
+            &["live", "play", &nobody, "--insecure", "--time", "1s"][..],
+            ": no answer within ",
+        ),
+        (
+            &["live", "publish", &url, "--input", "/no/such/file"],
             "/no/such/file: cannot be opened",
         ),
         (

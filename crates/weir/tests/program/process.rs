@@ -48,6 +48,13 @@ pub(crate) fn start(arguments: &[&str]) -> Child {
         .unwrap()
 }
 
+/// Sends a process a signal, such as `HUP`.
+pub(crate) fn signal(pid: u32, name: &str) {
+    let pid = pid.to_string();
+    let sent = Command::new("kill").args(["-s", name, &pid]).status();
+    assert!(sent.unwrap().success());
+}
+
 /// The lines of a run that was refused.
 #[track_caller]
 pub(crate) fn refusal(arguments: &[&str]) -> String {
@@ -149,9 +156,7 @@ impl Relay {
 
     /// Sends it a signal, such as `HUP`.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.pid().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status();
-        assert!(sent.unwrap().success());
+        signal(self.child.id(), name);
     }
 
     /// Waits for its end; returns its exit code and its last words.

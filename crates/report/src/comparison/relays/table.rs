@@ -89,7 +89,7 @@ pub fn html(comparison: &Comparison) -> String {
     page("Relays compared", &table(comparison))
 }
 
-/// What the figures mean.
+/// The note that explains the figures.
 const READING: &str = "Median of the runs (smallest–largest). The last column tests whether the CPU time per object differs from \
 that of the first relay (Mann-Whitney rank-sum test, exact, two-sided). Memory per session is taken in the warm-up run, before \
 any object is sent.";

@@ -98,12 +98,12 @@ impl Scenario {
     }
 }
 
-/// What the figures mean.
+/// The note that explains the figures.
 const READING: &str = "Median of the runs (smallest–largest). Compare servers by µs per request: the CPU time of the server per \
 successful request (status 200 and the exact length). Requests per second are the server's maximum only if the server was the \
 limit.\n";
 
-/// Why CPU times at different rates cannot be compared.
+/// The note that CPU times at different rates cannot be compared.
 pub(super) const EQUAL_RATES: &str = "CPU time per request falls as the rate rises, and these rates differ. To compare it, \
 give all servers one rate that each of them reaches: arguments = [\"--rate\", \"N\"] above the first [[server]].";
 

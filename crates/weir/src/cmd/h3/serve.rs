@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks the rest of what [`run`] needs, and prints what was read. A server that runs with the same flags does not matter.
+/// Checks certificate and address, and prints what was read. The check works beside a server that runs with the same flags.
 fn check(
     arguments: &ServeArguments,
     site: &Site,

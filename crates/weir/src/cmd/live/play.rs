@@ -28,7 +28,7 @@ use crate::time::{long_time, time};
 /// with H.264. Nothing is decoded: a frame counts as shown if it and all frames that it needs arrive before its playout
 /// time. Latencies need publisher and player on the same clock; streams without capture times have none. The player
 /// follows a changed catalog. It ends with the stream (or --patience-again later), after --time, or at SIGINT. Exit code
-/// 2: no frame was received.
+/// 2: no frame was received, or the player failed, such as when its token expired.
 #[derive(Debug, Args)]
 pub(crate) struct PlayArguments {
     /// Relay with the stream: moqt://HOST:PORT[/PATH] for raw QUIC, https://HOST:PORT[/PATH] for WebTransport
@@ -36,7 +36,7 @@ pub(crate) struct PlayArguments {
     /// Namespace of the tracks, with / between its fields
     #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace)]
     namespace: Namespace,
-    #[arg(long, value_name = "NAME", conflicts_with = "patience_again", help = strategy_help(", for a stream of weir without a catalog") + " [default: that of the catalog]")]
+    #[arg(long, value_name = "NAME", conflicts_with = "patience_again", help = strategy_help("Strategy that the publisher uses, for a stream without a catalog") + " [default: that of the catalog]")]
     strategy: Option<String>,
     /// Where in the stream to begin
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = JoinChoice::Next)]
@@ -104,6 +104,10 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
         Some(failure) => bail!("{relay}: {failure}"),
         None if !has_frames => match viewer.complaint() {
             Some(complaint) => bail!("{relay}: no frame could be read: {complaint}"),
+            None if !viewer.had_session() => {
+                let seconds = Duration::from_micros((end_us - start_us).unsigned_abs());
+                bail!("{relay}: no answer within {:.1} s", seconds.as_secs_f64())
+            }
             None => bail!(
                 "{relay}: no frame arrived; does a publisher send to the namespace of --namespace?"
             ),

@@ -278,6 +278,12 @@ pub(crate) fn read_keys(
 }
 
 fn read_pem(text: &str, accepted: &[Algorithm]) -> anyhow::Result<IssuerKey> {
+    if text.contains("-----BEGIN CERTIFICATE-----") {
+        bail!(
+            "expected a public key, not a certificate: use the .jwk file of `weir token key`, or extract the key with \
+             `openssl x509 -noout -pubkey -in FILE`"
+        );
+    }
     let is_private = text.contains("PRIVATE KEY-----");
     let text = text.as_bytes();
     let (key, algorithms) = if let Ok(key) = DecodingKey::from_ec_pem(text) {

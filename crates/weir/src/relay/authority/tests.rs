@@ -319,6 +319,17 @@ fn a_reload_changes_keys_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
+fn a_certificate_is_no_key_of_an_issuer() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let accepted = [Algorithm::ES256];
+    let public = issuers::read_keys(&made.signing_key.public_key_pem(), &accepted, true);
+    assert_eq!(public.unwrap().len(), 1);
+    let error = issuers::read_keys(&made.cert.pem(), &accepted, true).unwrap_err();
+    let expected = "expected a public key, not a certificate: use the .jwk file";
+    assert!(error.to_string().starts_with(expected), "{error}");
+}
+
+#[test]
 fn a_set_is_taken_for_what_is_usable_in_it() {
     let accepted = [Algorithm::ES256];
     let good = Issuer::new(Some("a"));

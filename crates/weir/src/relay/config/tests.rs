@@ -22,6 +22,25 @@ fn read(
 }
 
 #[test]
+fn settings_whose_values_differ_are_named() {
+    let file = "listen = \"127.0.0.1:1\"\n[drain]\ntime = \"1s\"\n[auth.jwt]\njwks_url = \"https://a.example/?jwt=1\"\n";
+    let first = read(file, &[], &[]).unwrap().config;
+    let again = file.replace("\"1s\"", "\"1000ms\"");
+    let same = read(&again, &[], &[]).unwrap().config;
+    assert!(differences(&first, &same).is_empty());
+    let other = file
+        .replace("1s", "2s")
+        .replace("127.0.0.1:1", "127.0.0.1:2");
+    let other = read(&other, &[], &[]).unwrap().config;
+    assert_eq!(differences(&first, &other), ["listen", "drain.time"]);
+    // The query of a URL is not shown, but counts.
+    let secret = read(&file.replace("jwt=1", "jwt=2"), &[], &[])
+        .unwrap()
+        .config;
+    assert_eq!(differences(&first, &secret), ["auth.jwt.jwks_url"]);
+}
+
+#[test]
 fn flags_win_over_environment_over_file_over_default() {
     let file = "listen = \"127.0.0.1:1\"\nrest = \"1ms\"\n[limits.relay]\ntracks_max = 7\n";
     let environment = [
@@ -127,7 +146,7 @@ fn the_documentation_lists_every_setting() {
 }
 
 /// Returns the range of a setting, which the error of a value outside of it names; empty if there is none.
-fn range(setting: &settings::Setting<RelayConfig>) -> String {
+fn range(setting: &Setting<RelayConfig>) -> String {
     let outside = Raw::Other("nothing");
     let read = (setting.read)(&mut RelayConfig::default(), &outside, setting.shape);
     let error = read.expect_err("no setting takes this");

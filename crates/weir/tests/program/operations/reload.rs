@@ -1,13 +1,16 @@
 //! Certificates that change under a relay that runs.
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+};
 
 use weir_quic::tls::{ClientTls, Trust};
 
 use super::client::{Arrival, Client, PROTOCOLS};
 use crate::{
     metrics::expect_metric,
-    process::{Folder, Relay, wait_for},
+    process::{Folder, Relay, signal, start, text, wait_for},
 };
 
 /// A certificate for `localhost`, written to two files of `folder`.
@@ -86,6 +89,51 @@ fn certificates_change_without_a_session_that_notices() {
         !old.heard().iter().any(|line| line.starts_with("lost")),
         "{:?}",
         old.heard()
+    );
+}
+
+/// Returns the log of a relay whose file of settings was replaced before SIGHUP.
+fn log_of_a_reload(file: &str) -> String {
+    let folder = Folder::new("settings");
+    let path = folder.write("relay.toml", "[drain]\ntime = \"1s\"\n");
+    let arguments = ["relay", "--log=warn", "--listen=127.0.0.1:0", "--config"];
+    let more = [path.as_str(), "--admin", "127.0.0.1:0"];
+    let mut relay = start(&[&arguments[..], &more].concat());
+    let mut out = BufReader::new(relay.stdout.take().unwrap());
+    let mut ready = String::new();
+    out.read_line(&mut ready).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
+    let admin = ready["admin"].as_str().unwrap().parse().unwrap();
+    folder.write("relay.toml", file);
+    signal(relay.id(), "HUP");
+    expect_metric(admin, RELOADED, 2.0);
+    // The relay handles one signal after the other.
+    signal(relay.id(), "TERM");
+    text(&relay.wait_with_output().unwrap().stderr)
+}
+
+#[test]
+fn settings_that_need_a_restart_are_named_after_a_reload() {
+    let log = log_of_a_reload(
+        "listen = \"127.0.0.1:9\"\n[drain]\ntime = \"2s\"\n[limits.relay]\ntracks_max = 7\n",
+    );
+    let line = log
+        .lines()
+        .find(|line| line.contains("these settings need a restart"));
+    let line = line.unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("WARN"), "{line}");
+    // The flag wins over `listen`, so that key has no effect.
+    assert!(
+        line.contains("changed=\"drain.time, limits.relay.tracks_max\""),
+        "{line}"
+    );
+    let log = log_of_a_reload("[drain]\ntime = \"1s\" # unchanged\n");
+    assert_eq!(log, "");
+    let log = log_of_a_reload("[drain]\ntimes = \"1s\"\n");
+    assert!(
+        log.contains("a restart would fail: ")
+            && log.contains("relay.toml:2: unknown key `drain.times`"),
+        "{log}"
     );
 }
 
