@@ -70,7 +70,6 @@ fn the_readme_and_the_summary_quote_the_tables() {
         ages
     });
     let slowest = slowest.concat();
-    let wires = column(&page, "relays-compared", ("", ""), "µs/object");
     let ranges = ["skip", "weir"]
         .map(|strategy| ends(ages(strategy)))
         .concat();
@@ -85,7 +84,6 @@ fn the_readme_and_the_summary_quote_the_tables() {
         ),
         (&readme, "| Server CPU per HTTP/3", " |\n", servers.clone()),
         (&readme, "| Age of the picture", " |\n", slowest),
-        (&readme, "| Large objects", " |\n", wires[..2].to_vec()),
         (
             &page,
             "On 70 % of one core",

@@ -10,6 +10,22 @@ const OTHER_SHELLS: [&str; 5] = ["bash", "shell", "console", "zsh", "shell-sessi
 /// The mark of a shell fence that no test runs.
 const NEEDS: &str = "<!-- needs: ";
 
+/// Most bytes of all documents that are written by hand, together: an afternoon of reading.
+const WRITTEN_BYTES_MAX: usize = 90_000;
+
+/// Pages that tests or commands write, and the one that a test compares row by row: to look things up in.
+const LOOKED_UP: [&str; 9] = [
+    "docs/commands.md",
+    "docs/comparison-files.md",
+    "docs/interop.md",
+    "docs/profile-keys.md",
+    "docs/relay-limits.md",
+    "docs/relay-metrics.md",
+    "docs/relay-settings.md",
+    "docs/report-fields.md",
+    "docs/results.md",
+];
+
 /// Wordings that are wrong in English, or belong into a commit message.
 const PHRASES: [&str; 8] = [
     "measured anew",
@@ -73,6 +89,24 @@ pub(crate) fn check_phrases(files: &[SourceFile]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Documents that are written by hand are short enough to be read. A new page takes its place from the others.
+pub(crate) fn check_size(files: &[SourceFile]) -> Vec<Finding> {
+    let is_written =
+        |file: &&SourceFile| file.extension() == "md" && !LOOKED_UP.contains(&file.path.as_str());
+    let written = || files.iter().filter(is_written);
+    let bytes: usize = written().map(|file| file.text.len()).sum();
+    let longest = written().max_by_key(|file| file.text.len());
+    let longest = longest.filter(|_| bytes > WRITTEN_BYTES_MAX);
+    let rule = format!(
+        "all documents written by hand have {bytes} bytes together, more than {WRITTEN_BYTES_MAX}, and this is the longest: \
+         cut what is said twice, or what --help and generated pages say"
+    );
+    longest
+        .map(|file| file.finding(1, rule))
+        .into_iter()
+        .collect()
 }
 
 /// Links and images lead to files, and to headings, that exist.
@@ -220,6 +254,26 @@ mod tests {
         let text = "since 669f66e.\n`0123456`, deadbeef, 0x1234abc, 66f9\n```text\n669f66e\n```\n(0a1b2c3d4e)\n";
         assert_eq!(found("docs/a.md", text, check_hashes), [1, 6]);
         assert_eq!(found("CHANGELOG.md", text, check_hashes), []);
+    }
+
+    #[test]
+    fn finds_documents_that_are_too_long_together() {
+        let page = |path, bytes| SourceFile::new(path, &"x".repeat(bytes));
+        let check = |more| {
+            let half = WRITTEN_BYTES_MAX / 2;
+            let looked_up = page("docs/commands.md", WRITTEN_BYTES_MAX);
+            let code = page("crates/a.rs", WRITTEN_BYTES_MAX);
+            let written = [page("README.md", half), page("docs/new.md", half + more)];
+            let [first, second] = written;
+            let found = check_size(&[looked_up, code, first, second]);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(check(0).is_empty());
+        let found = check(1);
+        assert!(
+            found[0].starts_with("docs/new.md:1: all documents written by hand have 90001 bytes"),
+            "{found:?}"
+        );
     }
 
     #[test]

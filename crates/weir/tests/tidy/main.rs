@@ -112,6 +112,11 @@ fn documents_name_no_commits() {
 }
 
 #[test]
+fn documents_written_by_hand_can_be_read() {
+    assert_kept(&documents::check_size(&read_tree()));
+}
+
+#[test]
 fn documents_and_comments_are_a_reference() {
     assert_kept(&documents::check_phrases(&read_tree_without_tidy()));
 }
