@@ -53,7 +53,10 @@ struct Delay {
     hold_until: Instant,
     /// Whether the bytes in flight were close to the window at the last acknowledgement.
     is_window_used: bool,
+    /// Bytes acknowledged in this turn.
     growth: u64,
+    /// When the newest of the packets acknowledged in this turn was sent. Its round trip is the shortest of them.
+    newest_sent: Option<Instant>,
     /// A queue that stays although the window was reduced.
     pressure: Option<Pressure>,
     /// A drain in progress: almost nothing is in flight, which shows the queue of others.
@@ -79,6 +82,7 @@ impl Delay {
             hold_until: now,
             is_window_used: false,
             growth: 0,
+            newest_sent: None,
             pressure: None,
             drain: None,
             competition: None,
@@ -109,6 +113,12 @@ impl Delay {
     /// Adjusts the window to the queue, once the acknowledgements of a turn are processed.
     fn follow(&mut self, now: Instant, round_trip: Duration, base: Duration) {
         let queue = round_trip.saturating_sub(base);
+        let is_idle = !self.is_window_used && self.drain.is_none() && self.competition.is_none();
+        if is_idle && queue <= self.target / QUEUE_PARTS {
+            // The source sends less than the window permits, and nothing queues: the window stays as it is.
+            self.pressure = None;
+            return;
+        }
         let target = self.target(now);
         if let Some(drain) = self.drain {
             if let Some(shortest) = drain.end(now) {
@@ -242,14 +252,11 @@ impl Controller for Delay {
         app_limited: bool,
         rtt: &RttEstimator,
     ) {
-        let round_trip = now.saturating_duration_since(sent);
-        self.path.note_acked(now, bytes);
-        let is_queue_theirs = self.competition.is_some() || now < self.competition_expected_until;
-        self.path.note_round_trip(now, round_trip, is_queue_theirs);
         self.growth += bytes;
-        if let Some(drain) = &mut self.drain {
-            drain.note(now, sent, round_trip);
-        } else if let Some(competition) = &mut self.competition {
+        self.newest_sent = self.newest_sent.max(Some(sent));
+        if self.drain.is_none()
+            && let Some(competition) = &mut self.competition
+        {
             competition.cubic.on_ack(now, sent, bytes, app_limited, rtt);
         }
     }
@@ -263,7 +270,15 @@ impl Controller for Delay {
     ) {
         let used = in_flight + self.growth + 2 * self.packet_bytes >= self.window;
         self.is_window_used = used && !app_limited;
-        if let (Some(round_trip), Some(base)) = (self.path.take_turn(), self.path.base()) {
+        if let Some(sent) = self.newest_sent.take() {
+            let round_trip = now.saturating_duration_since(sent);
+            self.path.note_acked(now, self.growth);
+            let is_queue_theirs =
+                self.competition.is_some() || now < self.competition_expected_until;
+            let base = self.path.note_round_trip(now, round_trip, is_queue_theirs);
+            if let Some(drain) = &mut self.drain {
+                drain.note(now, sent, round_trip);
+            }
             self.follow(now, round_trip, base);
         }
         self.growth = 0;
@@ -327,6 +342,8 @@ const INITIAL_PACKETS: u64 = 10;
 const WINDOW_PACKETS_MIN: u64 = 4;
 /// The smallest window that RFC 9002 §7.2 permits, for the time of a drain.
 const DRAIN_PACKETS_MIN: u64 = 2;
+/// The part of the configured target that is at most half of the effective one (`Delay::target`).
+const QUEUE_PARTS: u32 = 3;
 /// How long competing flows are expected to return after they have left.
 const WARY_FOR: Duration = Duration::from_secs(15);
 /// How long a queue is attributed to this flow after a drain.

@@ -11,8 +11,6 @@ pub(super) struct Path {
     period_began: Instant,
     /// When a round trip was last close to the shortest, or a drain was last made.
     confirmed: Instant,
-    /// The shortest round trip among the acknowledgements of this turn.
-    turn: Option<Duration>,
     /// Recent acknowledgements: their time and number of bytes.
     acked: VecDeque<(Instant, u64)>,
     acked_bytes: u64,
@@ -28,7 +26,6 @@ impl Path {
             shortest: [None; 2],
             period_began: now,
             confirmed: now,
-            turn: None,
             acked: VecDeque::new(),
             acked_bytes: 0,
             rate_since: now,
@@ -51,12 +48,13 @@ impl Path {
         self.confirmed = now;
     }
 
+    /// Notes the shortest round trip of a turn. Returns the round trip without a queue.
     pub(super) fn note_round_trip(
         &mut self,
         now: Instant,
         round_trip: Duration,
         is_queue_theirs: bool,
-    ) {
+    ) -> Duration {
         let period = if is_queue_theirs {
             BASE_PERIOD_BESIDE_RIVALS
         } else {
@@ -74,12 +72,7 @@ impl Path {
         }
         let shortest = self.shortest[0].map_or(round_trip, |known| known.min(round_trip));
         self.shortest[0] = Some(shortest);
-        self.turn = Some(self.turn.map_or(round_trip, |known| known.min(round_trip)));
-    }
-
-    /// Returns the shortest round trip among the acknowledgements since the last call.
-    pub(super) fn take_turn(&mut self) -> Option<Duration> {
-        self.turn.take()
+        self.shortest[1].map_or(shortest, |before| before.min(shortest))
     }
 
     pub(super) fn note_acked(&mut self, now: Instant, bytes: u64) {
