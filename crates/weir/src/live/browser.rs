@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
+use weir_live::PublishFlow;
+use weir_moqt::name::Namespace;
 use weir_net::{Stop, Waker};
 use weir_report::lab::{Figures, FrameRecord};
 
@@ -49,6 +51,8 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
     encoder.feed(&queue, &stop)?;
     let origin = RunningOrigin {
         target: client_target(&RelayUrl::of_child(relay.address), &TrustChoice::Anyone)?,
+        namespace: Namespace::new([NAMESPACE])?,
+        flow: PublishFlow::Publish,
         strategy,
         source: Box::new(queue),
         timebase: hosting::timebase(),

@@ -20,6 +20,7 @@ use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
 
 use super::link_conditions::Conditions;
 use super::network_profile::NetworkProfile;
+use crate::run::RelayUrl;
 
 /// The result of a run: figures, and a record of each frame.
 #[derive(Clone, Debug)]
@@ -40,6 +41,8 @@ pub(crate) struct Task {
     pub(crate) target: Option<Duration>,
     /// Congestion controller of relay and origin.
     pub(crate) congestion: Congestion,
+    /// A relay that runs already, with a controller of its own; `None` starts weir's.
+    pub(crate) relay: Option<RelayUrl>,
     pub(crate) seed: u64,
 }
 
@@ -57,11 +60,12 @@ impl Task {
         format!("{}{}", self.strategy, target.unwrap_or_default())
     }
 
-    /// Returns the name of the congestion controller.
-    pub(crate) fn controller(&self) -> &'static str {
-        match self.congestion {
-            Congestion::Cubic => "cubic",
-            Congestion::Delay { .. } => "delay",
+    /// Returns the name of the relay's congestion controller, or the URL of a relay that runs already.
+    pub(crate) fn controller(&self) -> String {
+        match (&self.relay, self.congestion) {
+            (Some(relay), _) => format!("of {relay}"),
+            (None, Congestion::Cubic) => "cubic".to_owned(),
+            (None, Congestion::Delay { .. }) => "delay".to_owned(),
         }
     }
 }

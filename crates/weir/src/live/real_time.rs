@@ -3,6 +3,7 @@
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -42,16 +43,20 @@ pub(crate) enum SourceChoice {
 pub(crate) fn run(task: &Task, source: SourceChoice) -> anyhow::Result<Run> {
     let (profile, seed) = (&task.profile, task.seed);
     let (strategy, congestion) = task.delivery()?;
-    let relay = ChildRelay::of_streams("127.0.0.1:0", congestion)?;
+    let (relay, url) = relay(task)?;
+    let target = client_target(&url, &TrustChoice::Anyone)?;
     let stop = Stop::new().context("cannot create an eventfd")?;
     let at = clock::now();
-    let (behind_link, shaper) = open_link(task, relay.address, Some(at), 1, &stop)?;
+    let (behind_link, shaper) = open_link(task, target.remote, Some(at), 1, &stop)?;
 
     let timebase = Timebase { at, us: 0 };
-    let target = |address| client_target(&RelayUrl::of_child(address), &TrustChoice::Anyone);
+    let namespace = namespace()?;
     let viewer = Viewer::new(ViewerConfig {
-        target: target(behind_link)?,
-        namespace: Namespace::new([NAMESPACE])?,
+        target: Target {
+            remote: behind_link,
+            ..target.clone()
+        },
+        namespace: namespace.clone(),
         choice: Choice::of(&*strategy),
         join: Join::Next,
         buffer: BufferChoice::Strategy,
@@ -68,7 +73,13 @@ pub(crate) fn run(task: &Task, source: SourceChoice) -> anyhow::Result<Run> {
         }
     };
     let origin = RunningOrigin {
-        target: target(relay.address)?,
+        target,
+        namespace,
+        flow: if relay.is_some() {
+            PublishFlow::Publish
+        } else {
+            PublishFlow::Namespace
+        },
         strategy,
         source: frames,
         timebase,
@@ -89,12 +100,24 @@ pub(crate) fn run(task: &Task, source: SourceChoice) -> anyhow::Result<Run> {
     let viewer = join(viewer)??;
     let (counters, failure) = join(origin)??;
     join(shaper)?.context("the emulated link failed")?;
-    relay.stop();
+    if let Some(relay) = relay {
+        relay.stop();
+    }
     encoded?;
     if let Some(failure) = failure.as_deref().or_else(|| viewer.failure()) {
         bail!("the run failed: {failure}");
     }
     run_of(&viewer, counters.frames, profile)
+}
+
+/// Returns the relay of a run, with its URL. A relay that runs already has no process here.
+fn relay(task: &Task) -> anyhow::Result<(Option<ChildRelay>, RelayUrl)> {
+    if let Some(url) = &task.relay {
+        return Ok((None, url.clone()));
+    }
+    let relay = ChildRelay::of_streams("127.0.0.1:0", task.congestion)?;
+    let url = RelayUrl::of_child(relay.address);
+    Ok((Some(relay), url))
 }
 
 /// The source of the frames of a run.
@@ -147,6 +170,9 @@ type OriginThread = JoinHandle<anyhow::Result<(OriginCounters, Option<String>)>>
 /// The configuration of an origin that runs on a thread of its own.
 pub(super) struct RunningOrigin {
     pub(super) target: Target,
+    pub(super) namespace: Namespace,
+    /// How the tracks reach the relay. Every relay takes PUBLISH_NAMESPACE, some refuse PUBLISH.
+    pub(super) flow: PublishFlow,
     pub(super) strategy: Box<dyn Strategy>,
     pub(super) source: Box<dyn Source + Send>,
     pub(super) timebase: Timebase,
@@ -163,8 +189,8 @@ impl RunningOrigin {
             let address = self.target.remote;
             let mut origin = Origin::new(OriginConfig {
                 target: self.target,
-                namespace: Namespace::new([NAMESPACE])?,
-                flow: PublishFlow::Publish,
+                namespace: self.namespace,
+                flow: self.flow,
                 strategy: self.strategy,
                 packaging: Packaging::Cmaf,
                 timebase: self.timebase,
@@ -293,7 +319,15 @@ impl Drop for Encoder {
     }
 }
 
-/// The namespace of the stream.
+/// Returns a namespace that no other run uses: a relay that runs already may still have the streams of earlier runs.
+fn namespace() -> anyhow::Result<Namespace> {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let begun = clock::since_epoch().as_micros();
+    Ok(Namespace::new([NAMESPACE, &format!("{begun:x}-{run}")])?)
+}
+
+/// The namespace of a stream, or its first field.
 pub(super) const NAMESPACE: &str = "live";
 /// Interval at which the encoder is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);

@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use serde_json::Value;
 
-use crate::process::{Folder, text, weir};
+use crate::process::{Folder, Relay, text, weir};
 
 /// Runs the testbed; returns its exit code, and what it wrote to standard output and error.
 fn lab(arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -91,6 +91,47 @@ fn a_recorded_link_is_a_profile_and_a_broken_one_is_named_with_the_line() {
     ] {
         fs::write(&trace, lines).unwrap();
         let (code, _, errors) = lab(&[&only[..], &[&trace], more].concat());
+        assert_eq!(code, Some(2), "{more:?}: {errors}");
+        assert!(errors.contains(error), "{more:?}: {errors}");
+    }
+}
+
+#[test]
+fn runs_in_real_time_go_through_relays_that_run_already() {
+    let folder = Folder::new("running-relay");
+    let (trace, json) = (folder.file("link.mahimahi"), folder.file("runs.json"));
+    fs::write(&trace, "12\n").unwrap();
+    let mut relay = Relay::start(&[]);
+    let urls = ["moqt", "https"].map(|scheme| format!("{scheme}://{}", relay.address()));
+    let both = urls.join(",");
+    let only = ["--strategies", "weir", "--trace", &trace, "--relay", &both];
+    let net = ["--net", "--trace-time", "3s", "--json", &json];
+    let (code, table, errors) = lab(&[&only[..], &net].concat());
+    assert_eq!(code, Some(0), "{errors}");
+    let runs: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    for (run, url) in runs.as_array().unwrap().iter().zip(&urls) {
+        let controller = run["controller"].as_str().unwrap();
+        assert!(controller.starts_with(&format!("of {url}")), "{table}");
+        assert!(run["figures"]["frames"].as_u64() > Some(0), "{run}");
+    }
+    assert_eq!(runs.as_array().unwrap().len(), urls.len());
+    relay.signal("TERM");
+    let (code, counters) = relay.wait();
+    assert_eq!(code, Some(0));
+    let counters = &counters["counters"];
+    assert_eq!(
+        counters["sessions"], 4,
+        "a publisher and a player of each run"
+    );
+    assert!(
+        counters["stream_objects_received"].as_u64() > Some(0),
+        "{counters}"
+    );
+    for (more, error) in [
+        (&[][..], "--net"),
+        (&["--net", "--congestion", "cubic"], "cannot be used with"),
+    ] {
+        let (code, _, errors) = lab(&[&only[..], more].concat());
         assert_eq!(code, Some(2), "{more:?}: {errors}");
         assert!(errors.contains(error), "{more:?}: {errors}");
     }

@@ -14,7 +14,7 @@ use weir_report::lab::{
     Disturbed, DrawnRun, Row, agreement, bound, page, table, undisturbed, verdicts,
 };
 
-use super::{congestion, latency};
+use super::{congestion, latency, relay_url};
 use crate::harness::machine::{Machine, MachineTime};
 use crate::live::{
     browser,
@@ -26,6 +26,7 @@ use crate::live::{
 use crate::numbers::whole;
 use crate::output::{exit_code, print_line, print_out, write_file, write_named};
 use crate::results::{self, Section};
+use crate::run::RelayUrl;
 use crate::time::time;
 
 /// Compare strategies over slow links, in virtual or real time
@@ -75,6 +76,16 @@ pub(crate) struct LabArguments {
     /// Run in virtual and in real time (with --browser: in a browser too), and compare the figures
     #[arg(long, conflicts_with_all = ["net", "sweep"])]
     agreement: bool,
+    /// Relays that run already, with commas between, each in place of weir's own, with its own controller: moqt:// or
+    /// https://; any certificate is accepted
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "URLS",
+        requires = "net",
+        conflicts_with = "congestion"
+    )]
+    relay: Vec<String>,
     /// Source of the frames in real time
     #[arg(long, value_enum, value_name = "SOURCE", default_value_t = SourceChoice::Trace, requires = "net")]
     source: SourceChoice,
@@ -178,6 +189,7 @@ fn json_of(Done { task, run }: &Done) -> Value {
 /// Returns the name of the results' section, and its heading.
 fn section(arguments: &LabArguments) -> (&'static str, &'static str) {
     match (arguments.net, arguments.sweep) {
+        _ if !arguments.relay.is_empty() => ("live-relays", "Live streaming through other relays"),
         _ if arguments.browser => ("live-browser", "Live streaming to a browser"),
         _ if arguments.agreement => (
             "live-agreement",
@@ -235,11 +247,11 @@ fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
     } else {
         vec![(String::new(), arguments.conditions)]
     };
-    let deliveries = deliveries(&arguments.congestion, &arguments.target, &strategies);
+    let deliveries = deliveries(&hops(arguments)?, &arguments.target, &strategies);
     let mut tasks = Vec::new();
     for profile in profiles(arguments)? {
         for (differs, conditions) in &links {
-            for (congestion, (strategy, target)) in &deliveries {
+            for ((relay, congestion), (strategy, target)) in &deliveries {
                 for seed in 1..=seeds {
                     let name = [&*profile.name, differs].join(" ");
                     tasks.push(Task {
@@ -249,6 +261,7 @@ fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
                         strategy: strategy.clone(),
                         target: *target,
                         congestion: *congestion,
+                        relay: relay.clone(),
                         seed,
                     });
                 }
@@ -258,15 +271,27 @@ fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
     Ok(tasks)
 }
 
-/// A congestion controller, a strategy, and its target if not the default.
-type Delivery = (Congestion, (String, Option<Duration>));
+/// The relay of a run, if it runs already, and the congestion controller of the relay and the origin that weir starts.
+type Hop = (Option<RelayUrl>, Congestion);
 
-/// Returns each strategy with each controller, and `weir` with each target.
-fn deliveries(
-    controllers: &[Congestion],
-    targets: &[Duration],
-    strategies: &[String],
-) -> Vec<Delivery> {
+/// Returns the relays that run already, or weir's with each controller.
+fn hops(arguments: &LabArguments) -> anyhow::Result<Vec<Hop>> {
+    if arguments.relay.is_empty() {
+        let own = |congestion: &Congestion| (None, *congestion);
+        return Ok(arguments.congestion.iter().map(own).collect());
+    }
+    let running = |url: &String| {
+        let url = relay_url("--relay", url)?;
+        Ok((Some(url), Congestion::LOW_LATENCY))
+    };
+    arguments.relay.iter().map(running).collect()
+}
+
+/// A relay and controller, a strategy, and its target if not the default.
+type Delivery = (Hop, (String, Option<Duration>));
+
+/// Returns each strategy with each relay and controller, and `weir` with each target.
+fn deliveries(hops: &[Hop], targets: &[Duration], strategies: &[String]) -> Vec<Delivery> {
     let mut targeted = Vec::new();
     for strategy in strategies {
         if strategy == "weir" && !targets.is_empty() {
@@ -279,11 +304,11 @@ fn deliveries(
             targeted.push((strategy.clone(), None));
         }
     }
-    let each = |controller: &Congestion| {
-        let controller = *controller;
-        targeted.iter().map(move |one| (controller, one.clone()))
+    let each = |hop: &Hop| {
+        let hop = hop.clone();
+        targeted.iter().map(move |one| (hop.clone(), one.clone()))
     };
-    controllers.iter().flat_map(each).collect()
+    hops.iter().flat_map(each).collect()
 }
 
 fn profiles(arguments: &LabArguments) -> anyhow::Result<Vec<NetworkProfile>> {
@@ -390,7 +415,7 @@ fn rows(done: &[Done]) -> Vec<Row> {
             Some(row) if is_same(row) => row.runs.push(run.figures.clone()),
             _ => rows.push(Row {
                 link: task.link.clone(),
-                controller: controller.to_owned(),
+                controller,
                 strategy,
                 runs: vec![run.figures.clone()],
             }),
@@ -401,8 +426,8 @@ fn rows(done: &[Done]) -> Vec<Row> {
 
 /// Returns the first run of each row, for the charts. Strategies are named with their controller if there are several.
 fn drawn(done: &[Done]) -> Vec<DrawnRun> {
-    let usual = done.first().map(|done| done.task.congestion);
-    let is_usual = |done: &Done| Some(done.task.congestion) == usual;
+    let usual = done.first().map(|done| done.task.controller());
+    let is_usual = |done: &Done| Some(done.task.controller()) == usual;
     let has_one = done.iter().all(is_usual);
     let first = done.iter().filter(|done| done.task.seed == 1);
     let drawn = first.map(|Done { task, run }| DrawnRun {
