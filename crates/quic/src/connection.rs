@@ -76,8 +76,15 @@ pub struct ConnectionStats {
     pub packets_lost: u64,
     /// UDP payload bytes sent.
     pub bytes_sent: u64,
+    /// UDP payloads received.
+    pub payloads_received: u64,
     /// UDP payload bytes received.
     pub bytes_received: u64,
+    /// ACK frames sent.
+    pub acks_sent: u64,
+    /// `ACK_FREQUENCY` frames received, with which the peer asks for other acknowledgements
+    /// (draft-ietf-quic-ack-frequency §4).
+    pub ack_frequencies_received: u64,
     /// Largest UDP payload that the path is known to carry.
     pub path_mtu_bytes: u16,
     /// Datagrams dropped to make room for newer ones.

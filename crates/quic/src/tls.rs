@@ -1,11 +1,15 @@
 //! TLS parameters of endpoints and connections.
 
+mod acknowledgements;
 pub(crate) mod refusal;
 mod verifier;
 
 use std::sync::Arc;
 
-use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn_proto::crypto::{
+    self,
+    rustls::{QuicClientConfig, QuicServerConfig},
+};
 use rustls::{
     CipherSuite, RootCertStore,
     client::Resumption,
@@ -18,7 +22,9 @@ use rustls::{
     time_provider::TimeProvider,
 };
 
+pub use self::acknowledgements::Acknowledgements;
 use self::{
+    acknowledgements::ImmediateAcks,
     refusal::Refusals,
     verifier::{Seen, Verifier},
 };
@@ -173,7 +179,7 @@ pub enum Sessions {
 /// A client's trusted certificates and protocols.
 #[derive(Clone)]
 pub struct ClientTls {
-    pub(crate) config: Arc<QuicClientConfig>,
+    pub(crate) config: Arc<dyn crypto::ClientConfig>,
     seen: Arc<Seen>,
 }
 
@@ -240,6 +246,18 @@ impl ClientTls {
             Sessions::Early => config.enable_early_data = true,
         }
         Self::finish(config, protocols, seen)
+    }
+
+    /// Returns the parameters of a client that acknowledges packets as `acknowledgements` says.
+    #[must_use]
+    pub fn acknowledging(self, acknowledgements: Acknowledgements) -> Self {
+        match acknowledgements {
+            Acknowledgements::Delayed => self,
+            Acknowledgements::Immediate => Self {
+                config: Arc::new(ImmediateAcks(self.config)),
+                ..self
+            },
+        }
     }
 
     /// Returns how often a server authenticated with its certificate, successfully or not: once in each full handshake,

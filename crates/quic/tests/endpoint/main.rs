@@ -1,4 +1,4 @@
-//! Tests of two connected endpoints in virtual time: limits, streams, datagrams, batches of packets, ends of
+//! Tests of two connected endpoints in virtual time: limits, streams, datagrams, acknowledgements, batches of packets, ends of
 //! connections, hostile peers, and peers that exceed their limits.
 
 #![expect(
@@ -8,6 +8,7 @@
     reason = "a test fails by panicking, looks only at the events that it is about, and prints its seed"
 )]
 
+mod acknowledgements;
 mod datagrams;
 mod disobedient;
 mod ends;

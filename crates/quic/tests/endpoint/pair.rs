@@ -10,7 +10,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use weir_quic::{
     ClientConfig, Connection, EcnCodepoint, Endpoint, EndpointConfig, Event, Handle, Limits, Lost,
-    Qlog, TimeSource,
+    Packets, Qlog, TimeSource,
     tls::{ClientTls, ServerTls, Trust},
 };
 use weir_sim::{SERVER_NAME, certificate};
@@ -80,6 +80,7 @@ pub(crate) struct Setup {
     pub(crate) seed: u8,
     pub(crate) segmentation_offload: bool,
     pub(crate) server_protocol: &'static str,
+    pub(crate) server_packets: Packets,
     pub(crate) qlog: Option<Qlog>,
 }
 
@@ -91,6 +92,7 @@ impl Default for Setup {
             seed: 1,
             segmentation_offload: true,
             server_protocol: PROTOCOL,
+            server_packets: Packets::default(),
             qlog: None,
         }
     }
@@ -117,7 +119,7 @@ pub(crate) fn config(limits: Limits, server_protocol: Option<&str>) -> EndpointC
         seed: [0; 32],
         time_source: Arc::new(FixedTime),
         qlog: None,
-        packets: weir_quic::Packets::default(),
+        packets: Packets::default(),
         segmentation_offload: true,
     }
 }
@@ -135,6 +137,7 @@ impl Pair {
         server.seed = [setup.seed.wrapping_add(100); 32];
         server.segmentation_offload = setup.segmentation_offload;
         server.qlog = setup.qlog;
+        server.packets = setup.server_packets;
         let start = origin();
         Self {
             start,
