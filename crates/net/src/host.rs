@@ -8,12 +8,13 @@ use std::{
 };
 
 use bytes::BytesMut;
-use weir_quic::{App, EcnCodepoint, Endpoint, Packet, ThreadMessage};
+use weir_quic::{App, EcnCodepoint, Endpoint, ThreadMessage};
 
 use crate::{
     ReceivePause, Stop, Telemetry, ThreadChannels, UdpSocket, Waker, clock,
-    socket::TOS_ECT0,
-    sys::{self, BATCH, Outgoing, Poller, ReceiveBatch, SendBatch},
+    send_delay::{Hold, SendDelays},
+    sending::{push, send_batch},
+    sys::{self, BATCH, Poller, ReceiveBatch, SendBatch},
 };
 
 /// The configuration of a host.
@@ -50,6 +51,8 @@ pub struct Host {
     endpoint: Endpoint,
     receive: ReceiveBatch,
     send: SendBatch,
+    /// Packets that leave later.
+    send_delays: Option<SendDelays>,
     /// Received packets are copied here, one after the other, and split off without further allocation.
     arena: BytesMut,
     ready: Vec<u32>,
@@ -94,6 +97,7 @@ impl Host {
             endpoint,
             receive: ReceiveBatch::new(),
             send: SendBatch::new(),
+            send_delays: None,
             arena: BytesMut::new(),
             ready: Vec::new(),
             telemetry,
@@ -128,6 +132,14 @@ impl Host {
         self
     }
 
+    /// Lets the packets of each socket leave after a delay of its own, as if its path to the peers were longer. At most
+    /// 65,536 packets wait at once; others are dropped and count as send errors. All leave when the host ends.
+    #[must_use]
+    pub fn with_send_delays(mut self, by_socket: Vec<Duration>) -> Self {
+        self.send_delays = Some(SendDelays::new(by_socket));
+        self
+    }
+
     /// Runs `app` until it is finished, or until [`HostConfig::shutdown_limit`] has passed after a request to stop.
     ///
     /// # Errors
@@ -142,6 +154,7 @@ impl Host {
             }
             let received = self.turn(now, app)?;
             if app.is_finished() || leave_by.is_some_and(|limit| now >= limit) {
+                self.send_delayed(None)?;
                 self.report(clock::now(), true);
                 return Ok(());
             }
@@ -172,11 +185,12 @@ impl Host {
         self.send_messages();
         loop {
             let more = self.endpoint.fill(now);
-            has_sent |= self.flush()?;
+            has_sent |= self.flush(now)?;
             if !more {
                 break;
             }
         }
+        self.send_delayed(Some(now))?;
         let end = clock::now();
         self.telemetry.record_lag(end - start);
         if let (packets, Some(first)) = std::mem::take(&mut self.arrived)
@@ -321,10 +335,11 @@ impl Host {
     }
 
     /// Sends the outbox. Returns whether it contained anything.
-    fn flush(&mut self) -> io::Result<bool> {
+    fn flush(&mut self, now: Instant) -> io::Result<bool> {
         let Self {
             endpoint,
             send,
+            send_delays,
             sockets,
             telemetry,
             ..
@@ -341,36 +356,50 @@ impl Host {
         let mut current = 0;
         send.clear();
         for packet in outbox.iter() {
+            let delays = send_delays.as_mut();
+            match delays.map_or(Hold::No, |delays| delays.hold(now, &packet)) {
+                Hold::No => {}
+                Hold::Waits => continue,
+                Hold::Dropped => {
+                    Telemetry::add(&telemetry.send_errors, 1);
+                    continue;
+                }
+            }
             if packet.socket != current {
                 send_batch(&mut sockets[current as usize], send, telemetry)?;
                 current = packet.socket;
             }
-            let socket = &mut sockets[current as usize];
-            let segment = packet.segment_size.filter(|&size| size < packet.data.len());
-            packets += segment.map_or(1, |size| packet.data.len().div_ceil(size)) as u64;
+            packets += push(&mut sockets[current as usize], send, telemetry, &packet)?;
             bytes += packet.data.len() as u64;
-            match segment {
-                Some(size) if !socket.has_segmentation() => {
-                    for data in packet.data.chunks(size) {
-                        if send.is_full() {
-                            send_batch(socket, send, telemetry)?;
-                        }
-                        send.push(&outgoing(&Packet { data, ..packet }, None));
-                    }
-                }
-                segment => {
-                    if send.is_full() {
-                        send_batch(socket, send, telemetry)?;
-                    }
-                    send.push(&outgoing(&packet, segment));
-                }
-            }
         }
         send_batch(&mut sockets[current as usize], send, telemetry)?;
         outbox.clear();
         Telemetry::add(&telemetry.packets_sent, packets);
         Telemetry::add(&telemetry.bytes_sent, bytes);
         Ok(true)
+    }
+
+    /// Sends the packets whose delay is over at `now`; all of them with `None`.
+    fn send_delayed(&mut self, now: Option<Instant>) -> io::Result<()> {
+        let Self {
+            send,
+            send_delays,
+            sockets,
+            telemetry,
+            ..
+        } = self;
+        let Some(delays) = send_delays else {
+            return Ok(());
+        };
+        while let Some(waiting) = delays.take_due(now) {
+            let (packet, socket) = (waiting.packet(), &mut sockets[waiting.socket as usize]);
+            send.clear();
+            let packets = push(socket, send, telemetry, &packet)?;
+            send_batch(socket, send, telemetry)?;
+            Telemetry::add(&telemetry.packets_sent, packets);
+            Telemetry::add(&telemetry.bytes_sent, packet.data.len() as u64);
+        }
+        Ok(())
     }
 
     /// Sleeps until something arrives, a timer is due, or the host must stop. After a turn that received something,
@@ -382,6 +411,7 @@ impl Host {
             app.poll_timeout(),
             leave_by,
             backlog,
+            self.send_delays.as_ref().and_then(SendDelays::poll_timeout),
         ];
         let deadline = deadlines.into_iter().flatten().min();
         let now = clock::now();
@@ -438,65 +468,6 @@ impl Host {
     }
 }
 
-fn outgoing<'a>(packet: &Packet<'a>, segment: Option<usize>) -> Outgoing<'a> {
-    let tos = packet.ecn.map_or(0, |ecn| ecn as u8);
-    Outgoing {
-        destination: packet.destination,
-        source: packet.source,
-        tos: (tos != TOS_ECT0).then_some(tos),
-        segment_size: segment.and_then(|size| u16::try_from(size).ok()),
-        data: packet.data,
-    }
-}
-
-/// Sends all of a batch. Waits briefly if the socket is full.
-pub(crate) fn send_batch(
-    socket: &mut UdpSocket,
-    batch: &mut SendBatch,
-    telemetry: &Telemetry,
-) -> io::Result<()> {
-    let mut from = 0;
-    let mut waits = 0;
-    while from < batch.len() {
-        Telemetry::add(&telemetry.send_calls, 1);
-        let Err(error) = batch
-            .send(socket.descriptor(), from)
-            .map(|sent| from += sent.max(1))
-        else {
-            continue;
-        };
-        match error.raw_os_error() {
-            Some(libc::EAGAIN) if waits < SEND_WAITS_MAX => {
-                waits += 1;
-                sys::wait_writable(socket.descriptor(), SEND_WAIT);
-            }
-            Some(libc::EAGAIN) => {
-                // The device is blocked. Others must not wait for it; loss recovery repairs this.
-                Telemetry::add(&telemetry.send_errors, (batch.len() - from) as u64);
-                break;
-            }
-            Some(libc::EINTR) => {}
-            Some(libc::EBADF | libc::ENOTSOCK) => return Err(error),
-            // A probe of the path's MTU may be too large for the device, which answers the probe.
-            Some(libc::EMSGSIZE) if !batch.is_train(from) => from += 1,
-            Some(libc::EIO | libc::EINVAL) if batch.is_train(from) => {
-                // The device does not support segmentation after all. Loss recovery repairs this batch's trains; later
-                // packets are sent one by one.
-                socket.disable_segmentation();
-                Telemetry::add(&telemetry.send_errors, 1);
-                from += 1;
-            }
-            // A full queue, no route, a firewall: only this packet is lost.
-            _ => {
-                Telemetry::add(&telemetry.send_errors, 1);
-                from += 1;
-            }
-        }
-    }
-    batch.clear();
-    Ok(())
-}
-
 /// Batches read before pending packets are sent. Limits the wait of outgoing packets to a few hundred incoming ones.
 const BATCHES_PER_TURN: usize = 8;
 /// How long to wait before using a full channel again.
@@ -509,75 +480,3 @@ const ARENA_BYTES: usize = 32 << 10;
 const LENT_BYTES_MIN: usize = 8 << 10;
 /// How often the numbers that cost a system call are published.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// How long to wait for room in a full send buffer.
-const SEND_WAIT: Duration = Duration::from_millis(10);
-/// How often to wait in one batch.
-const SEND_WAITS_MAX: u32 = 10;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::SocketConfig;
-
-    #[test]
-    fn a_probe_that_is_too_large_is_no_error_and_stops_nobody() {
-        let bind = || UdpSocket::bind("127.0.0.1:0".parse().unwrap(), SocketConfig::default());
-        let (mut from, to) = (bind().unwrap(), bind().unwrap());
-        let (telemetry, mut batch) = (Telemetry::default(), SendBatch::new());
-        // The first packet is too large for any network.
-        let probe = vec![0; 65_520];
-        for data in [&probe[..], b"next"] {
-            batch.push(&Outgoing {
-                destination: to.local_address().unwrap(),
-                source: None,
-                tos: None,
-                segment_size: None,
-                data,
-            });
-        }
-        send_batch(&mut from, &mut batch, &telemetry).unwrap();
-        assert_eq!(telemetry.snapshot().send_errors, 0);
-        assert!(from.has_segmentation());
-        let mut received = ReceiveBatch::new();
-        sys::wait_readable(&[to.descriptor()], Some(Duration::from_secs(5)));
-        assert_eq!(received.receive(to.descriptor()).unwrap(), 1);
-        assert_eq!(received.iter().next().unwrap().data, b"next");
-    }
-
-    #[test]
-    fn a_train_that_the_device_refuses_is_the_last() {
-        let bind = |address: &str| {
-            UdpSocket::bind(address.parse().unwrap(), SocketConfig::default()).unwrap()
-        };
-        let (mut from, to) = (bind("127.0.0.1:0"), bind("127.0.0.1:0"));
-        let (telemetry, mut batch) = (Telemetry::default(), SendBatch::new());
-        let data = vec![0; 2000];
-        // A train of more packets than any kernel accepts, refused as by a device.
-        batch.push(&Outgoing {
-            destination: to.local_address().unwrap(),
-            source: None,
-            tos: None,
-            segment_size: Some(1),
-            data: &data,
-        });
-        batch.push(&outgoing(
-            &Packet {
-                destination: to.local_address().unwrap(),
-                socket: 0,
-                source: None,
-                ecn: Some(EcnCodepoint::Ce),
-                segment_size: None,
-                data: b"next",
-            },
-            None,
-        ));
-        send_batch(&mut from, &mut batch, &telemetry).unwrap();
-        assert_eq!(telemetry.snapshot().send_errors, 1);
-        assert!(!from.has_segmentation());
-        let mut received = ReceiveBatch::new();
-        sys::wait_readable(&[to.descriptor()], Some(Duration::from_secs(5)));
-        assert_eq!(received.receive(to.descriptor()).unwrap(), 1);
-        let message = received.iter().next().unwrap();
-        assert_eq!((message.data, message.tos & 0b11), (&b"next"[..], 0b11));
-    }
-}

@@ -9,6 +9,8 @@ pub mod certificate;
 pub mod clock;
 mod host;
 mod receive_pause;
+mod send_delay;
+mod sending;
 mod shaper;
 mod socket;
 pub mod stop;

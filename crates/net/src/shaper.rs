@@ -15,7 +15,7 @@ use weir_link::{Config, Link, Random, Rate, Stats};
 
 use crate::{
     SocketConfig, Stop, Telemetry, UdpSocket, clock,
-    host::send_batch,
+    sending::send_batch,
     sys::{self, BATCH, Outgoing, Poller, ReceiveBatch, SendBatch},
 };
 
