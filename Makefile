@@ -89,6 +89,11 @@ results-wires: $(PEERS)/bin/moq-relay-ietf ## The draft's scenario 2 beside its 
 	$(CARGO) build --release --locked --bin weir
 	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir bench compare profiles/wires.toml --results docs/results.md
 
+.PHONY: results-audiences
+results-audiences: ## What sockets, threads and acknowledgements of subscribers cost our relay, into docs/results.md (twelve minutes)
+	$(CARGO) build --release --locked --bin weir
+	target/release/weir bench compare profiles/audiences.toml --results docs/results.md
+
 $(PEERS)/bin/moq-test-client:
 	$(CARGO) install --locked --root $(PEERS) moq-test-client@0.2.0
 

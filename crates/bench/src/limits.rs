@@ -35,6 +35,12 @@ pub const INTERVAL_MIN: Duration = Duration::from_micros(10);
 /// The longest interval, start delay and time to live.
 pub const DELAY_MAX: Duration = Duration::from_hours(1);
 
+/// Objects between two pauses of a publisher: their times are kept in a table.
+pub const CYCLE_OBJECTS_MAX: u64 = 1 << 16;
+
+/// Groups before the current one that a joining FETCH asks for.
+pub const JOINING_GROUPS_MAX: u32 = 10_000;
+
 /// The longest data phase. It keeps a track's time in nanoseconds within 64 bits, and in milliseconds within the 32
 /// bits of the draft's messages.
 pub const DURATION_MAX: Duration = Duration::from_hours(48);
@@ -65,6 +71,15 @@ pub const TRACK_RECEIVER_BYTES_MAX: usize = 64 << 10;
 
 /// The most clients that join, or sessions that churn ends, in one second.
 pub const PER_SECOND_MAX: u32 = 100_000;
+
+/// Threads that the subscribers of one process are spread over. Each has an event loop with its receive buffers.
+pub const SUBSCRIBER_THREADS_MAX: u16 = 1024;
+
+/// The longest pause between two reads of subscribers' sockets: with 256 KiB of buffer, a longer one loses packets.
+pub const RECEIVE_PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// The longest delay of subscribers' replies: about the largest round trip on Earth.
+pub const REPLY_SPREAD_MAX: Duration = Duration::from_millis(500);
 
 /// Subscriptions measured by one process: 2.5 GiB of metrics, at 20 KiB each (decision 36).
 pub const SUBSCRIPTIONS_MAX: usize = 1 << 17;

@@ -75,16 +75,13 @@ pub fn report(
     surroundings: Surroundings,
 ) -> Report {
     let Surroundings {
-        mut run,
+        run,
         relay,
         mut generator,
         judged,
         has_common_clock,
     } = surroundings;
-    let draft = subscribers.relay().map(|(draft, _)| draft);
-    if let Some(draft) = draft.or_else(|| publishers.draft()) {
-        run.draft = Some(draft.alpn().to_owned());
-    }
+    let run = with_sessions(run, publishers, subscribers);
     let publications = publishers.results();
     let sent: BTreeMap<&FullTrackName, SentTotals> = publications
         .iter()
@@ -135,6 +132,16 @@ pub fn report(
     ));
     slo.judged_from_ms = judged.planned_from.as_secs_f64() * 1e3;
     Report::new(run, slo, tracks, relay, generator)
+}
+
+/// Returns the run with what its sessions negotiated: the draft, and how packets were acknowledged.
+fn with_sessions(mut run: Run, publishers: &PublisherRole, subscribers: &SubscriberRole) -> Run {
+    let draft = subscribers.relay().map(|(draft, _)| draft);
+    if let Some(draft) = draft.or_else(|| publishers.draft()) {
+        run.draft = Some(draft.alpn().to_owned());
+    }
+    run.audience.acknowledged = subscribers.acknowledged();
+    run
 }
 
 /// Decides who caused the objects that publishers dropped. If the publishers were late, it is the generator. Otherwise

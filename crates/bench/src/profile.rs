@@ -58,8 +58,11 @@ pub struct TrackProfile {
     pub objects_per_group: ObjectsPerGroup,
     /// Bytes of the first object of every group (decision 5).
     pub first_object_size: ObjectSize,
-    /// Bytes of every other object.
+    /// Bytes of every other object; the smallest if they vary.
     pub object_size: ObjectSize,
+    /// Bytes of the largest of the other objects, if they vary: most are small and few are large, as Pareto's law has
+    /// it. At least [`Self::object_size`].
+    pub object_size_max: Option<ObjectSize>,
     /// How long START is repeated before the first object is sent.
     pub start_delay: Duration,
     /// How long objects are sent: `total_transmit_time` minus the start delay (decision 7).
@@ -72,6 +75,12 @@ pub struct TrackProfile {
     pub extension_headers: ExtensionHeaders,
     /// When objects are due.
     pub pattern: Pattern,
+    /// Groups that one FETCH asks for, so that a track is fetched in ranges, one after the other; `None`: all. For
+    /// [`Pattern::Fetch`] only.
+    pub fetch_groups: Option<ObjectsPerGroup>,
+    /// Groups before the current one that a subscriber fetches when it joins a track under way (joining FETCH); `None`:
+    /// it fetches nothing. For stream tracks that are not fetched.
+    pub joining_fetch: Option<u32>,
 }
 
 /// How the objects of a stream track map to streams (decision 32).
@@ -108,6 +117,17 @@ pub enum Pattern {
         /// Objects in one burst, at least 2.
         objects: ObjectsPerGroup,
     },
+    /// One in each interval while a publisher is active, and none while it pauses, in turns that begin with activity: a
+    /// speaker, or somebody who types.
+    Pauses {
+        /// How long the publisher is active, at least an interval.
+        active: Duration,
+        /// How long it pauses.
+        pause: Duration,
+    },
+    /// At times between which most intervals are short and few are long, as Pareto's law has it, at the mean rate of one
+    /// per interval.
+    HeavyTail,
     /// Fetched as a range, as fast as connections accept it. [evens-00 §3.3]
     Fetch,
 }
@@ -183,7 +203,8 @@ impl TrackProfile {
             ));
         }
         let is_single = self.objects_per_group.count() == 1;
-        let others = Some(self.object_size).filter(|_| !is_single);
+        let others = self.object_size_max.unwrap_or(self.object_size);
+        let others = Some(others).filter(|_| !is_single);
         let largest = others.map_or(self.first_object_size, |size| {
             size.max(self.first_object_size)
         });

@@ -7,15 +7,20 @@
 //! In MOQT, every START has a group of its own, so that a late subscriber can join at the next one. The benchmark's
 //! groups follow at a constant offset, and COMPLETION is in the last group (decisions 10 to 12).
 
+mod heavy_tail;
+mod rhythm;
+mod sizes;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
+use self::rhythm::Rhythm;
+use self::sizes::Sizes;
 use crate::clock::nanoseconds;
 use crate::message::Start;
 use crate::payload::split_mix;
-use crate::profile::{ObjectSize, Pattern, TrackMode, TrackProfile};
+use crate::profile::{ObjectSize, TrackMode, TrackProfile};
 use crate::qperf::Wire;
 
 /// The schedule of one track.
@@ -31,22 +36,11 @@ pub struct Schedule {
     objects_per_group: u64,
     first_object_size: ObjectSize,
     object_size: ObjectSize,
+    /// The sizes of the other objects, if they vary.
+    sizes: Option<Sizes>,
     completions: u64,
     rhythm: Rhythm,
     wire: Wire,
-}
-
-/// When objects are due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rhythm {
-    /// At the beginning of each interval.
-    Steady,
-    /// Within each interval, at a time from the seed.
-    Random { seed: u64 },
-    /// Several at once.
-    Bursts { objects: u64 },
-    /// All at once, when fetched.
-    Fetched,
 }
 
 /// One object to send.
@@ -104,6 +98,7 @@ impl Schedule {
         let start_delay_ns = nanoseconds(track.start_delay);
         let start_period_ns = (start_delay_ns / START_PARTS).max(START_PERIOD_MIN_NS);
         let (interval_ns, duration_ns) = (track.interval.ns(), nanoseconds(track.duration));
+        let rhythm = Rhythm::of(track, 0);
         Self {
             group_base,
             starts: start_delay_ns.div_ceil(start_period_ns).max(1),
@@ -111,7 +106,7 @@ impl Schedule {
             start_delay_ns,
             interval_ns,
             duration_ns,
-            objects: duration_ns.div_ceil(interval_ns).max(1),
+            objects: rhythm.objects_within(duration_ns, interval_ns),
             objects_per_group: u64::from(track.objects_per_group.count()),
             first_object_size: track.first_object_size,
             object_size: track.object_size,
@@ -119,14 +114,8 @@ impl Schedule {
                 TrackMode::Datagram => DATAGRAM_COMPLETIONS,
                 TrackMode::Stream => 1,
             },
-            rhythm: match track.pattern {
-                Pattern::Interval => Rhythm::Steady,
-                Pattern::Fetch => Rhythm::Fetched,
-                Pattern::Random => Rhythm::Random { seed: 0 },
-                Pattern::Bursts { objects } => Rhythm::Bursts {
-                    objects: u64::from(objects.count()),
-                },
-            },
+            sizes: Sizes::of(track, 0),
+            rhythm,
             wire: Wire::Draft,
         }
     }
@@ -141,12 +130,15 @@ impl Schedule {
         Self { wire, ..self }
     }
 
-    /// Returns the schedule with its random times drawn from `seed`, which publishers and subscribers share.
+    /// Returns the schedule with the random times and sizes of its `track` drawn from `seed`, which publishers and
+    /// subscribers share.
     #[must_use]
-    pub fn seeded(mut self, seed: u64) -> Self {
-        if let Rhythm::Random { .. } = self.rhythm {
-            self.rhythm = Rhythm::Random { seed };
-        }
+    pub fn seeded(mut self, track: &TrackProfile, seed: u64) -> Self {
+        self.rhythm = Rhythm::of(track, seed);
+        self.objects = self
+            .rhythm
+            .objects_within(self.duration_ns, self.interval_ns);
+        self.sizes = Sizes::of(track, seed);
         self
     }
 
@@ -234,8 +226,9 @@ impl Schedule {
 
     /// Returns the nanoseconds from the beginning of the data phase to DATA message `number`.
     pub fn planned_ns(&self, number: u64) -> u64 {
-        match self.rhythm {
+        match &self.rhythm {
             Rhythm::Steady => number.saturating_mul(self.interval_ns),
+            Rhythm::Cycle(cycle) => cycle.at(number).min(self.duration_ns),
             Rhythm::Random { seed } => {
                 let mut state = seed.wrapping_add(number.wrapping_mul(CHANCE_STRIDE));
                 let chance = split_mix(&mut state) % self.interval_ns;
@@ -251,21 +244,33 @@ impl Schedule {
         }
     }
 
+    /// Returns the nanoseconds of the data phase that the first `objects` objects stand for.
+    fn span_ns(&self, objects: u64) -> u64 {
+        match &self.rhythm {
+            Rhythm::Cycle(cycle) => cycle.at(objects).min(self.duration_ns),
+            Rhythm::Steady | Rhythm::Random { .. } | Rhythm::Bursts { .. } | Rhythm::Fetched => {
+                objects.saturating_mul(self.interval_ns)
+            }
+        }
+    }
+
     /// Returns how much longer the intervals of objects `lowest` to `highest` are than the time between the planned
     /// times of these two: one interval in a steady pattern.
     pub fn time_beyond_planned(&self, lowest: u64, highest: u64) -> Duration {
-        let intervals = (highest + 1 - lowest).saturating_mul(self.interval_ns);
+        let intervals = self.span_ns(highest + 1) - self.span_ns(lowest);
         let planned = self.planned_ns(highest) - self.planned_ns(lowest);
         Duration::from_nanos(intervals.saturating_sub(planned))
     }
 
     /// Returns the longest time between two objects.
     pub fn longest_gap(&self) -> Duration {
-        Duration::from_nanos(self.interval_ns.saturating_mul(match self.rhythm {
+        let intervals = match &self.rhythm {
             Rhythm::Steady | Rhythm::Fetched => 1,
             Rhythm::Random { .. } => 2,
-            Rhythm::Bursts { objects } => objects,
-        }))
+            Rhythm::Bursts { objects } => *objects,
+            Rhythm::Cycle(cycle) => return Duration::from_nanos(cycle.longest_gap_ns()),
+        };
+        Duration::from_nanos(self.interval_ns.saturating_mul(intervals))
     }
 
     /// Returns when the data phase ends and COMPLETION is due, since the release.
@@ -345,7 +350,9 @@ impl Schedule {
         if self.objects_per_group == 1 && self.wire == Wire::Draft {
             self.first_object_size
         } else {
-            self.first_object_size.max(self.object_size)
+            let others = self.sizes.as_ref().map(|sizes| sizes.largest);
+            self.first_object_size
+                .max(others.unwrap_or(self.object_size))
         }
     }
 
@@ -355,10 +362,10 @@ impl Schedule {
             Wire::Draft => number.is_multiple_of(self.objects_per_group),
             Wire::Qperf => number == 0,
         };
-        if is_first {
-            self.first_object_size
-        } else {
-            self.object_size
+        match &self.sizes {
+            _ if is_first => self.first_object_size,
+            Some(sizes) => sizes.at(number),
+            None => self.object_size,
         }
     }
 
@@ -369,7 +376,12 @@ impl Schedule {
             Wire::Qperf => objects.min(1),
         };
         let first = large.saturating_mul(u64::from(self.first_object_size.bytes()));
-        let rest = (objects - large).saturating_mul(u64::from(self.object_size.bytes()));
+        let rest = match &self.sizes {
+            None => (objects - large).saturating_mul(u64::from(self.object_size.bytes())),
+            Some(sizes) => sizes
+                .sum(objects)
+                .saturating_sub(sizes.sum_of_multiples(self.objects_per_group, large)),
+        };
         first.saturating_add(rest)
     }
 
@@ -384,7 +396,7 @@ impl Schedule {
         if objects == 0 {
             return 0.0;
         }
-        bytes as f64 * 8e9 / objects.saturating_mul(self.interval_ns) as f64
+        bytes as f64 * 8e9 / self.span_ns(objects).max(1) as f64
     }
 
     /// Returns the START message of the track.

@@ -11,6 +11,7 @@ mod discovery;
 mod fetch;
 mod incoming;
 mod measurements;
+mod part;
 mod result;
 mod slow_reader;
 mod subscribers;
@@ -26,6 +27,7 @@ use weir_moqt::token::Token;
 use weir_quic::{App, Endpoint, Event};
 
 use self::client::SubscriberClient;
+pub use self::part::Part;
 pub use self::result::SubscriptionResult;
 use self::slow_reader::Unread;
 pub(crate) use self::subscribers::{Subscribers, drain_of};
@@ -40,6 +42,7 @@ use weir_client::target::Target;
 use weir_client::turn::Turn;
 use weir_histogram::Histogram;
 use weir_histogram::Series;
+use weir_report::relay::Acknowledged;
 
 /// The configuration of subscribers.
 #[derive(Clone, Debug)]
@@ -50,6 +53,8 @@ pub struct SubscriberConfig {
     pub plans: Arc<[TrackPlan]>,
     /// The tracks that each subscriber subscribes to, one entry per connection.
     pub subscribers: Vec<Arc<[NamedTrack]>>,
+    /// Which of the run's subscribers these are.
+    pub part: Part,
     /// How tracks are requested.
     pub flow: SubscribeFlow,
     /// The parameters of every subscription.
@@ -121,6 +126,23 @@ pub struct SubscriberProgress {
     pub objects: u64,
     /// Bytes of those objects.
     pub bytes: u64,
+}
+
+impl SubscriberProgress {
+    /// Adds the progress of other subscribers.
+    fn add(&mut self, other: &Self) {
+        self.subscribers += other.subscribers;
+        self.started += other.started;
+        self.connected += other.connected;
+        self.ready += other.ready;
+        self.failed += other.failed;
+        self.rejoined += other.rejoined;
+        self.subscriptions += other.subscriptions;
+        self.accepted += other.accepted;
+        self.ended += other.ended;
+        self.objects += other.objects;
+        self.bytes += other.bytes;
+    }
 }
 
 /// Subscribers on one endpoint, each with a connection of its own.
@@ -287,8 +309,39 @@ impl SubscriberRole {
         let turn = &mut Turn { now, endpoint };
         self.subscribers.end(end);
         for number in 0..self.subscribers.clients.len() {
-            self.connections[number].close(turn, GOODBYE);
+            self.leave(turn, number, GOODBYE);
         }
+    }
+
+    /// Adds what the subscribers of another part of the run measured, once both have ended.
+    pub fn absorb(&mut self, other: Self) {
+        self.subscribers.absorb(other.subscribers);
+    }
+
+    /// Returns how subscribers acknowledged packets, over all connections that they closed; `None` if they closed none.
+    pub fn acknowledged(&self) -> Option<Acknowledged> {
+        self.subscribers.measured.acknowledged
+    }
+
+    /// Returns how much later the packets of each of these subscribers leave, in their order.
+    pub fn reply_delays(&self) -> Vec<Duration> {
+        let audience = &self.subscribers.measured.config.audience;
+        let clients = self.subscribers.clients.iter();
+        clients
+            .map(|client| audience.reply_delay_of(client.number))
+            .collect()
+    }
+
+    /// Closes a connection, and notes how its packets were acknowledged.
+    fn leave(&mut self, turn: &mut Turn<'_>, number: usize, reason: &str) {
+        let client = &mut self.connections[number];
+        let open = client.handle().filter(|_| !client.is_closed());
+        if let Some(connection) = open.and_then(|handle| turn.connection(handle)) {
+            self.subscribers
+                .measured
+                .note_acknowledged(&connection.stats());
+        }
+        client.close(turn, reason);
     }
 
     /// Whether the event belongs to one of these subscribers' connections.
@@ -362,7 +415,7 @@ impl App for SubscriberRole {
                 self.drain(turn, number);
             }
             for number in self.subscribers.check(now) {
-                self.connections[number].close(turn, GOODBYE);
+                self.leave(turn, number, GOODBYE);
             }
             self.announce(turn);
         }
@@ -392,7 +445,7 @@ impl SubscriberRole {
 
     /// Ends the session of a client and begins its next one.
     fn come_back(&mut self, turn: &mut Turn<'_>, number: usize) {
-        self.connections[number].close(turn, BACK_SOON);
+        self.leave(turn, number, BACK_SOON);
         self.connect(turn, number);
     }
 }

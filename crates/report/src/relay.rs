@@ -16,6 +16,8 @@ pub mod prometheus;
 pub mod terminal;
 
 mod altered;
+mod audience;
+mod conduct;
 mod cost;
 mod heat_map;
 mod over_time;
@@ -34,6 +36,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::altered::Altered;
+pub use self::audience::{Acknowledged, Audience};
+pub use self::conduct::{Conduct, SetApart};
 pub use self::cost::{
     Generator, GeneratorSecond, GeneratorThread, MetricSecond, Relay, RelayCost, RelayMetric,
     RelaySamples, RelaySecond, RelaySource, Window,
@@ -45,9 +49,9 @@ pub use self::over_time::ProgressSecond;
 pub use self::proof::{Calibration, Fairness, Headroom};
 pub use self::sanitize::{SanitizeError, sanitize, sanitize_record};
 pub use self::track::{
-    Completion, CompletionSummary, Conduct, Delivery, ObjectPosition, Progress, ProgressSummary,
-    Published, SetApart, Status, StatusCounts, SubscriberReport, TrackDefinition, TrackReport,
-    Variance, VarianceSummary,
+    Completion, CompletionSummary, Delivery, ObjectPosition, Progress, ProgressSummary, Published,
+    Status, StatusCounts, SubscriberReport, TrackDefinition, TrackReport, Variance,
+    VarianceSummary,
 };
 pub use self::verdict::{Outcome, Verdict};
 use crate::form::number;
@@ -55,7 +59,7 @@ use crate::service_level::{JudgedClause, JudgedLevel};
 use crate::statistics::Distribution;
 
 /// Version of the report's form, written as `schema`. It grows whenever a field is added, changed or removed.
-pub const SCHEMA: u32 = 5;
+pub const SCHEMA: u32 = 6;
 
 /// The report of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -181,6 +185,8 @@ pub struct Run {
     pub subscribers_requested: u64,
     /// Number of publishers requested.
     pub publishers_requested: u64,
+    /// Sockets, threads and acknowledgements of the subscribers.
+    pub audience: Audience,
     /// CPU cores of relay and load generator.
     pub cores: Cores,
     /// Kernel of the operating system, such as `Linux 6.1.0`.
@@ -258,6 +264,8 @@ pub struct SetUp {
     pub setup: Option<Distribution>,
     /// Time from SUBSCRIBE to the first object, START included, over all subscriptions.
     pub first_object: Option<Distribution>,
+    /// Time from a joining FETCH to the end of its stream, over the subscriptions that made one.
+    pub joining_fetch: Option<Distribution>,
 }
 
 impl SetUp {
@@ -275,6 +283,9 @@ impl SetUp {
             setup: per_connection(|subscriber| subscriber.setup_ms),
             first_object: Distribution::of(
                 subscribers().filter_map(|subscriber| subscriber.first_object_ms),
+            ),
+            joining_fetch: Distribution::of(
+                subscribers().filter_map(|subscriber| subscriber.joining_fetch_ms),
             ),
         }
     }

@@ -5,6 +5,7 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use anyhow::{Context as _, anyhow};
@@ -24,6 +25,8 @@ pub(crate) struct EventLoop {
     pub(crate) waker: Option<Waker>,
     /// The pause between reads, instead of the configured one.
     pub(crate) receive_pause: Option<ReceivePause>,
+    /// How much later the packets of each socket leave; empty: at once.
+    pub(crate) send_delays: Vec<Duration>,
     sockets: Vec<UdpSocket>,
     endpoint: Endpoint,
     channels: Option<ThreadChannels<ThreadMessage>>,
@@ -58,6 +61,7 @@ impl EventLoop {
             telemetry: Arc::default(),
             waker: None,
             receive_pause: None,
+            send_delays: Vec::new(),
             sockets,
             endpoint,
             channels,
@@ -91,6 +95,9 @@ impl EventLoop {
         }
         if let Some(pause) = self.receive_pause {
             host = host.with_receive_pause(pause);
+        }
+        if !self.send_delays.is_empty() {
+            host = host.with_send_delays(self.send_delays);
         }
         host.run(app).context("the event loop failed")?;
         Ok(host.endpoint().counters())

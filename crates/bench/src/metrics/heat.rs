@@ -62,6 +62,15 @@ impl Heat {
         }
     }
 
+    /// Adds the arrivals of another heat map of the same plan and the same number of subscribers.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        debug_assert_eq!(self.cells.len(), other.cells.len(), "maps of one run");
+        for (own, other) in self.cells.iter_mut().zip(&other.cells) {
+            own.received = own.received.saturating_add(other.received);
+            own.latency_max_us = own.latency_max_us.max(other.latency_max_us);
+        }
+    }
+
     /// Returns the rows, top to bottom.
     pub fn rows(&self) -> impl Iterator<Item = HeatRow> {
         let rows = self.cells.chunks(self.columns.max(1)).enumerate();
@@ -168,6 +177,20 @@ mod tests {
             ),
             (0, 1, 1)
         );
+    }
+
+    #[test]
+    fn maps_of_two_parts_add_up_to_that_of_the_whole() {
+        let schedule = schedule(3);
+        let mut whole = Heat::new(&schedule, 5);
+        let mut parts = [whole.clone(), whole.clone()];
+        for (subscriber, ns) in [(0, 0), (1, 5), (1, 2_000_000_000), (4, 1_000_000_000)] {
+            whole.record(subscriber, ns, Some(ns + 1_000_000));
+            parts[subscriber % 2].record(subscriber, ns, Some(ns + 1_000_000));
+        }
+        let [mut sum, other] = parts;
+        sum.merge(&other);
+        assert!(sum.rows().eq(whole.rows()));
     }
 
     #[test]

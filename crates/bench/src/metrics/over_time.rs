@@ -86,6 +86,27 @@ impl OverTime {
         window.publisher_variance.record(variance_ns);
     }
 
+    /// Adds what other subscriptions of the same plan received. Both must have the same origin.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let mut other = other.clone();
+        while self.window_ns < other.window_ns {
+            self.coarsen();
+        }
+        while other.window_ns < self.window_ns {
+            other.coarsen();
+        }
+        if self.windows.len() < other.windows.len() {
+            self.windows.resize(other.windows.len(), Window::default());
+        }
+        for (own, other) in self.windows.iter_mut().zip(&other.windows) {
+            let subscriptions = own.subscriptions + other.subscriptions;
+            *own = Window {
+                subscriptions,
+                ..own.merged(other)
+            };
+        }
+    }
+
     /// Returns the windows in which something arrived, ascending.
     pub fn seconds(&self) -> Vec<ProgressSecond> {
         let window_ns = self.window_ns;

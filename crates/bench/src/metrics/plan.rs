@@ -25,6 +25,8 @@ pub struct TrackPlan {
     content: Content,
     stream_mapping: StreamMapping,
     pattern: Pattern,
+    fetch_groups: Option<u64>,
+    joining_fetch: Option<u64>,
     properties: Properties,
     wire: Wire,
 }
@@ -33,7 +35,7 @@ impl TrackPlan {
     /// Returns the plan of track `number` of its profile in run `run_id`, with times by `clock`.
     pub fn new(track: &TrackProfile, number: u64, run_id: u64, clock: RunClock) -> Self {
         let seed = run_id.wrapping_add(number);
-        let schedule = Schedule::new(track, 0).seeded(seed);
+        let schedule = Schedule::new(track, 0).seeded(track, seed);
         let content_bytes = schedule.largest_object().data_length();
         let headers = track.extension_headers;
         Self {
@@ -47,6 +49,8 @@ impl TrackPlan {
             content: Content::new(seed, content_bytes),
             stream_mapping: track.stream_mapping,
             pattern: track.pattern,
+            fetch_groups: track.fetch_groups.map(|groups| groups.count().into()),
+            joining_fetch: track.joining_fetch.map(u64::from),
             properties: extension_headers(headers.count, headers.size, seed),
             wire: Wire::Draft,
         }
@@ -93,6 +97,16 @@ impl TrackPlan {
         self.pattern
     }
 
+    /// Returns the groups that one FETCH asks for; `None` if it asks for all.
+    pub fn fetch_groups(&self) -> Option<u64> {
+        self.fetch_groups
+    }
+
+    /// Returns the groups before the current one that a joining subscriber fetches; `None` if it fetches nothing.
+    pub fn joining_fetch(&self) -> Option<u64> {
+        self.joining_fetch
+    }
+
     /// Returns the extension headers of every object, which a relay must not change.
     pub fn properties(&self) -> &Properties {
         &self.properties
@@ -136,7 +150,11 @@ impl TrackPlan {
                 objects: sent.objects.min(self.schedule.objects()),
                 groups: sent.groups.min(self.schedule.groups()),
             },
-            Pattern::Interval | Pattern::Random | Pattern::Bursts { .. } => sent,
+            Pattern::Interval
+            | Pattern::Random
+            | Pattern::Bursts { .. }
+            | Pattern::Pauses { .. }
+            | Pattern::HeavyTail => sent,
         }
     }
 

@@ -97,6 +97,12 @@ pub enum Received {
         /// Its arrival compared with the one before it and with the plan.
         timing: Timing,
     },
+    /// An object of a joining FETCH that had not been received before. It has no latency: it was sent before the
+    /// subscriber asked.
+    Past {
+        /// Its number in the track.
+        number: u64,
+    },
     /// A duplicate, or an object too old to tell from one.
     Repeated,
     /// An object of another run.
@@ -178,18 +184,39 @@ impl TrackReceiver {
         plan: &TrackPlan,
         delivered: &Delivered<'_>,
     ) -> Received {
+        self.handle(now, plan, delivered, false)
+    }
+
+    /// Takes an object of a joining FETCH, whose last byte arrives at `now`. It counts as received; latency, order,
+    /// variance and bit rate are those of the other objects.
+    pub fn handle_past_object(
+        &mut self,
+        now: Instant,
+        plan: &TrackPlan,
+        delivered: &Delivered<'_>,
+    ) -> Received {
+        self.handle(now, plan, delivered, true)
+    }
+
+    fn handle(
+        &mut self,
+        now: Instant,
+        plan: &TrackPlan,
+        delivered: &Delivered<'_>,
+        is_past: bool,
+    ) -> Received {
         if self.has_ended() || self.failure == Some(Failure::Malformed) {
             return Received::Ignored;
         }
         if plan.wire() == Wire::Qperf {
-            return self.handle_qperf(now, plan, delivered);
+            return self.handle_qperf(now, plan, delivered, is_past);
         }
         match Message::decode(delivered.head, delivered.bytes) {
             Ok(Message::Start(start)) => self.handle_start(now, plan, &start),
             Ok(Message::Data(header)) => {
                 let tag = delivered.head.get(DATA_HEADER_BYTES..);
                 let tag = tag.and_then(Tag::decode);
-                self.handle_data(now, plan, delivered, &header, tag)
+                self.handle_data(now, plan, (delivered, is_past), &header, tag)
             }
             Ok(Message::Completion(completion)) => self.handle_completion(now, plan, completion),
             Err(_) => self.handle_malformed(),
@@ -324,7 +351,7 @@ impl TrackReceiver {
         &mut self,
         now: Instant,
         plan: &TrackPlan,
-        delivered: &Delivered<'_>,
+        (delivered, is_past): (&Delivered<'_>, bool),
         header: &DataHeader,
         tag: Option<Tag>,
     ) -> Received {
@@ -346,7 +373,7 @@ impl TrackReceiver {
         self.check_content(delivered, header, tag.is_some());
         match self.sequence.insert(number) {
             Arrival::Next => {}
-            Arrival::Reordered => self.counters.reordered += 1,
+            Arrival::Reordered => self.counters.reordered += u64::from(!is_past),
             Arrival::Duplicate => {
                 self.counters.duplicates += 1;
                 return Received::Repeated;
@@ -361,6 +388,10 @@ impl TrackReceiver {
             header.group_number,
             schedule.objects_in_group(header.group_number),
         );
+        if is_past {
+            self.end_if_whole();
+            return Received::Past { number };
+        }
         self.bytes += delivered.bytes;
         let planned_ns = schedule.planned_ns(number);
         let sent_ms = header.milliseconds_since_first_object;
@@ -393,6 +424,7 @@ impl TrackReceiver {
         now: Instant,
         plan: &TrackPlan,
         delivered: &Delivered<'_>,
+        is_past: bool,
     ) -> Received {
         let schedule = plan.schedule();
         match QperfObject::decode(delivered.head, delivered.bytes) {
@@ -422,7 +454,7 @@ impl TrackReceiver {
                     planned_ns: sent_ns,
                     sent_ns,
                 };
-                self.handle_data(now, plan, delivered, &header, Some(tag))
+                self.handle_data(now, plan, (delivered, is_past), &header, Some(tag))
             }
             Some(QperfObject::Complete(completion)) => {
                 self.started = true;

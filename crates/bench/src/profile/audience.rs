@@ -1,12 +1,16 @@
-//! The section `[audience]`: what subscribers do beside receiving.
+//! The section `[audience]`: what subscribers do beside receiving, and how their packets travel.
 
 use std::time::Duration;
 
+use weir_quic::tls::Acknowledgements;
 use weir_report::relay::Conduct;
 
-/// How subscribers join, read and churn. By default they read at once and stay, and the command line sets the rate at
-/// which they join.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+use super::key::Key;
+use super::{ProfileError, ini};
+
+/// How subscribers join, read and churn, and how they share sockets, threads and acknowledgements. By default they read
+/// at once and stay, on one socket and one thread, and the command line sets the rate at which they join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Audience {
     /// Clients that start per second, or zero for all at once. With `None` the command line decides.
     pub joins_per_second: Option<u32>,
@@ -18,9 +22,90 @@ pub struct Audience {
     pub churning_subscribers: u8,
     /// Sessions per second that churning subscribers end and replace, all of them together.
     pub churn_per_second: u32,
+    /// Whether each subscriber has a UDP socket of its own (`sockets = own`).
+    pub has_own_sockets: bool,
+    /// Threads that the subscribers are spread over, 1 to 1024; at most one for each subscriber.
+    pub threads: u16,
+    /// When subscribers acknowledge packets.
+    pub acknowledgements: Acknowledgements,
+    /// How long a thread waits from one read of its sockets to the next while packets arrive, so that packets that come
+    /// close together are read together. Zero: each packet wakes it.
+    pub receive_pause: Duration,
+    /// Packets of subscribers leave up to this much later than they could, each subscriber's by a delay of its own.
+    pub reply_spread: Duration,
+}
+
+impl Default for Audience {
+    fn default() -> Self {
+        Self {
+            joins_per_second: None,
+            slow_subscribers: 0,
+            slow_read_pause: Duration::ZERO,
+            churning_subscribers: 0,
+            churn_per_second: 0,
+            has_own_sockets: false,
+            threads: 1,
+            acknowledgements: Acknowledgements::Delayed,
+            receive_pause: RECEIVE_PAUSE,
+            reply_spread: Duration::ZERO,
+        }
+    }
+}
+
+/// A combination of settings that is not possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Contradiction {
+    /// The key that needs another value.
+    pub(super) key: Key,
+    /// Why, and what to do.
+    pub(super) reason: &'static str,
 }
 
 impl Audience {
+    /// Returns the audience with the settings of `pairs` in place of its own: `KEY=VALUE` with commas between, in the
+    /// form of the section `[audience]`.
+    ///
+    /// # Errors
+    /// A key or value is wrong, or the settings contradict each other. The error shows `name` in place of a file.
+    pub fn with(&self, name: &str, pairs: &str) -> Result<Self, ProfileError> {
+        ini::audience_with(self, pairs).map_err(|error| error.in_file(name))
+    }
+
+    /// Returns a contradiction between settings; `None` if there is none.
+    pub(super) fn contradiction(&self) -> Option<Contradiction> {
+        let is_spread = !self.reply_spread.is_zero();
+        let contradictions = [
+            (
+                is_spread && !self.has_own_sockets,
+                Key::ReplySpread,
+                "it needs sockets = own: subscribers that share a socket share its delay",
+            ),
+            (
+                self.threads > 1 && self.churning_subscribers > 0,
+                Key::Threads,
+                "subscribers that churn take turns on one thread; leave out threads or churning_subscribers",
+            ),
+        ];
+        let found = contradictions.into_iter().find(|(is_so, ..)| *is_so)?;
+        let (_, key, reason) = found;
+        Some(Contradiction { key, reason })
+    }
+
+    /// Returns how much later the packets of subscriber `number` leave. Delays are spread evenly over
+    /// [`Self::reply_spread`], for any number of subscribers.
+    pub fn reply_delay_of(&self, number: usize) -> Duration {
+        // Multiples of the golden ratio leave no gaps and no heaps.
+        let place = (number as u64).wrapping_mul(GOLDEN_RATIO) >> 32;
+        let spread_ns = crate::clock::nanoseconds(self.reply_spread);
+        let delay_ns = (u128::from(spread_ns) * u128::from(place)) >> 32;
+        Duration::from_nanos(u64::try_from(delay_ns).unwrap_or(spread_ns))
+    }
+
+    /// Returns the threads that `subscribers` subscribers are spread over: at least one, at most one for each.
+    pub fn threads_of(&self, subscribers: usize) -> usize {
+        usize::from(self.threads).min(subscribers).max(1)
+    }
+
     /// Returns how subscriber `number` of `all` behaves. Each kind is spread evenly. A subscriber selected for both
     /// kinds reads slowly.
     pub fn conduct_of(&self, number: usize, all: usize) -> Conduct {
@@ -52,9 +137,45 @@ impl Audience {
     }
 }
 
+/// The pause between two reads by default. On one machine, the relay's CPU time includes some microseconds for each wake-up
+/// of a subscriber's thread, so a shorter pause adds to the relay's cost. Measured latency is at most this much too high.
+const RECEIVE_PAUSE: Duration = Duration::from_micros(500);
+/// 2^64 divided by the golden ratio.
+const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn delays_are_spread_evenly_from_none_to_all() {
+        let audience = Audience {
+            reply_spread: Duration::from_millis(20),
+            ..Audience::default()
+        };
+        for count in [10, 50, 1000] {
+            let mut delays: Vec<_> = (0..count).map(|one| audience.reply_delay_of(one)).collect();
+            delays.sort_unstable();
+            assert_eq!(delays[0], Duration::ZERO);
+            assert!(delays[count - 1] < audience.reply_spread);
+            let mean = audience.reply_spread / u32::try_from(count).unwrap();
+            let gaps = delays
+                .windows(2)
+                .map(|pair| pair[1].saturating_sub(pair[0]));
+            assert!(gaps.max().unwrap() < 3 * mean, "{count}");
+        }
+        assert_eq!(Audience::default().reply_delay_of(7), Duration::ZERO);
+    }
+
+    #[test]
+    fn threads_at_most_one_for_each_subscriber() {
+        let audience = Audience {
+            threads: 8,
+            ..Audience::default()
+        };
+        let threads = [0, 1, 7, 8, 9].map(|subscribers| audience.threads_of(subscribers));
+        assert_eq!(threads, [1, 1, 7, 8, 8]);
+    }
 
     #[test]
     fn shares_are_kept_and_spread() {

@@ -42,6 +42,9 @@ pub enum Problem {
     /// A line that is neither section, key, comment nor blank.
     #[error("expected `[section]`, `key = value` or `; comment`, found {}", shown(.0))]
     NotALine(String),
+    /// An item of a list of settings that is not a setting.
+    #[error("expected KEY=VALUE with commas between, found {}", shown(.0))]
+    NotAPair(String),
     /// A section without a valid name.
     #[error("expected a section name of 1 to {SECTION_NAME_BYTES_MAX} bytes in brackets")]
     SectionName,
@@ -87,6 +90,9 @@ pub enum Problem {
     /// A template that is not valid.
     #[error("{0}")]
     Template(TemplateError),
+    /// A value that other settings exclude, or that lacks another one.
+    #[error("{0}")]
+    Contradiction(&'static str),
     /// Two keys that contradict each other.
     #[error("contradicts {other_name} on line {other_line}: {reason}")]
     Conflict {

@@ -3,12 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::audience::Contradiction;
 use super::error::{Problem, ProfileError};
 use super::key::Key;
 use super::value::{PatternName, Value, print_milliseconds};
-use super::{Audience, ExtensionHeaders, Pattern, Profile, StreamMapping, TrackMode, TrackProfile};
+use super::{
+    Audience, ExtensionHeaders, ObjectSize, Pattern, Profile, StreamMapping, TrackMode,
+    TrackProfile,
+};
 use crate::interpolate::TrackTemplate;
-use crate::limits::{LINE_BYTES_MAX, PROFILE_BYTES_MAX, SECTION_NAME_BYTES_MAX, TRACKS_MAX};
+use crate::limits::{
+    CYCLE_OBJECTS_MAX, LINE_BYTES_MAX, PROFILE_BYTES_MAX, SECTION_NAME_BYTES_MAX, TRACKS_MAX,
+};
 
 /// Reads a whole file.
 pub(super) fn parse(bytes: &[u8]) -> Result<Profile, ProfileError> {
@@ -34,13 +40,38 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Profile, ProfileError> {
     }
     let mut audience = Audience::default();
     for section in &audiences {
-        audience = section.audience()?;
+        audience = section.audience(&audience)?;
     }
     let tracks = sections
         .iter()
         .map(Section::track)
         .collect::<Result<_, _>>()?;
     Ok(Profile { tracks, audience })
+}
+
+/// Returns `base` with the settings of `pairs`: `KEY=VALUE`, with commas between. Errors name no line.
+pub(super) fn audience_with(base: &Audience, pairs: &str) -> Result<Audience, ProfileError> {
+    let mut section = Section {
+        name: AUDIENCE,
+        line: 0,
+        values: BTreeMap::new(),
+    };
+    let mut read = || {
+        for pair in pairs.split(',') {
+            let Ok(Line::Pair(value)) = parse_line(0, pair.as_bytes()) else {
+                return Err(ProfileError::of_file(Problem::NotAPair(pair.to_owned())));
+            };
+            section.insert(value)?;
+        }
+        section.audience(base)
+    };
+    read().map_err(|mut error| {
+        error.line = None;
+        if let Problem::DuplicateKey { .. } = error.problem {
+            error.problem = Problem::Contradiction("it is given twice; remove one");
+        }
+        error
+    })
 }
 
 enum Line<'a> {
@@ -140,25 +171,76 @@ impl<'a> Section<'a> {
         self.name == AUDIENCE
     }
 
-    fn audience(&self) -> Result<Audience, ProfileError> {
-        let joins_per_second = self.optional(Key::JoinsPerSecond).map(Value::per_second);
-        let share = |key| self.optional(key).map_or(Ok(0), Value::share);
-        let pause = self.optional(Key::SlowReadPause).map(Value::pause);
-        let churn_per_second = self.optional(Key::ChurnPerSecond).map(Value::per_second);
-        let audience = Audience {
-            joins_per_second: joins_per_second.transpose()?,
-            slow_subscribers: share(Key::SlowSubscribers)?,
-            slow_read_pause: pause.transpose()?.unwrap_or_default(),
-            churning_subscribers: share(Key::ChurningSubscribers)?,
-            churn_per_second: churn_per_second.transpose()?.unwrap_or_default(),
-        };
-        if audience.slow_subscribers > 0 {
+    /// Returns the settings of `[audience]`, with those of `base` where the section says nothing.
+    fn audience(&self, base: &Audience) -> Result<Audience, ProfileError> {
+        let mut audience = *base;
+        if let Some(rate) = self.optional(Key::JoinsPerSecond) {
+            audience.joins_per_second = Some(rate.per_second()?);
+        }
+        self.set(
+            Key::SlowSubscribers,
+            Value::share,
+            &mut audience.slow_subscribers,
+        )?;
+        self.set(
+            Key::SlowReadPause,
+            Value::pause,
+            &mut audience.slow_read_pause,
+        )?;
+        let churning = &mut audience.churning_subscribers;
+        self.set(Key::ChurningSubscribers, Value::share, churning)?;
+        self.set(
+            Key::ChurnPerSecond,
+            Value::per_second,
+            &mut audience.churn_per_second,
+        )?;
+        self.set(
+            Key::Sockets,
+            Value::own_sockets,
+            &mut audience.has_own_sockets,
+        )?;
+        self.set(Key::Threads, Value::threads, &mut audience.threads)?;
+        let acknowledgements = &mut audience.acknowledgements;
+        self.set(
+            Key::Acknowledgements,
+            Value::acknowledgements,
+            acknowledgements,
+        )?;
+        self.set(
+            Key::ReceivePause,
+            Value::receive_pause,
+            &mut audience.receive_pause,
+        )?;
+        self.set(
+            Key::ReplySpread,
+            Value::reply_spread,
+            &mut audience.reply_spread,
+        )?;
+        if audience.slow_subscribers > 0 && audience.slow_read_pause.is_zero() {
             self.required(Key::SlowReadPause)?;
         }
-        if audience.churning_subscribers > 0 {
+        if audience.churning_subscribers > 0 && base.churning_subscribers == 0 {
             self.required(Key::ChurnPerSecond)?;
         }
+        if let Some(Contradiction { key, reason }) = audience.contradiction() {
+            let line = self.optional(key).map_or(self.line, |value| value.line);
+            let problem = Problem::Contradiction(reason);
+            return Err(ProfileError::of_key(line, key.name(), problem));
+        }
         Ok(audience)
+    }
+
+    /// Puts the value of a key into its place, if the section has the key.
+    fn set<T>(
+        &self,
+        key: Key,
+        parse: impl Fn(&Value<'a>) -> Result<T, ProfileError>,
+        place: &mut T,
+    ) -> Result<(), ProfileError> {
+        if let Some(value) = self.optional(key) {
+            *place = parse(value)?;
+        }
+        Ok(())
     }
 
     fn track(&self) -> Result<TrackProfile, ProfileError> {
@@ -173,12 +255,18 @@ impl<'a> Section<'a> {
             objects_per_group: self.required(Key::ObjectsPerGroup)?.objects_per_group()?,
             first_object_size: self.required(Key::FirstObjectSize)?.object_size()?,
             object_size: self.required(Key::ObjectSize)?.object_size()?,
+            object_size_max: self.object_size_max()?,
             start_delay: self.required(Key::StartDelay)?.start_delay()?,
             duration: self.duration()?,
             late_join: self.flag(Key::LateJoin)?,
             stream_mapping: self.stream_mapping()?,
             extension_headers: self.extension_headers()?,
             pattern: self.pattern()?,
+            fetch_groups: self
+                .optional(Key::FetchGroups)
+                .map(Value::fetch_groups)
+                .transpose()?,
+            joining_fetch: self.joining_fetch()?,
         })
     }
 
@@ -235,26 +323,28 @@ impl<'a> Section<'a> {
 
     fn pattern(&self) -> Result<Pattern, ProfileError> {
         let name = self.optional(Key::Pattern);
-        let objects = self.optional(Key::BurstObjects);
-        let pattern = match name.map(Value::pattern).transpose()? {
-            None | Some(PatternName::Interval) => Pattern::Interval,
-            Some(PatternName::Random) => Pattern::Random,
-            Some(PatternName::Fetch) => Pattern::Fetch,
-            Some(PatternName::Bursts) => {
-                let objects = self.required(Key::BurstObjects)?.burst_objects()?;
-                return Ok(Pattern::Bursts { objects });
-            }
+        let kind = name.map(Value::pattern).transpose()?;
+        let kind = kind.unwrap_or(PatternName::Interval);
+        let pattern = match kind {
+            PatternName::Interval => Pattern::Interval,
+            PatternName::Random => Pattern::Random,
+            PatternName::HeavyTail => Pattern::HeavyTail,
+            PatternName::Fetch => Pattern::Fetch,
+            PatternName::Pauses => self.pauses()?,
+            PatternName::Bursts => Pattern::Bursts {
+                objects: self.required(Key::BurstObjects)?.burst_objects()?,
+            },
         };
-        if let Some(objects) = objects {
-            objects.burst_objects()?;
-            let reason = "it needs pattern = bursts";
-            return Err(match name {
-                Some(name) => {
-                    let (first, second) = in_order(name, objects);
-                    second.conflict(first, reason.to_owned())
-                }
-                None => self.missing(Key::Pattern),
-            });
+        for (key, of, reason) in KEYS_OF_PATTERNS {
+            if let Some(value) = self.optional(key).filter(|_| kind != of) {
+                return Err(match name {
+                    Some(name) => {
+                        let (first, second) = in_order(name, value);
+                        second.conflict(first, reason.to_owned())
+                    }
+                    None => self.missing(Key::Pattern),
+                });
+            }
         }
         if let (Pattern::Fetch, Some(name)) = (pattern, name)
             && self.track_mode()? == TrackMode::Datagram
@@ -263,6 +353,69 @@ impl<'a> Section<'a> {
             return Err(self.contradiction(name, &[Key::TrackMode, Key::Reliable], reason));
         }
         Ok(pattern)
+    }
+
+    /// Returns the times of a publisher that pauses. They hold at most [`CYCLE_OBJECTS_MAX`] objects between two pauses.
+    fn pauses(&self) -> Result<Pattern, ProfileError> {
+        let (active, pause) = (
+            self.required(Key::ActiveTime)?,
+            self.required(Key::PauseTime)?,
+        );
+        let interval = self.required(Key::TimeInterval)?;
+        let pattern = Pattern::Pauses {
+            active: active.pause()?,
+            pause: pause.pause()?,
+        };
+        let objects = active
+            .pause()?
+            .as_nanos()
+            .div_ceil(interval.interval()?.ns().into());
+        if objects > CYCLE_OBJECTS_MAX.into() {
+            let reason =
+                format!("{objects} objects between two pauses; at most {CYCLE_OBJECTS_MAX}");
+            let (first, second) = in_order(interval, active);
+            return Err(second.conflict(first, reason));
+        }
+        Ok(pattern)
+    }
+
+    /// Returns the size of the largest object but the first of a group, if sizes vary.
+    fn object_size_max(&self) -> Result<Option<ObjectSize>, ProfileError> {
+        let Some(value) = self.optional(Key::ObjectSizeMax) else {
+            return Ok(None);
+        };
+        let (most, least) = (value.object_size()?, self.required(Key::ObjectSize)?);
+        if most < least.object_size()? {
+            let reason = "it is the larger of the two";
+            return Err(self.contradiction(value, &[Key::ObjectSize], reason));
+        }
+        if self
+            .required(Key::ObjectsPerGroup)?
+            .objects_per_group()?
+            .count()
+            == 1
+        {
+            let reason = "every object is the first of its group, and has first_object_size";
+            return Err(self.contradiction(value, &[Key::ObjectsPerGroup], reason));
+        }
+        Ok(Some(most))
+    }
+
+    /// Returns the groups that a subscriber fetches when it joins. Live stream tracks alone can be joined so.
+    fn joining_fetch(&self) -> Result<Option<u32>, ProfileError> {
+        let Some(value) = self.optional(Key::JoiningFetch) else {
+            return Ok(None);
+        };
+        let groups = value.joining_fetch()?;
+        if self.track_mode()? == TrackMode::Datagram {
+            let reason = "FETCH needs track_mode = stream";
+            return Err(self.contradiction(value, &[Key::TrackMode, Key::Reliable], reason));
+        }
+        if self.pattern()? == Pattern::Fetch {
+            let reason = "a track that is fetched is not joined";
+            return Err(self.contradiction(value, &[Key::Pattern], reason));
+        }
+        Ok(Some(groups))
     }
 
     /// Returns an error: `value` contradicts the first of `others` that is present.
@@ -327,6 +480,29 @@ fn in_order<'v, 'a>(left: &'v Value<'a>, right: &'v Value<'a>) -> (&'v Value<'a>
     }
 }
 
+/// Keys that belong to one pattern alone, and why they contradict any other.
+const KEYS_OF_PATTERNS: [(Key, PatternName, &str); 4] = [
+    (
+        Key::BurstObjects,
+        PatternName::Bursts,
+        "it needs pattern = bursts",
+    ),
+    (
+        Key::ActiveTime,
+        PatternName::Pauses,
+        "it needs pattern = pauses",
+    ),
+    (
+        Key::PauseTime,
+        PatternName::Pauses,
+        "it needs pattern = pauses",
+    ),
+    (
+        Key::FetchGroups,
+        PatternName::Fetch,
+        "it needs pattern = fetch",
+    ),
+];
 /// The name of the section that is not a track.
 pub(super) const AUDIENCE: &str = "audience";
 /// A byte order mark, which some editors write before UTF-8 text.

@@ -3,8 +3,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::limits::TRACKS_MAX;
-use crate::profile::{Interval, ObjectSize, Profile, TrackMode, TrackProfile};
+use crate::limits::{CYCLE_OBJECTS_MAX, TRACKS_MAX};
+use crate::profile::{Interval, ObjectSize, Pattern, Profile, TrackMode, TrackProfile};
+use crate::schedule::Schedule;
 
 /// Returns `profile` with every track sending for `steady`, after a start delay.
 pub fn with_windows(profile: &Profile, start_delay: Duration, steady: Duration) -> Profile {
@@ -56,10 +57,17 @@ pub fn with_bits_per_second(profile: &Profile, bits_per_second: f64) -> Option<P
                 let interval = track.interval.duration().as_secs_f64() / factor;
                 let interval = Duration::try_from_secs_f64(interval).ok()?;
                 track.interval = Interval::new(interval)?;
+                if let Pattern::Pauses { active, .. } = track.pattern {
+                    let objects = active.as_nanos().div_ceil(track.interval.ns().into());
+                    (objects <= CYCLE_OBJECTS_MAX.into()).then_some(())?;
+                }
             }
             TrackMode::Stream => {
                 track.first_object_size = scaled(track.first_object_size, factor)?;
                 track.object_size = scaled(track.object_size, factor)?;
+                if let Some(most) = track.object_size_max {
+                    track.object_size_max = Some(scaled(most, factor)?);
+                }
             }
         }
     }
@@ -91,6 +99,11 @@ fn first_of(mut least: u64, mut most: u64, is_so: impl Fn(u64) -> bool) -> u64 {
 }
 
 fn track_bits_per_second(track: &TrackProfile) -> f64 {
+    let has_pauses = matches!(track.pattern, Pattern::Pauses { .. });
+    if has_pauses || track.object_size_max.is_some() {
+        let schedule = Schedule::new(track, 0);
+        return schedule.expected_bits_per_second(schedule.objects());
+    }
     let (first, others) = (
         f64::from(track.first_object_size.bytes()),
         f64::from(track.object_size.bytes()) * f64::from(track.objects_per_group.count() - 1),

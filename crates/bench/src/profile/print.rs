@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write as _};
 
+use weir_quic::tls::Acknowledgements;
+
 use super::key::Key;
 use super::value::print_milliseconds;
 use super::{Audience, ExtensionHeaders, Mode, Pattern, Profile, StreamMapping, TrackProfile};
@@ -39,6 +41,25 @@ fn audience(audience: &Audience) -> String {
     if audience.churn_per_second > 0 {
         pair(Key::ChurnPerSecond, &audience.churn_per_second);
     }
+    let plain = Audience::default();
+    if audience.has_own_sockets {
+        pair(Key::Sockets, &"own");
+    }
+    if audience.threads != plain.threads {
+        pair(Key::Threads, &audience.threads);
+    }
+    if audience.acknowledgements == Acknowledgements::Immediate {
+        pair(Key::Acknowledgements, &"immediate");
+    }
+    if audience.receive_pause != plain.receive_pause {
+        pair(
+            Key::ReceivePause,
+            &print_milliseconds(audience.receive_pause),
+        );
+    }
+    if !audience.reply_spread.is_zero() {
+        pair(Key::ReplySpread, &print_milliseconds(audience.reply_spread));
+    }
     text
 }
 
@@ -66,6 +87,9 @@ fn section(track: &TrackProfile) -> String {
     pair(Key::ObjectsPerGroup, &track.objects_per_group.count());
     pair(Key::FirstObjectSize, &track.first_object_size.bytes());
     pair(Key::ObjectSize, &track.object_size.bytes());
+    if let Some(most) = track.object_size_max {
+        pair(Key::ObjectSizeMax, &most.bytes());
+    }
     pair(Key::StartDelay, &print_milliseconds(track.start_delay));
     pair(
         Key::TotalTransmitTime,
@@ -88,7 +112,19 @@ fn section(track: &TrackProfile) -> String {
             pair(Key::Pattern, &"bursts");
             pair(Key::BurstObjects, &objects.count());
         }
+        Pattern::Pauses { active, pause } => {
+            pair(Key::Pattern, &"pauses");
+            pair(Key::ActiveTime, &print_milliseconds(active));
+            pair(Key::PauseTime, &print_milliseconds(pause));
+        }
+        Pattern::HeavyTail => pair(Key::Pattern, &"heavy_tail"),
         Pattern::Fetch => pair(Key::Pattern, &"fetch"),
+    }
+    if let Some(groups) = track.fetch_groups {
+        pair(Key::FetchGroups, &groups.count());
+    }
+    if let Some(groups) = track.joining_fetch {
+        pair(Key::JoiningFetch, &groups);
     }
     text
 }

@@ -3,6 +3,7 @@ mod page;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use weir_quic::tls::Acknowledgements;
 
 use super::*;
 use crate::interpolate::Variables;
@@ -262,6 +263,39 @@ fn every_error_names_the_line_and_what_was_expected() {
 }
 
 #[test]
+fn errors_of_patterns_and_audiences_name_what_excludes_them() {
+    let and = |lines: &str| format!("{VIDEO}{lines}");
+    let texts = [
+        and("pattern = pauses\nactive_time = 100"),
+        and("pattern = pauses\nactive_time = 0\npause_time = 100"),
+        video_with(
+            "time_interval",
+            "time_interval = 0.01\npattern = pauses\nactive_time = 656\npause_time = 1",
+        ),
+        and("pattern = random\npause_time = 100"),
+        and("active_time = 100"),
+        and("object_size_max = 2000"),
+        video_with(
+            "objects_per_group",
+            "objects_per_group = 1\nobject_size_max = 3000",
+        ),
+        and("fetch_groups = 2"),
+        and("pattern = fetch\nfetch_groups = 0"),
+        and("joining_fetch = 10001"),
+        and("pattern = fetch\njoining_fetch = 2"),
+        video_with("track_mode", "track_mode = datagram\njoining_fetch = 2"),
+        and("[audience]\nsockets = many"),
+        and("[audience]\nthreads = 0"),
+        and("[audience]\nacknowledgements = never"),
+        and("[audience]\nreceive_pause = 101"),
+        and("[audience]\nreply_spread = 20"),
+        and("[audience]\nthreads = 2\nchurning_subscribers = 10\nchurn_per_second = 1"),
+    ];
+    let errors = texts.map(|text| parse(&text).unwrap_err().to_string());
+    insta::assert_snapshot!(errors.join("\n"));
+}
+
+#[test]
 fn values_are_accepted_to_their_limits_and_no_further() {
     let accepts = |key: &str, value: &str| {
         let line = format!("{key} = {value}");
@@ -347,6 +381,39 @@ fn files_are_accepted_to_their_limits_and_no_further() {
     );
 }
 
+#[test]
+fn settings_of_a_flag_replace_those_of_the_section() {
+    let profile = parse(&format!(
+        "{VIDEO}[audience]\nthreads = 4\nslow_subscribers = 5\nslow_read_pause = 9\n"
+    ));
+    let audience = profile.unwrap().audience;
+    let flag =
+        "sockets=own, reply_spread = 20,threads=1,churning_subscribers=10,churn_per_second=2";
+    let changed = audience.with("--audience", flag).unwrap();
+    assert_eq!((changed.threads, changed.slow_subscribers), (1, 5));
+    assert_eq!(changed.reply_spread, Duration::from_millis(20));
+    assert!(changed.has_own_sockets);
+    let problem = |settings: &str| {
+        audience
+            .with("--audience", settings)
+            .unwrap_err()
+            .to_string()
+    };
+    let problems = [
+        "",
+        "sockets",
+        "sockets=own,",
+        "socket=own",
+        "threads=0",
+        "reply_spread=20",
+        "churning_subscribers=10",
+        "sockets=own,sockets=own",
+        "name=1",
+        "churning_subscribers=10,churn_per_second=1",
+    ];
+    insta::assert_snapshot!(problems.map(problem).join("\n"));
+}
+
 fn secs(first: u64, second: u64) -> (Duration, Duration) {
     (Duration::from_secs(first), Duration::from_secs(second))
 }
@@ -358,6 +425,7 @@ prop_compose! {
         sizes in (25u32..=16_777_216, 25u32..=16_777_216),
         times in (0u64..3_600_000_000_000, 1u64..=170_000_000_000_000),
         patterns in (0usize..3, 0u8..=16, 1u16..=1024, 0u32..40),
+        more in (1u32..=10_000_000, 0u32..=10_000, prop::bool::ANY, prop::bool::ANY),
         late_join: bool, raw: bool, stream: bool,
         mode in prop_oneof![
             Just(None), Just(Some(Mode::Publisher)), Just(Some(Mode::Subscriber)), Just(Some(Mode::Both))
@@ -376,6 +444,7 @@ prop_compose! {
             objects_per_group: ObjectsPerGroup::new(numbers.3).unwrap(),
             first_object_size: ObjectSize::new(sizes.0).unwrap(),
             object_size: ObjectSize::new(sizes.1).unwrap(),
+            object_size_max: ObjectSize::new(sizes.1.max(sizes.0)).filter(|_| more.2 && numbers.3 > 1),
             start_delay: Duration::from_nanos(times.0),
             duration: Duration::from_nanos(times.1).max(Duration::from_millis(1)).min(DURATION_MAX),
             late_join,
@@ -385,22 +454,51 @@ prop_compose! {
                 0 => Pattern::Interval,
                 1 => Pattern::Random,
                 2 if stream => Pattern::Fetch,
-                objects => Pattern::Bursts { objects: ObjectsPerGroup::new(objects).unwrap() },
+                3 => Pattern::HeavyTail,
+                4 => Pattern::Pauses {
+                    active: Duration::from_nanos(numbers.2).max(Duration::from_millis(1)),
+                    pause: Duration::from_secs(numbers.1),
+                },
+                objects => Pattern::Bursts { objects: ObjectsPerGroup::new(objects.max(2)).unwrap() },
             },
+            fetch_groups: ObjectsPerGroup::new(more.0).filter(|_| more.3 && stream && patterns.3 == 2),
+            joining_fetch: (more.3 && stream && patterns.3 != 2).then_some(more.1),
+        }
+    }
+}
+
+prop_compose! {
+    fn any_audience()(
+        joins in prop::option::of(0u32..=100_000),
+        shares in (0u8..100, 1u64..1000, 0u8..100, 0u32..=100_000),
+        network in (prop::bool::ANY, 1u16..=1024, prop::bool::ANY, 0u64..=100_000_000, 0u64..=500_000_000),
+    ) -> Audience {
+        let (own_sockets, threads, immediate, pause_ns, spread_ns) = network;
+        Audience {
+            joins_per_second: joins,
+            slow_subscribers: shares.0,
+            slow_read_pause: Duration::from_millis(shares.1),
+            churning_subscribers: if threads > 1 { 0 } else { shares.2.max(1) },
+            churn_per_second: shares.3.max(1),
+            has_own_sockets: own_sockets,
+            threads,
+            acknowledgements: if immediate { Acknowledgements::Immediate } else { Acknowledgements::Delayed },
+            receive_pause: Duration::from_nanos(pause_ns),
+            reply_spread: Duration::from_nanos(if own_sockets { spread_ns } else { 0 }),
         }
     }
 }
 
 proptest! {
     #[test]
-    fn the_canonical_form_is_read_back(mut tracks in prop::collection::vec(any_track(), 1..4)) {
+    fn the_canonical_form_is_read_back(
+        mut tracks in prop::collection::vec(any_track(), 1..4),
+        audience in any_audience(),
+    ) {
         for (number, track) in tracks.iter_mut().enumerate() {
             track.section.push_str(&number.to_string());
         }
-        let profile = Profile {
-            tracks,
-            audience: Audience::default(),
-        };
+        let profile = Profile { tracks, audience };
         prop_assert_eq!(parse(&profile.to_ini()), Ok(profile));
     }
 

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use weir_quic::tls::Acknowledgements;
+
 use super::error::{Problem, ProfileError};
 use super::{Interval, Mode, ObjectSize, ObjectsPerGroup, StreamMapping, TrackMode};
 use crate::interpolate::{Template, TemplateError};
 use crate::limits::{
     DELAY_MAX, DURATION_MAX, EXTENSION_HEADER_BYTES_MAX, EXTENSION_HEADERS_MAX, INTERVAL_MIN,
-    OBJECT_BYTES_MAX, OBJECT_BYTES_MIN, OBJECTS_PER_GROUP_MAX, PER_SECOND_MAX,
+    JOINING_GROUPS_MAX, OBJECT_BYTES_MAX, OBJECT_BYTES_MIN, OBJECTS_PER_GROUP_MAX, PER_SECOND_MAX,
+    RECEIVE_PAUSE_MAX, REPLY_SPREAD_MAX, SUBSCRIBER_THREADS_MAX,
 };
 
 /// A value with its line and key.
@@ -25,7 +28,33 @@ pub(super) enum PatternName {
     Interval,
     Random,
     Bursts,
+    Pauses,
+    HeavyTail,
     Fetch,
+}
+
+impl PatternName {
+    /// Every pattern.
+    const ALL: [Self; 6] = [
+        Self::Interval,
+        Self::Random,
+        Self::Bursts,
+        Self::Pauses,
+        Self::HeavyTail,
+        Self::Fetch,
+    ];
+
+    /// Returns the name in a profile.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Interval => "interval",
+            Self::Random => "random",
+            Self::Bursts => "bursts",
+            Self::Pauses => "pauses",
+            Self::HeavyTail => "heavy_tail",
+            Self::Fetch => "fetch",
+        }
+    }
 }
 
 impl Value<'_> {
@@ -120,15 +149,31 @@ impl Value<'_> {
             .ok_or_else(|| self.expected(&format!("1 to {EXTENSION_HEADER_BYTES_MAX} bytes")))
     }
 
-    /// Parses the name of a pattern. A burst also needs its number of objects.
+    /// Parses the name of a pattern. Some patterns need other keys too.
     pub(super) fn pattern(&self) -> Result<PatternName, ProfileError> {
-        match self.text.to_ascii_lowercase().as_str() {
-            "interval" => Ok(PatternName::Interval),
-            "random" => Ok(PatternName::Random),
-            "bursts" => Ok(PatternName::Bursts),
-            "fetch" => Ok(PatternName::Fetch),
-            _ => Err(self.expected("interval, random, bursts or fetch")),
-        }
+        let named = |pattern: &PatternName| pattern.name() == self.text.to_ascii_lowercase();
+        let found = PatternName::ALL.into_iter().find(named);
+        found.ok_or_else(|| self.expected("interval, random, bursts, pauses, heavy_tail or fetch"))
+    }
+
+    /// Parses the groups that one FETCH asks for.
+    pub(super) fn fetch_groups(&self) -> Result<ObjectsPerGroup, ProfileError> {
+        let groups = self.number().and_then(ObjectsPerGroup::new);
+        groups.ok_or_else(|| {
+            self.expected(&format!(
+                "a number of groups from 1 to {OBJECTS_PER_GROUP_MAX}"
+            ))
+        })
+    }
+
+    /// Parses the groups before the current one that a joining subscriber fetches.
+    pub(super) fn joining_fetch(&self) -> Result<u32, ProfileError> {
+        let groups = self.number().filter(|groups| *groups <= JOINING_GROUPS_MAX);
+        groups.ok_or_else(|| {
+            self.expected(&format!(
+                "a number of groups from 0 to {JOINING_GROUPS_MAX}"
+            ))
+        })
     }
 
     pub(super) fn burst_objects(&self) -> Result<ObjectsPerGroup, ProfileError> {
@@ -151,6 +196,38 @@ impl Value<'_> {
     pub(super) fn per_second(&self) -> Result<u32, ProfileError> {
         let rate = self.number().filter(|rate| *rate <= PER_SECOND_MAX);
         rate.ok_or_else(|| self.expected(&format!("0 to {PER_SECOND_MAX} per second")))
+    }
+
+    /// Parses whether each subscriber has a socket of its own.
+    pub(super) fn own_sockets(&self) -> Result<bool, ProfileError> {
+        match self.text.to_ascii_lowercase().as_str() {
+            "shared" => Ok(false),
+            "own" => Ok(true),
+            _ => Err(self.expected("shared or own")),
+        }
+    }
+
+    pub(super) fn threads(&self) -> Result<u16, ProfileError> {
+        let threads = self.number().and_then(|number| u16::try_from(number).ok());
+        threads
+            .filter(|threads| (1..=SUBSCRIBER_THREADS_MAX).contains(threads))
+            .ok_or_else(|| self.expected(&format!("1 to {SUBSCRIBER_THREADS_MAX} threads")))
+    }
+
+    pub(super) fn acknowledgements(&self) -> Result<Acknowledgements, ProfileError> {
+        match self.text.to_ascii_lowercase().as_str() {
+            "delayed" => Ok(Acknowledgements::Delayed),
+            "immediate" => Ok(Acknowledgements::Immediate),
+            _ => Err(self.expected("delayed or immediate")),
+        }
+    }
+
+    pub(super) fn receive_pause(&self) -> Result<Duration, ProfileError> {
+        self.duration_between(Duration::ZERO, RECEIVE_PAUSE_MAX)
+    }
+
+    pub(super) fn reply_spread(&self) -> Result<Duration, ProfileError> {
+        self.duration_between(Duration::ZERO, REPLY_SPREAD_MAX)
     }
 
     pub(super) fn interval(&self) -> Result<Interval, ProfileError> {

@@ -332,7 +332,7 @@ impl PublisherClient {
                 Some((track, range)) if self.fetches.len() < FETCHES_MAX => {
                     let draft = session.draft();
                     let plan = &config.plans[self.tracks[track].plan];
-                    session.fetch_ok(&mut connection, id, fetch_ok(plan));
+                    session.fetch_ok(&mut connection, id, fetch_ok(plan, range.1));
                     self.fetches
                         .push(FetchResponse::new(now, draft, id, (track, plan), range));
                     return self.flush_fetches(turn, client, &config.plans);

@@ -176,14 +176,15 @@ impl FetchResponse {
     }
 }
 
-/// Returns the FETCH_OK for any range of a track. All of the track exists.
-pub(super) fn fetch_ok(plan: &TrackPlan) -> FetchOk {
+/// Returns the FETCH_OK for a range of a track that ends with `end`. All of the track exists.
+pub(super) fn fetch_ok(plan: &TrackPlan, end: Location) -> FetchOk {
+    let schedule = plan.schedule();
+    let covered = schedule.items_before(end.group, end.object.saturating_add(1));
+    let last = covered.checked_sub(1).and_then(|last| schedule.item(last));
+    let (group, object) = last.map_or((0, 0), |last| (last.group, last.object));
     FetchOk {
-        end_of_track: true,
-        end: Location {
-            group: plan.schedule().completion_group(),
-            object: 0,
-        },
+        end_of_track: covered == schedule.items(),
+        end: Location { group, object },
         parameters: Parameters::default(),
         properties: track_properties(plan),
     }
@@ -227,7 +228,13 @@ pattern = fetch
         let name = FullTrackName::new(namespace, TrackName::new("1").unwrap()).unwrap();
         let mut publication = Publication::new(0, name, 0, true);
         let mut transport = TestTransport::default();
-        let range = (start(&plan), fetch_ok(&plan).end);
+        let all = Location {
+            group: u64::MAX,
+            object: u64::MAX,
+        };
+        let ok = fetch_ok(&plan, all);
+        assert!(ok.end_of_track && ok.end.group == plan.schedule().completion_group());
+        let range = (start(&plan), ok.end);
         let request = RequestId(1);
         let mut response = FetchResponse::new(now, Draft::KEPT, request, (0, &plan), range);
         let progress = response.flush(now, &mut transport, &mut publication, &plan);

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::profile::{Interval, ObjectsPerGroup, Profile};
+use crate::profile::{Interval, ObjectsPerGroup, Pattern, Profile};
 
 fn audio() -> TrackProfile {
     let text = include_bytes!("../../../../profiles/audio.ini");
@@ -261,7 +261,7 @@ fn random_events_follow_their_seed_and_stay_in_their_intervals() {
         pattern: Pattern::Random,
         ..audio()
     };
-    let of_seed = |seed| planned(&Schedule::new(&track, 0).seeded(seed));
+    let of_seed = |seed| planned(&Schedule::new(&track, 0).seeded(&track, seed));
     assert_eq!(of_seed(1), of_seed(1));
     assert_ne!(of_seed(1), of_seed(2));
     let interval = track.interval.ns();
@@ -272,4 +272,94 @@ fn random_events_follow_their_seed_and_stay_in_their_intervals() {
     // Spread over the interval, not concentrated at one end.
     let late = events.iter().filter(|at| *at % interval > interval / 2);
     assert!((600..900).contains(&late.count()));
+}
+
+#[test]
+fn a_publisher_that_pauses_sends_in_turns() {
+    // Three objects in 50 ms of activity, then 150 ms of silence.
+    let (active, pause) = (Duration::from_millis(50), Duration::from_millis(150));
+    let track = TrackProfile {
+        pattern: Pattern::Pauses { active, pause },
+        duration: Duration::from_millis(1_030),
+        ..audio()
+    };
+    let schedule = Schedule::new(&track, 0);
+    let planned: Vec<u64> = planned(&schedule).iter().map(|ns| ns / 1_000_000).collect();
+    let expected = [0, 200, 400, 600, 800].map(|turn| [turn, turn + 20, turn + 40]);
+    let expected: Vec<u64> = expected
+        .into_iter()
+        .flatten()
+        .chain([1_000, 1_020])
+        .collect();
+    assert_eq!(planned, expected);
+    assert_eq!(schedule.longest_gap(), Duration::from_millis(160));
+    // Three objects of 120 bytes in 200 ms.
+    let rate = schedule.expected_bits_per_second(15);
+    assert!((rate - 14_400.0).abs() < 1e-6, "{rate}");
+    let beyond = schedule.time_beyond_planned(0, 14);
+    assert_eq!(beyond, Duration::from_millis(160));
+    assert_eq!(schedule.object_at(17), schedule.data_phase_end());
+}
+
+#[test]
+fn heavy_tails_keep_the_mean_and_stretch_far() {
+    for seconds in [1, 20, 30] {
+        let track = TrackProfile {
+            pattern: Pattern::HeavyTail,
+            duration: Duration::from_secs(seconds),
+            ..audio()
+        };
+        let of_seed = |seed| Schedule::new(&track, 0).seeded(&track, seed);
+        assert_eq!(of_seed(1), of_seed(1));
+        assert_ne!(planned(&of_seed(1)), planned(&of_seed(2)));
+        let (schedule, interval) = (of_seed(3), track.interval.ns());
+        let times = planned(&schedule);
+        assert!(times.is_sorted() && times[0] == 0);
+        assert!(times.iter().all(|at| *at < schedule.data_phase_ns()));
+        // About as many as at a steady rate: after the first 1024 intervals, the rest of the next cycle may be dense or sparse.
+        let steady = seconds * 50;
+        assert!(
+            (steady / 2..=steady * 2).contains(&schedule.objects()),
+            "{}",
+            times.len()
+        );
+        let gaps: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let short = gaps.iter().filter(|gap| **gap < interval).count();
+        assert!(short * 10 > gaps.len() * 6, "{short} of {}", gaps.len());
+        let longest = schedule.longest_gap();
+        assert!(longest > track.interval.duration() * 4, "{longest:?}");
+        assert!(longest < track.interval.duration() * 110, "{longest:?}");
+        assert!(gaps.iter().all(|gap| Duration::from_nanos(*gap) <= longest));
+    }
+}
+
+#[test]
+fn sizes_vary_from_the_smallest_to_the_largest_and_add_up() {
+    let most = ObjectSize::new(20_000).unwrap();
+    for group in [2, 7, 150, 1024, 5000] {
+        let track = TrackProfile {
+            object_size_max: Some(most),
+            objects_per_group: ObjectsPerGroup::new(group).unwrap(),
+            duration: Duration::from_mins(5),
+            ..video()
+        };
+        let schedule = Schedule::new(&track, 0).seeded(&track, 9);
+        let all: Vec<u32> = (0..schedule.objects())
+            .map(|number| schedule.size_of(number).bytes())
+            .collect();
+        let mut sum = 0;
+        for (count, size) in (1..).zip(&all) {
+            sum += u64::from(*size);
+            assert_eq!(schedule.bytes_of(count), sum, "{group}: {count}");
+        }
+        let first = track.first_object_size.bytes();
+        let mut others: Vec<u32> = all.into_iter().filter(|size| *size != first).collect();
+        others.sort_unstable();
+        assert!(others[0] >= track.object_size.bytes() && *others.last().unwrap() <= 20_000);
+        // Half are below 1.7 times the smallest, and a few reach the limit.
+        let median = others[others.len() / 2];
+        assert!(median < track.object_size.bytes() * 2, "{median}");
+        assert!(others.last().unwrap() > &15_000, "{others:?}");
+        assert!(schedule.largest_object().bytes() <= first.max(20_000));
+    }
 }

@@ -116,6 +116,45 @@ fn interactive_data_arrives_when_the_seed_says() {
 }
 
 #[test]
+fn pauses_and_heavy_tails_arrive_whole() {
+    let world = expect_whole(
+        &format!("{AUDIO}pattern = pauses\nactive_time = 100\npause_time = 300\n"),
+        // In a second: 100 ms of activity at 0, 400 and 800 ms.
+        15,
+    );
+    for result in world.load.results() {
+        assert!(result.track.latency.unwrap().max_ms < 2.1);
+        assert!((319.0..322.0).contains(&result.track.progress.max_delta_ms.unwrap()));
+        let completion = result.track.completion;
+        // 15 objects of 120 bytes in a second; the last pause is still to come when the last object arrives.
+        assert!(
+            (completion.expected_bits_per_second - 14_400.0).abs() < 1.0,
+            "{completion:?}"
+        );
+        let gap = completion.average_bits_per_second - completion.expected_bits_per_second;
+        assert!(
+            gap.abs() < 0.01 * completion.expected_bits_per_second,
+            "{completion:?}"
+        );
+    }
+    let world = expect_whole(&format!("{AUDIO}pattern = heavy_tail\n"), 50);
+    for result in world.load.results() {
+        assert!(result.track.latency.unwrap().max_ms < 2.1);
+        let progress = result.track.progress;
+        assert!(progress.max_delta_ms.unwrap() > 2.0 * progress.average_delta_ms.unwrap());
+    }
+    let sizes = format!("{VIDEO}object_size_max = 20000\nextension_headers = 3\n");
+    let world = expect_whole(&sizes, 31);
+    let sent = world.load.publishers().results().remove(0).sender;
+    // Four large objects, and 27 of sizes between.
+    let others = sent.bytes_sent - 4 * 21_333;
+    assert!(
+        (27 * 2_666 + 1_000..27 * 20_000).contains(&others),
+        "{others}"
+    );
+}
+
+#[test]
 fn the_older_tools_messages_are_understood() {
     for (profile, objects, bytes) in [
         (AUDIO, 50, 50 * 120),

@@ -18,7 +18,7 @@ use crate::profile::Profile;
 use crate::publisher::{PublishFlow, PublisherConfig};
 use crate::qperf::Wire;
 use crate::scenario::Scenario;
-use crate::subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig};
+use crate::subscriber::{Part, SubscribeFlow, SubscribeRequest, SubscriberConfig};
 use weir_client::target::Target;
 use weir_link::Bitrate;
 use weir_report::relay::{Generator, Relay, Report, Run};
@@ -135,6 +135,7 @@ impl World {
         let subscribers = SubscriberConfig {
             target,
             plans,
+            part: Part::whole(scenario.subscribers.len()),
             subscribers: scenario.subscribers,
             flow: options.subscribe_flow,
             request: SubscribeRequest {

@@ -53,6 +53,7 @@ impl SubscriberClient {
     fn leave(&mut self) {
         self.requests.clear();
         self.streams.clear();
+        self.joins.clear();
         self.discovery = None;
         for subscription in &mut self.subscriptions {
             subscription.leave();

@@ -33,6 +33,8 @@ pub(super) struct SubscriberClient {
     pub(super) subscriptions: Vec<Subscription>,
     /// Subscriptions by request, in ascending order of requests.
     pub(super) requests: Vec<(RequestId, usize)>,
+    /// The joining FETCH of each track that has one under way: its request, the subscription, and when it was sent.
+    pub(super) joins: Vec<(RequestId, usize, Instant)>,
     /// The request that discovers tracks under a prefix, if they are discovered.
     pub(super) discovery: Option<RequestId>,
     pub(super) streams: Vec<Incoming>,
@@ -55,6 +57,7 @@ impl SubscriberClient {
         Self {
             subscriptions: vec![Subscription::default(); wanted.len()],
             requests: Vec::with_capacity(wanted.len()),
+            joins: Vec::new(),
             discovery: None,
             wanted,
             number,
@@ -112,7 +115,9 @@ impl SubscriberClient {
             | SessionEvent::Done { id, .. }
             | SessionEvent::Closed { id, .. }
             | SessionEvent::RequestGoAway { id, .. } => {
-                self.discovery == Some(*id) || self.number_of(*id).is_some()
+                self.discovery == Some(*id)
+                    || self.number_of(*id).is_some()
+                    || self.join_of(*id).is_some()
             }
             SessionEvent::Ready { .. }
             | SessionEvent::Request { .. }
@@ -189,6 +194,7 @@ impl SubscriberClient {
                 handshake: self.handshake,
                 setup: self.setup,
                 first_object: subscription.first_object_time,
+                joining_fetch: subscription.joining_fetch,
                 conduct: self.conduct,
                 sessions: self.sessions,
             }
@@ -225,22 +231,37 @@ impl SubscriberClient {
                 || (matches(payload, plan.content())
                     && carries(&datagram.properties, plan.properties())),
         };
-        self.on_delivered(now, measured, number, &delivered);
+        self.on_delivered(now, measured, number, (&delivered, false));
     }
 
-    /// Handles an object that has arrived completely.
+    /// Handles an object that has arrived completely, by a joining FETCH if `is_past`.
     fn on_delivered(
         &mut self,
         now: Instant,
         measured: &mut Measurements,
         number: usize,
-        delivered: &Delivered<'_>,
+        (delivered, is_past): (&Delivered<'_>, bool),
     ) {
         let plan_number = self.wanted[number].plan;
         let plan = &measured.config.plans[plan_number];
         let receiver = &mut measured.receivers[self.first + number];
         let subscription = &mut self.subscriptions[number];
-        let is_of_track = match receiver.handle_object(now, plan, delivered) {
+        let is_steady = self.conduct == Conduct::Steady;
+        let received = if is_past {
+            receiver.handle_past_object(now, plan, delivered)
+        } else {
+            receiver.handle_object(now, plan, delivered)
+        };
+        let is_of_track = match received {
+            Received::Past { number } => {
+                measured.progress.objects += 1;
+                measured.progress.bytes += delivered.bytes;
+                if is_steady {
+                    let planned_ns = plan.schedule().planned_ns(number);
+                    measured.heat[plan_number].record(self.number, planned_ns, None);
+                }
+                true
+            }
             Received::Data {
                 number,
                 latency_ns,
@@ -248,7 +269,6 @@ impl SubscriberClient {
             } => {
                 measured.progress.objects += 1;
                 measured.progress.bytes += delivered.bytes;
-                let is_steady = self.conduct == Conduct::Steady;
                 if is_steady {
                     let planned_ns = plan.schedule().planned_ns(number);
                     measured.heat[plan_number].record(self.number, planned_ns, latency_ns);
@@ -295,21 +315,22 @@ impl SubscriberClient {
                 self.on_stream(turn, client, stream, request, incoming);
             }
             SessionEvent::Fetched { stream, request } => {
-                let incoming = (0, SubgroupId::Zero);
-                self.on_stream(turn, client, stream, request, incoming);
+                self.on_fetch_stream(turn, client, stream, request);
             }
             SessionEvent::FetchObject { stream, entry } => {
                 let complete = self.on_fetch_entry(&measured.config, stream, &entry);
                 self.on_complete(now, measured, complete);
             }
             SessionEvent::StreamEnd { stream, end } => {
-                self.on_stream_end(measured, stream, end);
+                self.on_stream_end(turn, client, measured, (stream, end));
             }
             SessionEvent::Datagram { request, datagram } => {
                 self.on_datagram(now, measured, request, &datagram);
             }
             SessionEvent::Ready { .. } => self.subscribe(turn, client, measured),
-            SessionEvent::Accepted { id, .. } => self.on_accepted(measured, id),
+            SessionEvent::Accepted { id, ok } => {
+                self.on_request_accepted(turn, client, measured, (id, &ok));
+            }
             SessionEvent::Rejected { id, error } => self.on_rejected(measured, id, &error),
             SessionEvent::Namespace { id, suffix } => {
                 self.on_namespace(turn, client, measured, (id, &suffix));
@@ -443,10 +464,14 @@ impl SubscriberClient {
                 format!("the relay refused to tell what there is: {code} {reason:?}"),
             );
         }
+        let RequestError { code, reason, .. } = error;
+        if let Some(number) = self.join_of(id) {
+            let reason = format!("the relay refused the joining FETCH: {code} {reason:?}");
+            return self.fail_join(measured, number, reason);
+        }
         let Some(number) = self.number_of(id) else {
             return;
         };
-        let RequestError { code, reason, .. } = error;
         let subscription = &mut self.subscriptions[number];
         let receiver = &mut measured.receivers[self.first + number];
         subscription.failure = Some(format!(
@@ -459,14 +484,16 @@ impl SubscriberClient {
 
     /// Handles the end of a subscription, with or without a PUBLISH_DONE.
     fn on_done(&mut self, now: Instant, measured: &mut Measurements, id: RequestId) {
-        if let Some(number) = self.number_of(id) {
+        let is_last = |number: &usize| self.subscriptions[*number].next_range.is_none();
+        // The request of a range ends before the next one is sent.
+        if let Some(number) = self.number_of(id).filter(is_last) {
             let plan = &measured.config.plans[self.wanted[number].plan];
             measured.receivers[self.first + number].handle_publish_done(now, plan);
         }
     }
 
     /// Handles the beginning of a subgroup or fetch stream.
-    fn on_stream(
+    pub(super) fn on_stream(
         &mut self,
         turn: &mut Turn<'_>,
         client: &mut Client,
@@ -494,17 +521,28 @@ impl SubscriberClient {
         complete: Option<(usize, Complete)>,
     ) {
         if let Some((number, complete)) = complete {
-            self.on_delivered(now, measured, number, &complete.delivered());
+            let is_past = complete.is_past;
+            self.on_delivered(now, measured, number, (&complete.delivered(), is_past));
         }
     }
 
-    fn on_stream_end(&mut self, measured: &mut Measurements, stream: StreamId, end: StreamEnd) {
+    fn on_stream_end(
+        &mut self,
+        turn: &mut Turn<'_>,
+        client: &mut Client,
+        measured: &mut Measurements,
+        (stream, end): (StreamId, StreamEnd),
+    ) {
         let Some(position) = self.streams.iter().position(|one| one.stream == stream) else {
             return;
         };
         let incoming = self.streams.swap_remove(position);
         match end {
-            StreamEnd::Fin => {}
+            StreamEnd::Fin => self.on_fetch_end(turn, client, measured, &incoming),
+            StreamEnd::Reset(_) if incoming.is_past => {
+                let reason = "the relay reset the stream of the joining FETCH";
+                self.fail_join(measured, incoming.subscription, reason.to_owned());
+            }
             StreamEnd::Reset(_) => {
                 let (group, subgroup, next_object) = incoming.position();
                 let plan = &measured.config.plans[self.wanted[incoming.subscription].plan];

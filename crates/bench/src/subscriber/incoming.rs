@@ -14,6 +14,8 @@ pub(super) struct Incoming {
     pub(super) stream: StreamId,
     /// The index of the subscription at its subscriber.
     pub(super) subscription: usize,
+    /// Whether it answers a joining FETCH.
+    pub(super) is_past: bool,
     group: u64,
     /// The subgroup. On some streams it becomes known with the first object.
     subgroup: Option<u64>,
@@ -40,6 +42,8 @@ pub(super) struct Complete {
     head: [u8; HEAD_BYTES],
     /// Whether its content is as expected, as far as it was compared.
     matches: bool,
+    /// Whether a joining FETCH asked for it.
+    pub(super) is_past: bool,
 }
 
 impl Incoming {
@@ -52,6 +56,7 @@ impl Incoming {
         Self {
             stream,
             subscription,
+            is_past: false,
             group,
             subgroup: match subgroup {
                 SubgroupId::Zero => Some(0),
@@ -127,6 +132,7 @@ impl Incoming {
             bytes: current.bytes,
             head: current.head,
             matches: current.matches,
+            is_past: self.is_past,
         })
     }
 }

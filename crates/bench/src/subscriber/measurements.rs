@@ -2,6 +2,8 @@
 
 use weir_client::client::Client;
 use weir_moqt::draft::Draft;
+use weir_quic::ConnectionStats;
+use weir_report::relay::Acknowledged;
 
 use super::{SubscriberConfig, SubscriberProgress};
 use crate::metrics::{Heat, OverTime, TrackReceiver};
@@ -19,12 +21,46 @@ pub(super) struct Measurements {
     pub(super) over_time: Vec<OverTime>,
     /// Arrivals by subscriber and planned time, one per plan.
     pub(super) heat: Vec<Heat>,
+    /// How packets were acknowledged, over all connections that were closed.
+    pub(super) acknowledged: Option<Acknowledged>,
     pub(super) progress: SubscriberProgress,
     /// The draft and the relay's name of the first session.
     pub(super) relay: Option<(Draft, Option<String>)>,
 }
 
 impl Measurements {
+    /// Counts the packets and acknowledgements of a connection that is about to be closed.
+    pub(super) fn note_acknowledged(&mut self, stats: &ConnectionStats) {
+        let total = self.acknowledged.get_or_insert_default();
+        total.connections += 1;
+        total.connections_asked += u64::from(stats.ack_frequencies_received > 0);
+        total.packets_received += stats.payloads_received;
+        total.acknowledgements_sent += stats.acks_sent;
+    }
+
+    /// Adds what the subscribers of another part measured.
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.receivers.extend(other.receivers);
+        for (own, other) in self.latency.iter_mut().zip(&other.latency) {
+            own.merge(other);
+        }
+        for (own, other) in self.over_time.iter_mut().zip(&other.over_time) {
+            own.merge(other);
+        }
+        for (own, other) in self.heat.iter_mut().zip(&other.heat) {
+            own.merge(other);
+        }
+        self.progress.add(&other.progress);
+        if let Some(other) = other.acknowledged {
+            let total = self.acknowledged.get_or_insert_default();
+            total.connections += other.connections;
+            total.connections_asked += other.connections_asked;
+            total.packets_received += other.packets_received;
+            total.acknowledgements_sent += other.acknowledgements_sent;
+        }
+        self.relay = self.relay.take().or(other.relay);
+    }
+
     /// Counts an established session, and records the relay's draft and name.
     pub(super) fn note_relay(&mut self, client: &Client) {
         self.progress.ready += 1;

@@ -28,6 +28,8 @@ pub struct SubscriptionResult {
     pub setup: Option<Duration>,
     /// Time from SUBSCRIBE to the first object of any kind, in the first session.
     pub first_object: Option<Duration>,
+    /// Time from a joining FETCH to the end of its stream, in the first session that made one.
+    pub joining_fetch: Option<Duration>,
     /// How the subscriber behaved.
     pub conduct: Conduct,
     /// Sessions that the subscriber has established.
@@ -54,6 +56,7 @@ impl SubscriptionResult {
             handshake_ms: ms(self.handshake),
             setup_ms: ms(self.setup),
             first_object_ms: ms(self.first_object),
+            joining_fetch_ms: ms(self.joining_fetch),
         }
     }
 

@@ -8,7 +8,7 @@ use weir_moqt::session::{Event as SessionEvent, RequestId};
 
 use super::client::SubscriberClient;
 use super::measurements::Measurements;
-use super::{SubscriberConfig, SubscriberProgress};
+use super::{Part, SubscriberConfig, SubscriberProgress};
 use crate::clock::ramp_time;
 use crate::metrics::{End, Heat, OverTime, TrackPlan, TrackReceiver};
 use weir_client::client::Client;
@@ -39,8 +39,9 @@ impl Subscribers {
         let subscriptions = config.subscribers.iter().map(|wanted| wanted.len()).sum();
         let mut first = 0;
         let mut clients = Vec::with_capacity(config.subscribers.len());
-        let all = config.subscribers.len();
-        for (number, wanted) in config.subscribers.iter().enumerate() {
+        let all = config.part.all;
+        for (local, wanted) in config.subscribers.iter().enumerate() {
+            let number = config.part.number_in_run(local);
             let conduct = config.audience.conduct_of(number, all);
             let place = (number, first);
             clients.push(SubscriberClient::new(Arc::clone(wanted), place, conduct));
@@ -63,6 +64,7 @@ impl Subscribers {
             latency: series.collect(),
             over_time: over_time.collect(),
             heat: heat.collect(),
+            acknowledged: None,
             progress: SubscriberProgress {
                 subscribers: config.subscribers.len() as u64,
                 subscriptions: subscriptions as u64,
@@ -108,8 +110,23 @@ impl Subscribers {
         self.closed = true;
     }
 
-    /// Returns when client `client` begins.
+    /// Adds the subscribers of another part, with what they measured.
+    pub(super) fn absorb(&mut self, other: Self) {
+        let first = self.measured.receivers.len();
+        for mut client in other.clients {
+            client.first += first;
+            self.clients.push(client);
+        }
+        self.clients.sort_by_key(|client| client.number);
+        self.measured.absorb(other.measured);
+    }
+
+    /// Returns when client `client` of this part begins.
     fn joins_at(&self, started: Instant, client: u64) -> Instant {
+        let Part { number, of, .. } = self.measured.config.part;
+        let client = client
+            .saturating_mul(of as u64)
+            .saturating_add(number as u64);
         ramp_time(started, self.measured.config.ramp_per_second, client)
     }
 

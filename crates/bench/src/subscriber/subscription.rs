@@ -19,6 +19,10 @@ pub(super) struct Subscription {
     has_ended: bool,
     /// Whether the track will be fetched when the schedules begin.
     pub(super) is_fetched_later: bool,
+    /// The first group of the next range, if the track is fetched in ranges and one is left.
+    pub(super) next_range: Option<u64>,
+    /// Time from a joining FETCH to the end of its stream, in the first session that made one.
+    pub(super) joining_fetch: Option<Duration>,
     pub(super) failure: Option<String>,
 }
 

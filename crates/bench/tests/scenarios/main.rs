@@ -4,6 +4,7 @@ mod fetch;
 mod hopeless;
 mod limits;
 mod one;
+mod parts;
 mod priorities;
 mod processes;
 mod three;

@@ -10,7 +10,7 @@ use weir_bench::{
     publisher::{PublishFlow, PublisherConfig, PublisherRole},
     scenario::{Roles, Scenario},
     subscriber::{
-        SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
+        Part, SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
     },
 };
 use weir_client::target::Target;
@@ -79,6 +79,7 @@ impl World {
             let config = SubscriberConfig {
                 target: target.clone(),
                 plans: Arc::clone(&plans),
+                part: Part::whole(subscribers),
                 subscribers: part(subscribers, Mode::Subscriber).subscribers,
                 flow: SubscribeFlow::Subscribe,
                 request: SubscribeRequest::default(),

@@ -14,6 +14,7 @@ const SLOW_READERS: &str = include_str!("../../../../profiles/slow-readers.ini")
 const CHURN: &str = include_str!("../../../../profiles/reconnect-churn.ini");
 const JOIN_STORM: &str = include_str!("../../../../profiles/join-storm.ini");
 const BURSTS: &str = include_str!("../../../../profiles/gop-bursts.ini");
+const INTERACTIVE: &str = include_str!("../../../../profiles/interactive.ini");
 
 /// Runs a profile against the relay with `subscribers` subscribers.
 fn run(profile: &str, subscribers: usize) -> (World, Report) {
@@ -174,4 +175,29 @@ fn an_unruly_audience_repeats_itself() {
     let trace = |profile| run(profile, 12).0.sim.trace_hash();
     assert_eq!(trace(SLOW_READERS), trace(SLOW_READERS));
     assert_eq!(trace(CHURN), trace(CHURN));
+}
+
+#[test]
+fn interactive_traffic_with_pauses_and_outliers_arrives_in_time() {
+    let (_, report) = run(INTERACTIVE, 5);
+    assert_eq!(
+        report.verdict.outcome,
+        Outcome::Held,
+        "{:?}",
+        report.verdict
+    );
+    let [speech, events] = &report.tracks[..] else {
+        panic!("two tracks")
+    };
+    // Fifteen seconds hold four turns of 1.5 s, the last of them whole.
+    assert_eq!(speech.completion.objects_received.min, 4 * 75);
+    let gap = speech.progress.max_delta_ms.expect("objects arrived").max;
+    assert!((2_500.0..2_600.0).contains(&gap), "{gap}");
+    let deltas = &events.progress;
+    let (mean, most) = (deltas.average_delta_ms.zip(deltas.max_delta_ms)).expect("objects arrived");
+    assert!(most.max > 3.0 * mean.mean, "{deltas:?}");
+    for track in &report.tracks {
+        let delivery = &track.delivery;
+        assert_eq!((delivery.corrupt, delivery.late), (0, 0));
+    }
 }

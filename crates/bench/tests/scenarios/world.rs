@@ -12,7 +12,7 @@ use weir_bench::{
     publisher::{PublishFlow, PublisherConfig, PublisherRole},
     scenario::{Roles, Scenario},
     subscriber::{
-        SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
+        Part, SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
     },
 };
 use weir_client::target::Target;
@@ -169,6 +169,7 @@ impl World {
         let subscribers = SubscriberConfig {
             target,
             plans: Arc::clone(&plans),
+            part: Part::whole(scenario.subscribers.len()),
             subscribers: scenario.subscribers,
             flow: setting.subscribe,
             request: SubscribeRequest::default(),
@@ -378,6 +379,7 @@ impl World {
             latency_clock: "virtual".to_owned(),
             subscribers_requested: self.subscribers().progress().subscribers,
             publishers_requested: 1,
+            audience: weir_report::relay::Audience::default(),
             cores: Cores::default(),
             kernel: String::new(),
             cpu_model: String::new(),

@@ -158,6 +158,19 @@ fn run(shape: Shape) -> Run {
         latency_clock: "one clock: publishers and subscribers share this host".to_owned(),
         subscribers_requested: shape.subscribers,
         publishers_requested: 1,
+        audience: Audience {
+            sockets: 1,
+            threads: 1,
+            acknowledgements: "delayed".to_owned(),
+            receive_pause_ms: 0.5,
+            reply_spread_ms: 0.0,
+            acknowledged: Some(Acknowledged {
+                connections: shape.subscribers,
+                connections_asked: 0,
+                packets_received: shape.subscribers * 1_500,
+                acknowledgements_sent: shape.subscribers * 760,
+            }),
+        },
         cores: Cores {
             relay: vec![0],
             publishers: vec![1],
@@ -399,6 +412,7 @@ fn subscriber(
         handshake_ms: Some(random.skewed(9.0)),
         setup_ms: Some(random.skewed(1.4)),
         first_object_ms: (!reception.failed).then(|| random.skewed(31.0)),
+        joining_fetch_ms: None,
     }
 }
 

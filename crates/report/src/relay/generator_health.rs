@@ -33,6 +33,21 @@ impl ThreadSeen {
         };
         Self { thread, core }
     }
+
+    /// Adds a thread of the same role on the same core: their loads add up, and the larger lag counts. Returns the other
+    /// thread if it is of another role or on another core, or bound to none.
+    pub fn absorb(&mut self, other: Self) -> Option<Self> {
+        let is_alike =
+            self.core.is_some() && self.core == other.core && self.thread.name == other.thread.name;
+        if !is_alike {
+            return Some(other);
+        }
+        let (own, other) = (&mut self.thread, other.thread);
+        own.cpu_percent += other.cpu_percent;
+        own.event_loop_lag_p99_ms = own.event_loop_lag_p99_ms.max(other.event_loop_lag_p99_ms);
+        own.event_loop_lag_max_ms = own.event_loop_lag_max_ms.max(other.event_loop_lag_max_ms);
+        None
+    }
 }
 
 impl Generator {
@@ -175,6 +190,31 @@ mod tests {
             seen("subscribers", None, 60.0),
         ];
         assert_eq!(reasons(&unbound, 0), [""; 0]);
+    }
+
+    #[test]
+    fn threads_of_one_role_on_one_core_add_up() {
+        let mut all = seen("subscribers", Some(1), 20.0);
+        let mut lagging = seen("subscribers", Some(1), 30.0);
+        lagging.thread.event_loop_lag_p99_ms = 60.0;
+        assert_eq!(all.absorb(lagging), None);
+        let GeneratorThread {
+            cpu_percent,
+            event_loop_lag_p99_ms,
+            event_loop_lag_max_ms,
+            ..
+        } = all.thread;
+        assert!((cpu_percent - 50.0).abs() < 1e-9);
+        assert!((event_loop_lag_p99_ms - 60.0).abs() < 1e-9);
+        assert!((event_loop_lag_max_ms - 80.0).abs() < 1e-9);
+        for (name, core) in [
+            ("publishers", Some(1)),
+            ("subscribers", Some(2)),
+            ("subscribers", None),
+        ] {
+            let other = seen(name, core, 1.0);
+            assert_eq!(all.absorb(other.clone()), Some(other));
+        }
     }
 
     #[test]

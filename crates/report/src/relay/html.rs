@@ -335,6 +335,7 @@ fn set_up_section(report: &Report) -> Markup {
         ("Handshake", set_up.handshake),
         ("SETUP", set_up.setup),
         ("First object", set_up.first_object),
+        ("Joining FETCH", set_up.joining_fetch),
     ];
     if rows.iter().all(|(_, distribution)| distribution.is_none()) {
         return html! {};

@@ -257,7 +257,7 @@ const NAME_CHARS_MIN: usize = 3;
 /// Words of command lines and names that identify nobody.
 const PLAIN: [&str; 5] = ["weir", "bench", "moqt", "https", "audio"];
 /// Fields whose values weir itself defines. Programs depend on them.
-const OWN_FIELDS: [&str; 8] = [
+const OWN_FIELDS: [&str; 9] = [
     "schema",
     "slo",
     "status",
@@ -266,6 +266,7 @@ const OWN_FIELDS: [&str; 8] = [
     "conduct",
     "track_mode",
     "stream_mapping",
+    "acknowledgements",
 ];
 
 /// Fields of searches and comparisons whose words are weir's own.

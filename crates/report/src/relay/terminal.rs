@@ -27,6 +27,7 @@ pub fn render(report: &Report, width: usize, colour: bool) -> String {
     screen.blank();
     relay(&mut screen, report);
     generator(&mut screen, report);
+    audience(&mut screen, report);
     set_up(&mut screen, report);
     service_level(&mut screen, report);
     screen.finish()
@@ -308,6 +309,15 @@ fn relay_cost(cost: &RelayCost) -> String {
     parts.join("; ")
 }
 
+/// Writes sockets, threads and acknowledgements of the subscribers, if this process had any.
+fn audience(screen: &mut Screen, report: &Report) {
+    let audience = &report.run.audience;
+    if audience.sockets > 0 {
+        let words = audience.in_words();
+        screen.entry("audience", Paint::Strong, 0, LABEL, &words);
+    }
+}
+
 fn generator(screen: &mut Screen, report: &Report) {
     let generator = &report.generator;
     let worst = |pick: fn(&super::GeneratorThread) -> f64| {
@@ -377,6 +387,7 @@ fn set_up(screen: &mut Screen, report: &Report) {
         ("handshake", set_up.handshake),
         ("SETUP", set_up.setup),
         ("first object", set_up.first_object),
+        ("joining FETCH", set_up.joining_fetch),
     ]
     .iter()
     .filter_map(|(name, distribution)| {

@@ -73,12 +73,8 @@ fn compare(
     let comparison = rounds.comparison(broken_off);
     let (files, markdown) = (&arguments.files, markdown(&comparison));
     files.write(&comparison.to_json(), &html(&comparison), &markdown)?;
-    files.write_section(
-        "relays-compared",
-        &arguments.command(),
-        "Relays compared",
-        &markdown,
-    )?;
+    let (name, heading) = arguments.section();
+    files.write_section(name, &arguments.command(), heading, &markdown)?;
     print_out(&terminal(&comparison))?;
     Ok(comparison.broken_off.is_none() && is_calibrated)
 }
@@ -109,10 +105,19 @@ fn find_limits(
 }
 
 impl CompareArguments {
+    /// Returns name and heading of the section of a comparison under one load.
+    fn section(&self) -> (&'static str, &'static str) {
+        match self.file.to_str() {
+            Some("profiles/audiences.toml") => ("audiences", "What an audience costs the relay"),
+            _ => ("relays-compared", "Relays compared"),
+        }
+    }
+
     /// Returns the command that writes the section again.
     fn command(&self) -> String {
         let target = match self.file.to_str() {
             Some("profiles/relays.toml") if self.find_max => "make results-relays",
+            Some("profiles/audiences.toml") if !self.find_max => "make results-audiences",
             Some("profiles/wires.toml") if !self.find_max => "make results-wires",
             _ => return command_line(),
         };

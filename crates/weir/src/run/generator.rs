@@ -14,7 +14,7 @@ use weir_bench::{
     profile::{Mode, Profile},
     publisher::{PublisherConfig, PublisherRole},
     scenario::{Roles, Scenario},
-    subscriber::{SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult},
+    subscriber::{Part, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult},
 };
 use weir_net::{Stop, clock};
 use weir_report::{
@@ -26,7 +26,7 @@ use crate::event_loop;
 
 use super::{
     Plan, RelayUrl, target,
-    threads::{Gate, Hosted, KEEP_ALIVE, Load, LoadHost, Seen, Setting},
+    threads::{Gate, Hosted, KEEP_ALIVE, Load, LoadHost, Seen, Setting, check_files},
     watch::Watch,
 };
 
@@ -64,19 +64,9 @@ impl Generator {
         let stop = Stop::new().context("cannot make an event descriptor")?;
         let gate = Gate::new(plan.no_wait);
         let now = run_clock.origin();
-        let nobody = (
-            PublisherRole::new(
-                PublisherConfig {
-                    publishers: Vec::new(),
-                    ..configs.publishers.clone()
-                },
-                now,
-            ),
-            SubscriberRole::new(SubscriberConfig {
-                subscribers: Vec::new(),
-                ..configs.subscribers.clone()
-            }),
-        );
+        let nobody = nobody(&configs, now);
+        let (sockets, threads) = plan.sockets_and_threads();
+        check_files(sockets, threads)?;
         let sockets = configs.subscribers.target.sockets;
         let (publishers, subscribers) = (configs.publishers, configs.subscribers);
         let mut loads = Vec::new();
@@ -93,21 +83,22 @@ impl Generator {
                 loads.push((Load::Publishers(Box::new(role)), plan.cores.publishers, 1));
             }
             if !subscribers.subscribers.is_empty() {
-                let role = SubscriberRole::new(subscribers);
-                loads.push((
-                    Load::Subscribers(Box::new(role)),
-                    plan.cores.subscribers,
-                    sockets,
-                ));
+                for mut part in subscribers.split(threads) {
+                    part.target.sockets = socket_count(plan, part.subscribers.len());
+                    let sockets = part.target.sockets;
+                    let load = Load::Subscribers(Box::new(SubscriberRole::new(part)));
+                    loads.push((load, plan.cores.subscribers, sockets));
+                }
             }
         }
-        let early_stop = plan
-            .ends_early
+        // One part of the subscribers does not show what is certain of all.
+        let early_stop = (plan.ends_early && threads == 1)
             .then(|| EarlyStop::new(plan.level.clone(), plan.unjudged));
         let setting = Setting {
             gate: &gate,
             stop: &stop,
             url,
+            audience: &plan.profile.audience,
             origin: now,
             waste_percent: plan.waste_percent,
             early_stop: early_stop.as_ref(),
@@ -208,10 +199,16 @@ impl Generator {
         if is_broken_off || !self.threads.iter().all(Hosted::is_done) {
             self.stop.request();
         }
-        let threads = self.threads.into_iter().map(Hosted::join);
+        let joined = self.threads.into_iter().map(Hosted::join);
+        let mut threads: Vec<LoadHost> = Vec::new();
+        for host in joined.collect::<anyhow::Result<Vec<_>>>()? {
+            let mut kept = threads.iter_mut();
+            let apart = kept.try_fold(host, |host, one| one.absorb(host));
+            threads.extend(apart);
+        }
         Ok(Finished {
             plans: self.plans,
-            threads: threads.collect::<anyhow::Result<_>>()?,
+            threads,
             nobody: self.nobody,
         })
     }
@@ -356,7 +353,8 @@ struct Configs {
 
 fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<Configs> {
     let wait = wait_for_others(plan);
-    let mut target = target::target_with(url, &plan.trust, socket_count(plan), &plan.drafts)?;
+    let sockets = socket_count(plan, plan.subscribers_total());
+    let mut target = target::target_with(url, &plan.trust, sockets, &plan.drafts)?;
     target.setup.authorization_tokens.clone_from(&plan.tokens);
     let plans: Arc<[TrackPlan]> = (0_u64..)
         .zip(&plan.profile.tracks)
@@ -375,14 +373,15 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
     let requests = scenario.subscribers.iter().map(|wanted| wanted.len()).max();
     let requests_max = &mut target.limits.requests_local_max;
     *requests_max = (*requests_max).max(requests.unwrap_or(0) + REQUESTS_BESIDE);
+    let mut of_audience = target.clone();
+    let tls = of_audience.client.tls;
+    of_audience.client.tls = tls.acknowledging(profile.audience.acknowledgements);
     let publishers = PublisherConfig {
-        target: target::Target {
-            sockets: if plan.meetings.is_some() {
-                target.sockets
-            } else {
-                1
-            },
-            ..target.clone()
+        target: if plan.meetings.is_some() {
+            of_audience.clone()
+        } else {
+            target.sockets = 1;
+            target
         },
         plans: Arc::clone(&plans),
         publishers: scenario.publishers,
@@ -392,8 +391,9 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         await_subscribers: plan.await_subscribers,
     };
     let subscribers = SubscriberConfig {
-        target,
+        target: of_audience,
         plans,
+        part: Part::whole(scenario.subscribers.len()),
         subscribers: scenario.subscribers,
         flow: plan.subscribe_flow,
         request: SubscribeRequest {
@@ -412,6 +412,23 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         publishers,
         subscribers,
     })
+}
+
+/// Returns roles without clients.
+fn nobody(configs: &Configs, now: Instant) -> (PublisherRole, SubscriberRole) {
+    let publishers = PublisherConfig {
+        publishers: Vec::new(),
+        ..configs.publishers.clone()
+    };
+    let subscribers = SubscriberConfig {
+        subscribers: Vec::new(),
+        part: Part::whole(0),
+        ..configs.subscribers.clone()
+    };
+    (
+        PublisherRole::new(publishers, now),
+        SubscriberRole::new(subscribers),
+    )
 }
 
 /// Returns the number under which the subscribers of this process announce themselves to publishers of other processes.
@@ -452,11 +469,10 @@ fn longest(profile: &Profile) -> Duration {
     lengths.max().unwrap_or_default()
 }
 
-fn socket_count(plan: &Plan) -> u32 {
-    if plan.socket_per_subscriber {
-        u32::try_from(plan.subscribers_total())
-            .unwrap_or(u32::MAX)
-            .max(1)
+/// Returns the sockets of a thread with `subscribers` subscribers.
+fn socket_count(plan: &Plan, subscribers: usize) -> u32 {
+    if plan.profile.audience.has_own_sockets {
+        u32::try_from(subscribers).unwrap_or(u32::MAX).max(1)
     } else {
         1
     }

@@ -27,6 +27,7 @@ use weir_bench::{
 };
 use weir_moqt::draft::Draft;
 use weir_net::{Stop, clock};
+use weir_quic::tls::Acknowledgements;
 use weir_report::relay::{Calibration, Cores, Run, archive::Archive, live_view::Moment};
 
 use crate::harness::{
@@ -213,6 +214,7 @@ fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
         } else {
             plan.publishers_total() as u64
         },
+        audience: audience(plan),
         cores: cores(plan, machine),
         kernel: machine.kernel.clone(),
         cpu_model: machine.cpu_model.clone(),
@@ -231,6 +233,27 @@ fn judged(plan: &Plan, released: Option<Instant>, started: Instant) -> Judged {
     Judged {
         planned_from: plan.unjudged,
         arrived_from: (released - started) + starts.max().unwrap_or_default() + plan.unjudged,
+    }
+}
+
+/// Returns the subscribers of this process as the relay meets them; empty if it has none.
+fn audience(plan: &Plan) -> weir_report::relay::Audience {
+    if plan.part() == Mode::Publisher {
+        return weir_report::relay::Audience::default();
+    }
+    let audience = &plan.profile.audience;
+    let (sockets, threads) = plan.sockets_and_threads();
+    let kind = match audience.acknowledgements {
+        Acknowledgements::Delayed => "delayed",
+        Acknowledgements::Immediate => "immediate",
+    };
+    weir_report::relay::Audience {
+        sockets: sockets as u64,
+        threads: threads as u64,
+        acknowledgements: kind.to_owned(),
+        receive_pause_ms: audience.receive_pause.as_secs_f64() * 1e3,
+        reply_spread_ms: audience.reply_spread.as_secs_f64() * 1e3,
+        acknowledged: None,
     }
 }
 

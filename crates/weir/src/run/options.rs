@@ -137,8 +137,12 @@ pub(crate) struct RunOptions {
     /// Core of the subscribers [default: the first that the relay does not use]
     #[arg(long, value_name = "CORE", value_parser = core)]
     pub(crate) subscribers_core: Option<usize>,
+    /// Settings of the subscribers in place of those in the profile's section [audience]: KEY=VALUE with commas between,
+    /// such as sockets=own,threads=50,acknowledgements=immediate
+    #[arg(long, value_name = "SETTINGS")]
+    pub(crate) audience: Option<String>,
     /// Give each subscriber a UDP socket of its own, as real clients have; the load generator then needs about three times
-    /// the CPU
+    /// the CPU. The same as --audience sockets=own
     #[arg(long)]
     pub(crate) socket_per_subscriber: bool,
     /// Seed of the payloads and ID of the run, a 64-bit number; all processes of one run need the same [default: random]
@@ -206,11 +210,8 @@ impl RunOptions {
         let profile = self.profile(file, &name)?;
         self.check()?;
         let meetings = self.meetings()?;
-        if meetings.is_some() && profile.audience.is_unruly() {
-            bail!(
-                "{name}: [audience]: slow and churning subscribers cannot be combined with --meetings; remove the section, \
-                 or leave --meetings out"
-            );
+        if meetings.is_some() {
+            check_audience_of_meetings(&name, &profile)?;
         }
         let relay = self.relay(machine)?;
         let (role, wire) = (self.role.map(Role::mode), self.wire.wire());
@@ -255,7 +256,6 @@ impl RunOptions {
             tokens: self.tokens()?,
             wire,
             seed: self.seed.map_or_else(random_seed, Ok)?,
-            socket_per_subscriber: self.socket_per_subscriber,
             no_wait: self.no_wait,
             metrics_url: self.relay_metrics.clone(),
             unjudged: Duration::ZERO,
@@ -277,6 +277,10 @@ impl RunOptions {
             for track in &mut profile.tracks {
                 track.duration = Duration::from_secs(seconds);
             }
+        }
+        profile.audience.has_own_sockets |= self.socket_per_subscriber;
+        if let Some(settings) = &self.audience {
+            profile.audience = profile.audience.with("--audience", settings)?;
         }
         Ok(profile)
     }
@@ -383,6 +387,24 @@ impl Role {
             Self::Both => Mode::Both,
         }
     }
+}
+
+/// Refuses what clients of meetings cannot be: slow, churning, or spread over threads.
+fn check_audience_of_meetings(name: &str, profile: &Profile) -> anyhow::Result<()> {
+    let audience = &profile.audience;
+    if audience.is_unruly() {
+        bail!(
+            "{name}: [audience]: slow and churning subscribers cannot be combined with --meetings; remove the section, or leave \
+             --meetings out"
+        );
+    }
+    if audience.threads > 1 || !audience.reply_spread.is_zero() {
+        bail!(
+            "{name}: [audience]: threads and reply_spread cannot be combined with --meetings, whose clients share a thread; \
+             remove these keys, or leave --meetings out"
+        );
+    }
+    Ok(())
 }
 
 fn read_profile(path: &Path, name: &str) -> anyhow::Result<Profile> {

@@ -48,8 +48,6 @@ pub(crate) struct Plan {
     pub(crate) level: ServiceLevel,
     pub(crate) seed: u64,
     pub(crate) cores: CoreChoice,
-    /// One socket for each subscriber instead of one for all.
-    pub(crate) socket_per_subscriber: bool,
     pub(crate) no_wait: bool,
     pub(crate) trust: TrustChoice,
     /// URL of the relay's own metrics.
@@ -136,11 +134,15 @@ impl Plan {
 
     /// Returns why this load cannot be calibrated on a null relay; `None` if it can.
     pub(crate) fn calibration_problem(&self) -> Option<String> {
-        let mut tracks = self.profile.tracks.iter();
-        if let Some(track) = tracks.find(|track| track.pattern == Pattern::Fetch) {
+        let fetched = self.profile.tracks.iter().find_map(|track| {
+            let is_fetched = track.pattern == Pattern::Fetch;
+            let joins = track.joining_fetch.map(|_| "joining_fetch");
+            let key = is_fetched.then_some("pattern = fetch").or(joins)?;
+            Some((&track.section, key))
+        });
+        if let Some((section, key)) = fetched {
             return Some(format!(
-                "[{}]: pattern = fetch: a null relay has no cache to fetch from",
-                track.section
+                "[{section}]: {key}: a null relay has no cache to fetch from"
             ));
         }
         let one_sided = self.one_sided().filter(|one| one.publishes)?;
@@ -156,6 +158,18 @@ impl Plan {
             Some(_) => self.subscribers_total(),
             None => self.publishers,
         }
+    }
+
+    /// Returns the sockets and the threads of this process's subscribers.
+    pub(crate) fn sockets_and_threads(&self) -> (usize, usize) {
+        let (audience, subscribers) = (&self.profile.audience, self.subscribers_total());
+        let threads = audience.threads_of(subscribers);
+        let sockets = if audience.has_own_sockets {
+            subscribers.max(1)
+        } else {
+            threads
+        };
+        (sockets, threads)
     }
 
     /// Returns the number of subscribers in all processes.

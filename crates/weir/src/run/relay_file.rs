@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn the_examples_are_right() {
         let profiles = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles"));
-        for (file, relays) in [("relays.toml", 3), ("wires.toml", 4)] {
+        for (file, relays) in [("relays.toml", 3), ("wires.toml", 4), ("audiences.toml", 8)] {
             let described = RelayFile::read(&profiles.join(file)).unwrap();
             assert_eq!(described.relay.len(), relays);
             assert!(profiles.join(described.profile).exists());

@@ -12,6 +12,7 @@ use anyhow::{Context as _, anyhow};
 use weir_bench::{
     early_stop::EarlyStop,
     meeting::MeetingRole,
+    profile::Audience,
     publisher::{PublisherProgress, PublisherRole, ReleaseError},
     subscriber::{SubscriberProgress, SubscriberRole},
 };
@@ -62,6 +63,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) gate: &'a Gate,
     pub(crate) stop: &'a Stop,
     pub(crate) url: &'a RelayUrl,
+    pub(crate) audience: &'a Audience,
     /// The start of the run.
     pub(crate) origin: Instant,
     /// Share of its time that each thread wastes on purpose, in per cent.
@@ -215,6 +217,23 @@ impl LoadHost {
         &self.load
     }
 
+    /// Adds the subscribers of another thread after the run. Returns the other thread if one of both has none, or others too.
+    pub(crate) fn absorb(&mut self, other: Self) -> Option<Self> {
+        match (&mut self.load, other) {
+            (
+                Load::Subscribers(own),
+                Self {
+                    load: Load::Subscribers(more),
+                    ..
+                },
+            ) => {
+                own.absorb(*more);
+                None
+            }
+            (_, other) => Some(other),
+        }
+    }
+
     /// Returns why the schedules could not begin, if so.
     pub(crate) fn refused_release(&self) -> Option<&str> {
         self.refused_release.as_deref()
@@ -352,7 +371,7 @@ impl Hosted {
             is_released: false,
             refused_release: None,
         };
-        let thread = start_thread(host, core, setting.stop, setting.url, sockets)?;
+        let thread = start_thread(host, core, setting, sockets)?;
         Ok(Self { thread, view })
     }
 
@@ -381,38 +400,53 @@ impl Hosted {
 fn start_thread(
     app: LoadHost,
     core: Option<usize>,
-    stop: &Stop,
-    url: &RelayUrl,
+    setting: &Setting<'_>,
     sockets: u32,
 ) -> anyhow::Result<LoopThread<LoadHost>> {
-    if sockets > 1 {
-        let limit = raise_open_files_limit().context("cannot raise the limit of open files")?;
-        if u64::from(sockets) + FILES_BESIDE > limit {
-            return Err(anyhow!(
-                "--socket-per-subscriber: {sockets} sockets are more than this process may open ({limit} files, `ulimit -n`)"
-            ));
-        }
-    }
-    let local = event_loop::local_address(url.address);
-    let bound = (0..sockets).map(|_| event_loop::bind(local, socket_config(sockets)));
+    let local = event_loop::local_address(setting.url.address);
+    let has_one_each = setting.audience.has_own_sockets && app.load.subscribers().is_some();
+    let bound = (0..sockets).map(|_| event_loop::bind(local, socket_config(has_one_each)));
     let bound: anyhow::Result<Vec<_>> = bound.collect();
     let endpoint = event_loop::endpoint(Limits {
         keep_alive: Some(KEEP_ALIVE),
         connections_max: CONNECTIONS_MAX,
         ..Limits::default()
     })?;
-    let mut event_loop = EventLoop::new(bound?, endpoint, stop.clone())?;
+    let mut event_loop = EventLoop::new(bound?, endpoint, setting.stop.clone())?;
     event_loop.core = core;
     event_loop.telemetry = Arc::clone(&app.view.telemetry);
+    let (mut receive_pause, audience) = (REST, setting.audience);
+    if let Some(role) = app.load.subscribers() {
+        receive_pause = audience.receive_pause;
+        if !audience.reply_spread.is_zero() {
+            event_loop.send_delays = role.reply_delays();
+        }
+    }
     event_loop.config = HostConfig {
-        receive_pause: REST,
+        receive_pause,
         ..HostConfig::default()
     };
     event_loop.start(&format!("weir-{}", app.view.name), app)
 }
 
-fn socket_config(sockets: u32) -> SocketConfig {
-    let buffer_bytes = if sockets > 1 {
+/// Checks that this process may open the files of so many sockets and threads.
+pub(crate) fn check_files(sockets: usize, threads: usize) -> anyhow::Result<()> {
+    if sockets.max(threads) == 1 {
+        return Ok(());
+    }
+    let limit = raise_open_files_limit().context("cannot raise the limit of open files")?;
+    let needed = sockets + threads * FILES_PER_THREAD + FILES_BESIDE;
+    if needed as u64 > limit {
+        return Err(anyhow!(
+            "{sockets} sockets on {threads} threads need {needed} open files, and this process may open {limit} \
+             (`ulimit -n`); use fewer subscribers, or `sockets = shared` and fewer `threads` in [audience]"
+        ));
+    }
+    Ok(())
+}
+
+fn socket_config(is_of_one_subscriber: bool) -> SocketConfig {
+    let buffer_bytes = if is_of_one_subscriber {
         ONE_OF_MANY_BUFFER_BYTES
     } else {
         ONE_BUFFER_BYTES
@@ -434,11 +468,11 @@ const ONE_BUFFER_BYTES: usize = 16 << 20;
 /// Receive buffer, in bytes, of one subscriber's socket.
 const ONE_OF_MANY_BUFFER_BYTES: usize = 256 << 10;
 /// Files that the process opens beside its sockets.
-const FILES_BESIDE: u64 = 64;
+const FILES_BESIDE: usize = 64;
+/// Files of an event loop beside its sockets: it waits for them, and for the end, by descriptors.
+const FILES_PER_THREAD: usize = 4;
 /// Number of UDP ports of an address: one process has fewer subscribers.
 const CONNECTIONS_MAX: usize = 1 << 16;
 
-/// Pause between two reads of a socket while packets arrive. On one machine, the relay's CPU time includes some microseconds
-/// for each wake-up of the generator; a shorter pause adds to the relay's cost. Measured latency is at most this much too
-/// high.
+/// Pause between two reads of the publishers' socket while packets arrive: acknowledgements come in bursts.
 const REST: Duration = Duration::from_micros(500);

@@ -294,7 +294,11 @@ impl Watch {
             delivered,
             delivered_per_second: delivered.saturating_sub(before.map_or(0, |one| one.objects)),
             outstanding: outstanding(sent, accepted, tracks, delivered),
-            latency_ms: self.seen().find_map(|seen| seen.latency_ms),
+            // Of the thread with the largest latency, if there are several.
+            latency_ms: self
+                .seen()
+                .filter_map(|seen| seen.latency_ms)
+                .max_by(|one, other| one.1.total_cmp(&other.1)),
             relay_cpu_percent: before
                 .and_then(|before| relay_between(before, begins))
                 .map(|one| one.cpu_percent),
@@ -326,7 +330,7 @@ impl Watch {
             .filter_map(|core| u32::try_from(core).ok())
             .collect();
         cores.dedup();
-        let mut seen = Vec::new();
+        let mut seen: Vec<ThreadSeen> = Vec::new();
         let mut drops = 0;
         if let (begin, Some(end)) = (self.begin.as_ref().unwrap_or(&self.start), &self.end) {
             let elapsed = end.at - begin.at;
@@ -335,12 +339,11 @@ impl Watch {
                 let lag = after.lag.since(&before.lag);
                 let cpu = after.cpu.saturating_sub(before.cpu);
                 drops += after.receive_dropped.saturating_sub(before.receive_dropped);
-                seen.push(ThreadSeen::new(
-                    view.name,
-                    view.core,
-                    (cpu, elapsed),
-                    [lag.quantile(0.99), lag.max],
-                ));
+                let lag = [lag.quantile(0.99), lag.max];
+                let thread = ThreadSeen::new(view.name, view.core, (cpu, elapsed), lag);
+                let mut alike = seen.iter_mut();
+                let apart = alike.try_fold(thread, |thread, one| one.absorb(thread));
+                seen.extend(apart);
             }
         }
         Generator {

@@ -486,7 +486,7 @@ fn refusal(arguments: &[&str]) -> String {
 /// The run held, and says so first, with a code to match. On a machine that had no time for the generator it says
 /// that it makes no statement.
 #[track_caller]
-fn expect_held(output: &Output, sentence: &str) {
+pub(crate) fn expect_held(output: &Output, sentence: &str) {
     let (text, errors) = (text(&output.stdout), text(&output.stderr));
     if text.contains("the generator was the limit") {
         assert_eq!(output.status.code(), Some(1), "{text}{errors}");
@@ -497,7 +497,7 @@ fn expect_held(output: &Output, sentence: &str) {
 }
 
 /// The audio profile with two of its times changed.
-fn profile(
+pub(crate) fn profile(
     folder: &Folder,
     [key, value]: [&str; 2],
     [other_key, other_value]: [&str; 2],

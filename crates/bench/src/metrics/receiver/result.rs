@@ -172,9 +172,11 @@ impl TrackReceiver {
         let schedule = plan.schedule();
         let after_last = match plan.pattern() {
             Pattern::Fetch => Duration::ZERO,
-            Pattern::Interval | Pattern::Random | Pattern::Bursts { .. } => {
-                schedule.time_beyond_planned(lowest, highest)
-            }
+            Pattern::Interval
+            | Pattern::Random
+            | Pattern::Bursts { .. }
+            | Pattern::Pauses { .. }
+            | Pattern::HeavyTail => schedule.time_beyond_planned(lowest, highest),
         };
         let elapsed = self.arrivals.duration() + after_last;
         if elapsed.is_zero() {

@@ -64,3 +64,54 @@ fn a_reset_behind_the_highest_number_cuts_nothing_off() {
         assert_eq!(bench.result().delivery.cut_by_reset, 0, "{mapping:?}");
     }
 }
+
+#[test]
+fn what_a_joining_fetch_brings_is_received_and_measures_nothing_else() {
+    let mut bench = Bench::new(&TrackProfile {
+        late_join: true,
+        ..profile(3, 4)
+    });
+    let sent = bench.send_all();
+    let data: Vec<&Sent> = sent.iter().filter(|sent| sent.number().is_some()).collect();
+    // The subscription begins with the second group.
+    for sent in &data[4..] {
+        bench.receive(sent, sent.item.at + 5 * MS);
+    }
+    let before = bench.result();
+    assert_eq!(
+        (before.completion.lost_objects, before.delivery.lost_join),
+        (4, 4)
+    );
+    let late = data[11].item.at + 900 * MS;
+    let past = |bench: &mut Bench, sent: &Sent| {
+        let (now, delivered) = (bench.origin + late, sent.delivered());
+        bench
+            .receiver
+            .handle_past_object(now, &bench.plan, &delivered)
+    };
+    for (number, sent) in (0..).zip(&data[..4]) {
+        assert_eq!(past(&mut bench, sent), Received::Past { number });
+    }
+    // An object that came by both ways counts once.
+    assert_eq!(past(&mut bench, data[5]), Received::Repeated);
+    let after = bench.result();
+    assert_eq!(
+        (
+            after.completion.objects_received,
+            after.completion.lost_objects
+        ),
+        (12, 0)
+    );
+    assert_eq!(
+        (
+            after.delivery.reordered,
+            after.delivery.late,
+            after.delivery.duplicates
+        ),
+        (0, 0, 1)
+    );
+    assert_eq!(after.latency, before.latency);
+    assert_eq!(after.variance, before.variance);
+    let rates = [before, after].map(|one| one.completion.average_bits_per_second);
+    assert!((rates[0] - rates[1]).abs() < 1e-6, "{rates:?}");
+}

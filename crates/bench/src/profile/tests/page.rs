@@ -75,6 +75,11 @@ fn values(key: Key) -> String {
 fn profile_with(key: Key, value: Option<&str>) -> String {
     let needed_by = [
         (Key::BurstObjects, (Key::Pattern, "bursts")),
+        (Key::ActiveTime, (Key::Pattern, "pauses")),
+        (Key::ActiveTime, (Key::PauseTime, "100")),
+        (Key::PauseTime, (Key::Pattern, "pauses")),
+        (Key::PauseTime, (Key::ActiveTime, "100")),
+        (Key::FetchGroups, (Key::Pattern, "fetch")),
         (Key::SlowReadPause, (Key::SlowSubscribers, "10")),
         (Key::ChurnPerSecond, (Key::ChurningSubscribers, "10")),
     ];
@@ -158,6 +163,12 @@ const MEANINGS: &[(Key, &str, &str)] = &[
         "Size of the other objects, with the DATA header.",
     ),
     (
+        Key::ObjectSizeMax,
+        "`object_size`",
+        "Size of the largest of the other objects, which then begin at `object_size` and vary with a heavy tail: half are below 1.7 \
+         times `object_size`, one in twenty above 9 times.",
+    ),
+    (
         Key::StartDelay,
         NEEDED,
         "How long START messages are sent before the first object.",
@@ -205,6 +216,28 @@ const MEANINGS: &[(Key, &str, &str)] = &[
         "Objects in a burst. Bursts are as rare as keeps the average rate.",
     ),
     (
+        Key::ActiveTime,
+        "required with `pattern = pauses`",
+        "How long the publisher sends until it pauses. At most 65,536 objects.",
+    ),
+    (
+        Key::PauseTime,
+        "required with `pattern = pauses`",
+        "How long it sends nothing then.",
+    ),
+    (
+        Key::FetchGroups,
+        "all groups",
+        "With `pattern = fetch`: groups that one FETCH asks for. A subscriber fetches the ranges of a track one after the other.",
+    ),
+    (
+        Key::JoiningFetch,
+        "no FETCH",
+        "Groups before the current one that a subscriber fetches when it joins a track under way, with `late_join` or after it churned \
+         (joining FETCH). Fetched objects count as received, and have no latency; `set-up` shows how long the FETCH took. A refused one \
+         fails the subscription. For stream tracks that are not fetched.",
+    ),
+    (
         Key::JoinsPerSecond,
         "`--ramp`, or 200",
         "Clients that start per second; `0`: all at once. `--ramp` wins over it.",
@@ -229,6 +262,33 @@ const MEANINGS: &[(Key, &str, &str)] = &[
         "required with `churning_subscribers`",
         "Sessions that end and begin again per second, over all of these subscribers, in turn.",
     ),
+    (
+        Key::Sockets,
+        "`shared`",
+        "UDP sockets: one for all subscribers of a thread, or one for each.",
+    ),
+    (
+        Key::Threads,
+        "`1`",
+        "Threads that the subscribers are spread over, at most one for each. Not with churn.",
+    ),
+    (
+        Key::Acknowledgements,
+        "`delayed`",
+        "`delayed`: every second packet, or after 25 ms, unless the relay asks for another number (ACK_FREQUENCY). `immediate`: every \
+         packet, whatever the relay asks for.",
+    ),
+    (
+        Key::ReceivePause,
+        "`0.5`",
+        "Time between two reads of a thread while packets arrive: they are handled together. `0`: each packet wakes the thread.",
+    ),
+    (
+        Key::ReplySpread,
+        "`0`",
+        "Packets of subscribers leave up to this much later, each subscriber's by a time of its own: acknowledgements reach the relay \
+         one by one, as over paths of different length. Needs `sockets = own`.",
+    ),
 ];
 
 const HEAD: &str = "\
@@ -247,7 +307,7 @@ A profile is an INI file as in Appendix A of draft-evens-moq-bench-00. Each `[se
 
 const AUDIENCE: &str = "\
 How subscribers behave. Slow and churning subscribers are reported apart: figures over subscribers, and the service level, are about the
-others. Clients of meetings cannot be either.
+others. Clients of meetings cannot be either, and share a thread. `--audience KEY=VALUE,...` wins over the section.
 
 ";
 
@@ -274,11 +334,13 @@ name are an error.
 | `interval` | one in each interval, at its beginning |
 | `random` | one in each interval, at a moment that follows from `--seed` |
 | `bursts` | `burst_objects` at once; with `burst_objects` = `objects_per_group`, whole groups |
-| `fetch` | when a subscriber's FETCH asks for the whole track, as fast as its stream accepts them |
+| `pauses` | one in each interval for `active_time`, none for `pause_time`, and so on |
+| `heavy_tail` | with times between them that vary by the seed: most are short, few are up to a hundred times the shortest (Pareto, shape 4/3). The mean is `time_interval` |
+| `fetch` | when a subscriber's FETCH asks for them, as fast as its stream accepts them |
 
 Of `fetch`:
 
-- A track can be fetched as a whole only, during its `total_transmit_time`.
+- A track is fetched as a whole, or in ranges of `fetch_groups`, during its `total_transmit_time`.
 - There is no latency, since objects out of a cache were not sent for who fetches them. The default service level is `loss=0,failed=0`.
 - The expected bit rate is that of real time; the average one is over the time of the fetch.
 - It needs a stream track.

@@ -101,11 +101,11 @@ fn errors_of_broken_archives_name_the_line() {
         error(&joined(&none)),
         "line 2: latency of a track that the report does not have"
     );
-    let older = text.replacen("\"schema\":5", "\"schema\":4", 1);
+    let older = text.replacen("\"schema\":6", "\"schema\":5", 1);
     for older in [older.clone(), older.replacen("\"partial\":", "\"odd\":", 1)] {
         assert_eq!(
             error(&older),
-            "line 2: the report has schema 4, and this version of weir reads schema 5"
+            "line 2: the report has schema 5, and this version of weir reads schema 6"
         );
     }
     let odd = text.replacen("{\"latency\":", "{\"lateness\":", 1);

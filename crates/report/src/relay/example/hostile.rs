@@ -22,6 +22,7 @@ pub(in crate::relay) fn report() -> Report {
         &mut run.transport,
         &mut run.publish_flow,
         &mut run.latency_clock,
+        &mut run.audience.acknowledgements,
         &mut run.kernel,
         &mut run.cpu_model,
         &mut report.slo.text,

@@ -379,6 +379,7 @@ pub(super) fn run_facts(run: &Run) -> Vec<(&'static str, String)> {
             format!("{} s", number::decimal(run.duration_ms / 1e3)),
         ),
         ("Latency clock", run.latency_clock.clone()),
+        ("Audience", run.audience.in_words()),
         ("Cores of the relay", number::cores(&run.cores.relay)),
         ("Cores of publishers", number::cores(&run.cores.publishers)),
         (
