@@ -31,7 +31,7 @@ pub(super) fn image(tables: &[Table]) -> Option<Image> {
     let (content, height) = panels(&shown);
     Some(Image {
         title: "The browser page over time".to_owned(),
-        lead: "Medians of each quarter of the run. Equal lengths: nothing grows.".to_owned(),
+        lead: "Medians of each quarter of the run. Equal lengths in the last quarters: nothing grows further.".to_owned(),
         description: words(&shown),
         source: String::new(),
         content,

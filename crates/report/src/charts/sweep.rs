@@ -35,7 +35,7 @@ pub(super) fn image(tables: &[Table]) -> Option<Image> {
     let (content, height) = panels(&shown);
     Some(Image {
         title: "Live video over links with other conditions".to_owned(),
-        lead: "Mean age of the picture. Shorter is better.".to_owned(),
+        lead: "Mean age of the picture over links that differ from the usual one in one condition. Shorter is better.".to_owned(),
         description: words(&shown),
         source: String::new(),
         content,
