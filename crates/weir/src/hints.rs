@@ -6,6 +6,8 @@ pub(crate) fn hint(error: &str) -> Option<&'static str> {
         Some(TRUST)
     } else if error.contains("no common protocol") {
         Some(PROTOCOL)
+    } else if error.contains("Address already in use") {
+        Some(ADDRESS_IN_USE)
     } else if TOKEN_ERRORS.iter().any(|words| error.contains(words)) {
         Some(TOKEN)
     } else if SILENT.iter().any(|words| error.contains(words)) {
@@ -20,6 +22,9 @@ const TRUST: &str = "hint: --ca FILE trusts the server's issuer, --certificate-h
 
 const PROTOCOL: &str = "hint: is the server of the kind that the URL names? moqt:// is for MOQT relays over raw QUIC, and \
                         https:// for HTTP/3 and WebTransport";
+
+const ADDRESS_IN_USE: &str =
+    "hint: another process has this port; end it, or choose another port. Port 0 is a free one";
 
 /// The hint for a relay that refuses the client's token, or its lack of one.
 const TOKEN: &str = "hint: --token @FILE sends a token; `weir token sign` makes one for a relay with the key of \
@@ -50,6 +55,13 @@ mod tests {
         assert_eq!(hint(tls), Some(TRUST));
         let silent = "moqt://127.0.0.1:1: no answer within 10 s";
         assert_eq!(hint(silent), Some(UNREACHABLE));
+        let refused =
+            "the relay refused a track: UNAUTHORIZED \"the credentials do not permit this\"";
+        assert_eq!(hint(refused), Some(TOKEN));
+        let other = "no common protocol: the peer does not speak any of the offered ALPNs";
+        assert_eq!(hint(other), Some(PROTOCOL));
+        let used = "--listen: cannot bind to 127.0.0.1:1: Address already in use (os error 98)";
+        assert_eq!(hint(used), Some(ADDRESS_IN_USE));
         assert_eq!(hint("--cert: no certificate in it"), None);
     }
 }

@@ -202,7 +202,7 @@ fn unknown<C>(table: &[Setting<C>], key: &str) -> String {
 }
 
 /// Least share of letters in common at which a key is taken for a misspelt one.
-const LIKENESS_MIN: f64 = 0.7;
+const LIKENESS_MIN: f64 = 0.6;
 
 fn flatten(
     name: &str,
