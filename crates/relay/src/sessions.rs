@@ -105,10 +105,10 @@ impl Sessions {
         self.count
     }
 
-    /// Returns the number of namespaces that a session announced.
-    pub(crate) fn namespaces_of(&self, handle: Handle) -> usize {
+    /// Returns the number of requests that bring objects of a session.
+    pub(crate) fn sources_of(&self, handle: Handle) -> usize {
         let peer = self.places.get(handle.index()).and_then(Option::as_deref);
-        peer.map_or(0, |peer| peer.counts().namespaces)
+        peer.map_or(0, |peer| peer.counts().sources)
     }
 
     /// Has a session processed at the end of the turn.

@@ -28,6 +28,10 @@ pub(crate) enum Timer {
     TrackStatus(Handle, RequestId),
     /// The deadline of some streams of a session may have passed.
     Delivery(Handle),
+    /// The next attempt to connect to an upstream relay is due.
+    Upstream(usize),
+    /// Namespaces that other relays had time to confirm are reviewed.
+    Interests,
     /// The oldest group of the cache may have expired.
     Cache,
 }
