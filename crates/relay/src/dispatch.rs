@@ -327,12 +327,11 @@ impl Owners {
             Some(Purpose::Subscriber(_)) => turn.on_offer_rejected(id),
             Some(Purpose::UpstreamPrefix) => {
                 turn.remove_request(id);
-                self.links.on_rejected(turn, id, &describe(error));
-                self.linking().on_interest_closed(turn, id);
+                self.linking().on_interest_rejected(turn, id, error);
             }
             Some(Purpose::Announcement) => {
                 turn.remove_request(id);
-                self.links.on_rejected(turn, id, &describe(error));
+                self.links.on_rejected(turn, id, error);
             }
             Some(
                 Purpose::Namespace(_)
@@ -567,6 +566,7 @@ impl Owners {
             }
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Upstream(number) => self.links.connect(turn, number),
+            Timer::InterestsRefused => self.links.send_interests_again(turn),
             Timer::Interests => self.linking().review_interests(turn),
             Timer::Cache => self.tracks.on_cache_due(turn),
             Timer::Fill(handle, id) => self.serving().on_fill_timeout(turn, (handle, id)),
@@ -605,10 +605,4 @@ impl Owners {
             None => {}
         }
     }
-}
-
-/// Returns the code and the reason of a refusal.
-fn describe(error: &RequestError) -> String {
-    let RequestError { code, reason, .. } = error;
-    format!("{code} {}", reason.escape_debug())
 }

@@ -20,9 +20,9 @@ use std::{
 };
 
 use weir_moqt::{
-    error::{PublishDoneCode, ResetCode},
+    error::{PublishDoneCode, RequestErrorCode, ResetCode},
     limits::Limits,
-    message::{MESSAGE_BYTES_MAX, PublishDone},
+    message::{MESSAGE_BYTES_MAX, PublishDone, RequestError},
     name::Namespace,
     parameter::Parameters,
 };
@@ -102,10 +102,21 @@ impl Links {
     }
 
     /// Handles the refusal of a request that the relay sent over a link for itself.
-    pub(crate) fn on_rejected(&self, turn: &mut Turn<'_>, (handle, id): RequestKey, why: &str) {
+    pub(crate) fn on_rejected(
+        &self,
+        turn: &mut Turn<'_>,
+        (handle, id): RequestKey,
+        error: &RequestError,
+    ) {
         turn.counters.link_requests_refused += 1;
         let upstream = self.upstreams.name(handle).unwrap_or_default();
-        tracing::info!(upstream, id = id.0, "refused by the upstream relay: {why}");
+        let (code, reason) = (error.code, error.reason.escape_debug());
+        tracing::info!(upstream, id = id.0, %code, "refused by the upstream relay: {reason}");
+    }
+
+    /// Sends subscriptions to prefixes again that overlapped with earlier ones.
+    pub(crate) fn send_interests_again(&mut self, turn: &mut Turn<'_>) {
+        self.interests.send_again(turn);
     }
 
     fn is_used(&self, turn: &Turn<'_>, kind: PeerKind) -> bool {
@@ -305,6 +316,20 @@ impl Linking<'_> {
     pub(crate) fn on_interest_closed(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
         let interests = &mut self.links.interests;
         interests.on_closed(turn, self.catalogue, key);
+    }
+
+    /// Handles the refusal of one of the relay's own subscriptions to prefixes.
+    pub(crate) fn on_interest_rejected(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: RequestKey,
+        error: &RequestError,
+    ) {
+        let is_overlap = error.code == RequestErrorCode::PREFIX_OVERLAP;
+        if !is_overlap || !self.links.interests.on_overlap(turn, key) {
+            self.links.on_rejected(turn, key, error);
+            self.on_interest_closed(turn, key);
+        }
     }
 
     /// Reviews the namespaces that other relays were given time to confirm.

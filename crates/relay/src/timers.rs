@@ -32,6 +32,8 @@ pub(crate) enum Timer {
     Upstream(usize),
     /// Namespaces that other relays had time to confirm are reviewed.
     Interests,
+    /// Subscriptions to prefixes at other relays are sent again.
+    InterestsRefused,
     /// The oldest group of the cache may have expired.
     Cache,
 }

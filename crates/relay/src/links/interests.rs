@@ -28,6 +28,8 @@ pub(super) struct Interests {
     open: BTreeMap<RequestKey, Interest>,
     /// When namespaces are removed that were not confirmed.
     review_at: Option<Instant>,
+    /// Subscriptions that the other relay refused because it had not processed the end of the one before.
+    refused: Vec<(Handle, Interest)>,
 }
 
 /// A subscription of the relay.
@@ -36,7 +38,9 @@ struct Interest {
     kind: PrefixKind,
     prefix: Namespace,
     /// The namespaces that the other relay has.
-    found: BTreeMap<Namespace, Found>,
+    found: Inheritance,
+    /// How often it was refused because of an overlap.
+    refusals: u32,
 }
 
 /// How a namespace was found.
@@ -68,7 +72,7 @@ impl Interests {
         }
         for &link in links {
             let covered: Vec<RequestKey> = self.open_under(link, kind, &prefix).collect();
-            let mut inherited = Inheritance::new();
+            let mut inherited = self.take_refused(link, kind, &prefix);
             for key in covered {
                 inherited.append(&mut self.close(turn, key));
             }
@@ -100,7 +104,7 @@ impl Interests {
         let remaining = self.shortest_under(kind, &prefix);
         for &link in links {
             let closed: Vec<RequestKey> = self.open_under(link, kind, &prefix).collect();
-            let mut found = Inheritance::new();
+            let mut found = self.take_refused(link, kind, &prefix);
             for key in closed {
                 found.append(&mut self.close(turn, key));
             }
@@ -134,6 +138,43 @@ impl Interests {
         for key in self.of_link(link).map(|(&key, _)| key).collect::<Vec<_>>() {
             let found = self.close(turn, key);
             forget(turn, catalogue, link, found);
+        }
+        let refused = self.refused.extract_if(.., |(other, _)| *other == link);
+        for (_, interest) in refused {
+            forget(turn, catalogue, link, interest.found);
+        }
+    }
+
+    /// Handles the refusal of a subscription because it overlaps with an earlier one. The end of that one is on another
+    /// stream, and may arrive later: the subscription is sent again soon. Returns false if there is no sense in that.
+    pub(super) fn on_overlap(&mut self, turn: &mut Turn<'_>, key: RequestKey) -> bool {
+        let open = &mut self.open;
+        let Some(interest) = open.remove(&key) else {
+            return false;
+        };
+        if interest.refusals >= REFUSALS_MAX {
+            open.insert(key, interest);
+            return false;
+        }
+        if self.refused.is_empty() {
+            turn.timers
+                .set(turn.now + REFUSED_PAUSE, Timer::InterestsRefused);
+        }
+        self.refused.push((key.0, interest));
+        true
+    }
+
+    /// Sends subscriptions again that were refused because they overlapped with an earlier one.
+    pub(super) fn send_again(&mut self, turn: &mut Turn<'_>) {
+        for (link, interest) in std::mem::take(&mut self.refused) {
+            self.send(
+                turn,
+                link,
+                Interest {
+                    refusals: interest.refusals + 1,
+                    ..interest
+                },
+            );
         }
     }
 
@@ -247,8 +288,28 @@ impl Interests {
         (kind, prefix): (PrefixKind, Namespace),
         inherited: Inheritance,
     ) {
-        let wanted = prefix.clone();
-        let sent = turn.with_session(link, |session, connection| match kind {
+        let inherited = inherited.into_iter().map(|(namespace, found)| {
+            let found = match found {
+                Found::Told | Found::Inherited => Found::Inherited,
+                Found::Own => Found::Own,
+            };
+            (namespace, found)
+        });
+        let interest = Interest {
+            kind,
+            prefix,
+            found: inherited.collect(),
+            refusals: 0,
+        };
+        if !interest.found.is_empty() {
+            self.review_later(turn);
+        }
+        self.send(turn, link, interest);
+    }
+
+    fn send(&mut self, turn: &mut Turn<'_>, link: Handle, interest: Interest) {
+        let wanted = interest.prefix.clone();
+        let sent = turn.with_session(link, |session, connection| match interest.kind {
             PrefixKind::Namespaces => {
                 session.subscribe_namespace(connection, wanted, Parameters::default())
             }
@@ -261,22 +322,6 @@ impl Interests {
             return;
         };
         turn.insert_request((link, request), Purpose::UpstreamPrefix);
-        let inherited = inherited.into_iter().map(|(namespace, found)| {
-            let found = match found {
-                Found::Told | Found::Inherited => Found::Inherited,
-                Found::Own => Found::Own,
-            };
-            (namespace, found)
-        });
-        let found: Inheritance = inherited.collect();
-        if !found.is_empty() {
-            self.review_later(turn);
-        }
-        let interest = Interest {
-            kind,
-            prefix,
-            found,
-        };
         self.open.insert((link, request), interest);
     }
 
@@ -287,6 +332,16 @@ impl Interests {
             turn.cancel(key, ResetCode::CANCELLED);
         }
         interest.map(|interest| interest.found).unwrap_or_default()
+    }
+
+    /// Removes the subscriptions to `prefix` and under it that wait to be sent again; returns what they had found.
+    fn take_refused(&mut self, link: Handle, kind: PrefixKind, prefix: &Namespace) -> Inheritance {
+        let is_under =
+            |interest: &Interest| interest.kind == kind && interest.prefix.starts_with(prefix);
+        let refused = self
+            .refused
+            .extract_if(.., |(other, interest)| *other == link && is_under(interest));
+        refused.flat_map(|(_, interest)| interest.found).collect()
     }
 
     /// Returns whether a shorter prefix of the same kind is wanted.
@@ -346,5 +401,9 @@ fn forget(
     }
 }
 
+/// How often a subscription is sent again after an overlap.
+const REFUSALS_MAX: u32 = 10;
+/// The pause before a subscription is sent again.
+const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 /// How long another relay may take to send the namespaces under a prefix, or to withdraw one.
 const CONFIRMATION_MAX: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use std::{
 
 use weir_net::{HostConfig, Stop, Telemetry, UdpSocket, clock};
 use weir_quic::{EndpointConfig, tls::ServerTls};
-use weir_relay::{Config, Relay};
+use weir_relay::{Config, Relay, Upstream};
 
 use crate::{
     event_loop::{self, EventLoop},
@@ -26,6 +26,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) gate: Arc<Gate>,
     pub(crate) logs: Arc<Logs>,
     pub(crate) memory: Arc<AtomicU64>,
+    /// Relays to ask for what this one does not have.
+    pub(crate) upstreams: Vec<Upstream>,
     pub(crate) stop: Stop,
 }
 
@@ -67,7 +69,14 @@ impl Plan<'_> {
                 tracks_max: config.admin.tracks_max,
                 memory: Arc::clone(&self.memory),
             };
-            let relay = Relay::with_authority(relay_config(config), Arc::clone(&self.gate) as _);
+            let mut relay =
+                Relay::with_authority(relay_config(config), Arc::clone(&self.gate) as _);
+            if number == 0 {
+                // The other threads ask this one, so the process has one copy of a track.
+                for upstream in &self.upstreams {
+                    relay.add_upstream(clock::now(), upstream.clone());
+                }
+            }
             members.push((one, Observed::new(relay, view, clock::now())));
         }
         Ok(ServingThreads {
