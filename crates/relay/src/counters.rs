@@ -63,6 +63,9 @@ metrics! {
         links_established,
         /// Links to upstream relays that were lost or could not be established.
         links_failed,
+        /// Links closed because the relay's own requests came back to it: the upstream relays form a ring. The log names
+        /// the upstream relay.
+        links_in_ring,
         /// Requests of the relay itself that an upstream relay refused: announcements and subscriptions to prefixes.
         /// Check the rights of `upstream.token`.
         link_requests_refused,

@@ -308,6 +308,10 @@ impl Owners {
                 self.delivery
                     .on_offer_accepted(turn, tracks, who, &ok.parameters);
             }
+            (Purpose::RingProbe, Accepted::Ok(ok)) => {
+                turn.remove_request(id);
+                self.links.on_probe_answered(turn, id.0, &ok);
+            }
             (Purpose::UpstreamFetch(_), Accepted::Fetch(ok)) => {
                 self.serving().on_fetch_ok(turn, id, &ok);
             }
@@ -329,6 +333,8 @@ impl Owners {
                 turn.remove_request(id);
                 self.linking().on_interest_rejected(turn, id, error);
             }
+            // The request has not come back to this relay.
+            Some(Purpose::RingProbe) => drop(turn.remove_request(id)),
             Some(Purpose::Announcement) => {
                 turn.remove_request(id);
                 self.links.on_rejected(turn, id, error);
@@ -385,6 +391,9 @@ impl Owners {
                     .on_publish_namespace(turn, id, &publish.namespace);
             }
             Request::TrackStatus(status) => {
+                if let Some(answer) = Links::answer_probe(turn, &status.track) {
+                    return turn.accept(id, answer);
+                }
                 self.catalogue
                     .on_track_status(turn, tracks, id, status.track);
             }
@@ -478,7 +487,8 @@ impl Owners {
             | Purpose::TrackStatus
             | Purpose::UpstreamTrackStatus(_)
             | Purpose::UpstreamPrefix
-            | Purpose::Announcement => return None,
+            | Purpose::Announcement
+            | Purpose::RingProbe => return None,
         };
         Some(Subject { action, namespace })
     }
@@ -543,7 +553,8 @@ impl Owners {
             | Purpose::Fetch(_)
             | Purpose::TrackStatus
             | Purpose::UpstreamPrefix
-            | Purpose::Announcement => {}
+            | Purpose::Announcement
+            | Purpose::RingProbe => {}
         }
     }
 
@@ -566,6 +577,7 @@ impl Owners {
             }
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Upstream(number) => self.links.connect(turn, number),
+            Timer::Ring(number) => self.links.probe(turn, number),
             Timer::InterestsRefused => self.links.send_interests_again(turn),
             Timer::Interests => self.linking().review_interests(turn),
             Timer::Cache => self.tracks.on_cache_due(turn),

@@ -12,6 +12,7 @@
 
 mod interests;
 mod peer_threads;
+mod rings;
 mod upstreams;
 
 use std::{
@@ -22,14 +23,14 @@ use std::{
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode},
     limits::Limits,
-    message::{MESSAGE_BYTES_MAX, PublishDone, RequestError},
-    name::Namespace,
+    message::{MESSAGE_BYTES_MAX, PublishDone, RequestError, RequestOk},
+    name::{FullTrackName, Namespace},
     parameter::Parameters,
 };
 use weir_quic::Handle;
 
 pub use self::upstreams::{LinkState, Upstream};
-use self::{interests::Interests, upstreams::Upstreams};
+use self::{interests::Interests, rings::Probe, upstreams::Upstreams};
 use crate::{
     Config,
     catalogue::Catalogue,
@@ -89,6 +90,28 @@ impl Links {
     /// Starts to connect to an upstream relay whose timer is due.
     pub(crate) fn connect(&mut self, turn: &mut Turn<'_>, number: usize) {
         self.upstreams.connect(turn, number);
+    }
+
+    /// Asks an upstream relay whether requests return to this relay.
+    pub(crate) fn probe(&mut self, turn: &mut Turn<'_>, number: usize) {
+        self.upstreams.probe(turn, number);
+    }
+
+    /// Handles the answer to such a question: closes the link if the upstream relays form a ring.
+    pub(crate) fn on_probe_answered(
+        &mut self,
+        turn: &mut Turn<'_>,
+        handle: Handle,
+        ok: &RequestOk,
+    ) {
+        if Probe::new(turn.config.identity).is_own(ok) {
+            self.upstreams.on_ring(turn, handle);
+        }
+    }
+
+    /// Returns the answer to a TRACK_STATUS request that this relay itself sent, and that came back.
+    pub(crate) fn answer_probe(turn: &Turn<'_>, track: &FullTrackName) -> Option<RequestOk> {
+        Probe::new(turn.config.identity).answer(track)
     }
 
     /// Begins the session of a link whose handshake is complete. Returns false if the connection is no link.

@@ -111,6 +111,12 @@ impl Sessions {
         peer.map_or(0, |peer| peer.counts().sources)
     }
 
+    /// Returns the number of objects received over a link to an upstream relay.
+    pub(crate) fn objects_of(&self, handle: Handle) -> u64 {
+        let peer = self.places.get(handle.index()).and_then(Option::as_deref);
+        peer.map_or(0, |peer| peer.objects)
+    }
+
     /// Has a session processed at the end of the turn.
     pub(crate) fn process_later(&mut self, handle: Handle) {
         self.unprocessed.push(handle);

@@ -51,6 +51,16 @@ impl Turn<'_> {
         peer.map_or(PeerKind::Client, |peer| peer.kind())
     }
 
+    /// Counts an object that came from a session, if that is a link to an upstream relay.
+    #[inline]
+    pub(crate) fn note_object_over(&mut self, kind: PeerKind, handle: Handle) {
+        if kind == PeerKind::Upstream
+            && let Some(peer) = self.sessions.get(handle)
+        {
+            peer.objects += 1;
+        }
+    }
+
     /// Returns the purpose of a request.
     pub(crate) fn purpose(&mut self, (handle, id): (Handle, RequestId)) -> Option<Purpose> {
         self.sessions.get(handle)?.purpose(id).cloned()

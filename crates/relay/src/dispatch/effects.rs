@@ -306,7 +306,7 @@ impl Owners {
             }
             Purpose::Prefix(_) => self.catalogue.on_prefix_closed(turn, (handle, id)),
             Purpose::UpstreamPrefix => self.linking().on_interest_closed(turn, (handle, id)),
-            Purpose::Announcement => {}
+            Purpose::Announcement | Purpose::RingProbe => {}
             Purpose::Fetch(_) => self.serving().cancel(turn, (handle, id)),
             Purpose::UpstreamFetch(_) => self.serving().fail_upstream(turn, (handle, id), code),
             Purpose::TrackStatus => {
@@ -353,7 +353,8 @@ impl Owners {
                 | Purpose::TrackStatus
                 | Purpose::UpstreamTrackStatus(_)
                 | Purpose::UpstreamPrefix
-                | Purpose::Announcement,
+                | Purpose::Announcement
+                | Purpose::RingProbe,
             )
             | None => {}
         }

@@ -77,6 +77,7 @@ impl Owners {
                 state.bytes_received = stats.bytes_received;
                 state.round_trip = Some(stats.round_trip);
                 state.subscriptions = sessions.sources_of(handle) as u64;
+                state.objects += sessions.objects_of(handle);
             }
             states.push(state);
         }

@@ -10,14 +10,16 @@ use weir_moqt::{
     draft::Draft,
     error::SessionError,
     message::Setup,
+    parameter::Parameters,
     session::{self, Session, Side},
 };
 use weir_quic::{Handle, Liveness};
 use weir_transport::Transport as _;
 
-use super::link_limits;
+use super::{link_limits, rings::Probe};
 use crate::{
-    sessions::peer::{Peer, PeerKind},
+    effect::Effect,
+    sessions::peer::{Peer, PeerKind, Purpose},
     timers::{Timer, Timers},
     turn::Turn,
 };
@@ -44,6 +46,8 @@ pub struct LinkState {
     pub connects: u64,
     /// How often the link was lost, or could not be established.
     pub failures: u64,
+    /// Objects of subscriptions received over all its connections.
+    pub objects: u64,
     /// Bytes of UDP payload received over the present connection.
     pub bytes_received: u64,
     /// Subscriptions of this relay over the link, requests without an answer included.
@@ -65,9 +69,17 @@ pub(super) struct Upstreams {
 struct Member {
     upstream: Upstream,
     backoff: Backoff,
+    /// The pauses between questions whether requests return to this relay.
+    probes: Backoff,
+    /// When the next question is due.
+    probe_at: Option<Instant>,
+    /// Whether the link was closed because requests returned.
+    is_in_ring: bool,
     state: State,
     connects: u64,
     failures: u64,
+    /// Objects received over earlier connections.
+    objects: u64,
     problem: Option<String>,
 }
 
@@ -97,10 +109,14 @@ impl Upstreams {
         let number = self.members.len();
         self.members.push(Member {
             backoff: Backoff::new(PAUSE_FIRST, PAUSE_MAX, upstream.seed),
+            probes: Backoff::new(PROBE_PAUSE_FIRST, PROBE_PAUSE_MAX, upstream.seed),
+            probe_at: None,
+            is_in_ring: false,
             upstream,
             state: State::Waiting,
             connects: 0,
             failures: 0,
+            objects: 0,
             problem: None,
         });
         timers.set(now, Timer::Upstream(number));
@@ -186,14 +202,53 @@ impl Upstreams {
     /// Handles the upstream relay's SETUP.
     pub(super) fn on_ready(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         let connecting = State::Connecting(handle);
-        let mut members = self.members.iter_mut();
-        if let Some(member) = members.find(|member| member.state == connecting) {
+        let mut members = self.members.iter_mut().enumerate();
+        if let Some((number, member)) = members.find(|(_, member)| member.state == connecting) {
             member.state = State::Ready(handle);
             member.backoff.reset();
+            member.probes.reset();
+            member.is_in_ring = false;
+            member.probe_later(turn, number, Duration::ZERO);
             member.connects += 1;
             member.problem = None;
             turn.counters.links_established += 1;
             tracing::info!(upstream = member.upstream.name, "link established");
+        }
+    }
+
+    /// Asks an upstream relay whether requests return to this relay, and again after a pause.
+    pub(super) fn probe(&mut self, turn: &mut Turn<'_>, number: usize) {
+        let Some(member) = self.members.get_mut(number) else {
+            return;
+        };
+        member.probe_at = None;
+        let State::Ready(handle) = member.state else {
+            return;
+        };
+        let track = Probe::new(turn.config.identity).track().clone();
+        let sent = turn.with_session(handle, |session, connection| {
+            session.track_status(connection, track, Parameters::default())
+        });
+        match sent {
+            Some(Ok(request)) => turn.insert_request((handle, request), Purpose::RingProbe),
+            Some(Err(_)) | None => turn.counters.link_requests_unsent += 1,
+        }
+        let pause = member.probes.pause();
+        member.probe_later(turn, number, pause);
+    }
+
+    /// Closes a link over which the relay's own requests returned to it.
+    pub(super) fn on_ring(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let ready = State::Ready(handle);
+        let mut members = self.members.iter_mut();
+        if let Some(member) = members.find(|member| member.state == ready) {
+            member.is_in_ring = true;
+            turn.counters.links_in_ring += 1;
+            let upstream = &member.upstream.name;
+            let reason = format!(
+                "what this relay asks {upstream} comes back to it: the upstream relays form a ring"
+            );
+            turn.push(Effect::CloseSession(handle, SessionError::NO_ERROR, reason));
         }
     }
 
@@ -202,6 +257,7 @@ impl Upstreams {
         let mut members = self.members.iter_mut().enumerate();
         let lost = members.find(|(_, member)| member.state.handle() == Some(handle));
         if let Some((number, member)) = lost {
+            member.objects += turn.sessions.get(handle).map_or(0, |peer| peer.objects);
             member.fail(turn, number, reason.to_owned());
         }
     }
@@ -214,6 +270,7 @@ impl Upstreams {
                 is_ready: matches!(member.state, State::Ready(_)),
                 connects: member.connects,
                 failures: member.failures,
+                objects: member.objects,
                 bytes_received: 0,
                 subscriptions: 0,
                 round_trip: None,
@@ -225,12 +282,24 @@ impl Upstreams {
 }
 
 impl Member {
+    fn probe_later(&mut self, turn: &mut Turn<'_>, number: usize, pause: Duration) {
+        let at = turn.now + pause;
+        if let Some(earlier) = self.probe_at.replace(at) {
+            turn.timers.cancel(earlier, Timer::Ring(number));
+        }
+        turn.timers.set(at, Timer::Ring(number));
+    }
+
     /// Notes that the link is lost or cannot be established, and plans the next attempt.
     fn fail(&mut self, turn: &mut Turn<'_>, number: usize, problem: String) {
         self.state = State::Waiting;
         self.failures += 1;
         turn.counters.links_failed += 1;
-        let pause = self.backoff.pause();
+        let pause = if self.is_in_ring {
+            self.probes.pause().max(RING_PAUSE_MIN)
+        } else {
+            self.backoff.pause()
+        };
         if self.problem.as_ref() != Some(&problem) && !turn.sessions.is_draining() {
             let upstream = &self.upstream.name;
             tracing::warn!(upstream, "no link: {problem}; trying again");
@@ -247,5 +316,12 @@ const LIVENESS: Liveness = Liveness {
 };
 /// The longest first pause before a link is established again.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// The longest first pause before the next question whether requests return. Links of a ring that come up together are
+/// noticed then.
+const PROBE_PAUSE_FIRST: Duration = Duration::from_secs(2);
+/// The longest pause between these questions.
+const PROBE_PAUSE_MAX: Duration = Duration::from_mins(1);
+/// The shortest pause before a link of a ring is established again. The settings have to be mended first.
+const RING_PAUSE_MIN: Duration = Duration::from_secs(15);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);

@@ -33,6 +33,8 @@ pub(crate) struct Peer {
     /// is small and contiguous.
     sources: Vec<(RequestId, TrackId)>,
     counts: Counts,
+    /// Objects of subscriptions received, if the session is a link to an upstream relay.
+    pub(crate) objects: u64,
     /// The number of streams that were reset before they could be attributed, at the last check.
     pub(super) resets_early: u64,
     /// The rights of the session.
@@ -96,6 +98,8 @@ pub(crate) enum Purpose {
     UpstreamPrefix,
     /// The relay announced a namespace over a link.
     Announcement,
+    /// The relay asked over a link whether its requests return to it.
+    RingProbe,
 }
 
 /// What a subscription to a prefix is about.
@@ -130,9 +134,10 @@ impl Counts {
             Purpose::Fetch(_) => Some(&mut self.fetches),
             Purpose::UpstreamFetch(_) => Some(&mut self.upstream_fetches),
             Purpose::TrackStatus => Some(&mut self.track_statuses),
-            Purpose::UpstreamTrackStatus(_) | Purpose::UpstreamPrefix | Purpose::Announcement => {
-                None
-            }
+            Purpose::UpstreamTrackStatus(_)
+            | Purpose::UpstreamPrefix
+            | Purpose::Announcement
+            | Purpose::RingProbe => None,
         }
     }
 }
@@ -166,6 +171,7 @@ impl Peer {
             requests: BTreeMap::new(),
             sources: Vec::new(),
             counts: Counts::default(),
+            objects: 0,
             resets_early: 0,
             access,
             expiries: Expiries::default(),
@@ -282,7 +288,8 @@ impl Peer {
                 | Purpose::TrackStatus
                 | Purpose::UpstreamTrackStatus(_)
                 | Purpose::UpstreamPrefix
-                | Purpose::Announcement => None,
+                | Purpose::Announcement
+                | Purpose::RingProbe => None,
             })
     }
 }

@@ -69,6 +69,7 @@ impl Tracks {
             turn.counters.objects_crossed += 1;
         } else {
             turn.counters.datagrams_received += 1;
+            turn.note_object_over(from, sender.0);
         }
         match track.admit_datagram(turn, &mut self.ledger, sender, datagram) {
             Ok(()) => Some(AdmittedDatagram {
@@ -169,6 +170,7 @@ impl Tracks {
             turn.counters.objects_crossed += 1;
         } else {
             turn.counters.stream_objects_received += 1;
+            turn.note_object_over(inbound.kind, handle);
         }
         let restarted = match track.admit_object(turn, &mut self.ledger, inbound, sender, &object) {
             Ok(restarted) => restarted,

@@ -45,7 +45,14 @@ impl Stage {
 
     /// Starts or restarts a relay.
     fn serve(&mut self, node: NodeId, upstreams: &[NodeId]) {
-        let mut relay = Relay::new(Config::default());
+        let identity = self.sim.address(node).ip().to_string();
+        let mut relay = Relay::new(Config {
+            // Distinct for each relay, the same for all its threads.
+            identity: identity.bytes().fold(7, |sum: u64, byte| {
+                (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            }),
+            ..Config::default()
+        });
         for (seed, &upstream) in upstreams.iter().enumerate() {
             let client = self.sim.client_config(&[Draft::Draft18.alpn()]);
             let target = Target::new(self.sim.address(upstream), SERVER_NAME, client);
@@ -564,5 +571,75 @@ fn what_the_upstream_relay_refuses_is_refused_and_counted() {
         );
         assert_eq!(stage.counters_at(edge).link_requests_refused, 2);
         assert_eq!(stage.gauges_at(edge).links, 1, "the link stays");
+    });
+}
+
+/// Creates relays that each ask the next one, and the last one the first.
+fn ring(stage: &mut Stage, count: usize) -> Vec<NodeId> {
+    let relays: Vec<NodeId> = (0..count).map(|_| stage.edge(&[])).collect();
+    for (number, &relay) in relays.iter().enumerate() {
+        stage.sim.kill(relay);
+        stage.serve(relay, &[relays[(number + 1) % count]]);
+    }
+    relays
+}
+
+#[test]
+fn a_ring_of_upstream_relays_is_opened_and_named() {
+    for count in [1, 2, 3, 5] {
+        story(&Setting::default(), |stage| {
+            let relays = ring(stage, count);
+            stage.step("all ask the next one", secs(6));
+            let problems: Vec<_> = relays
+                .iter()
+                .flat_map(|&relay| stage.links_at(relay))
+                .filter_map(|link| Some((link.name, link.problem?)))
+                .collect();
+            assert!(!problems.is_empty(), "{count} relays");
+            for (name, problem) in &problems {
+                assert!(
+                    problem.contains(name) && problem.contains("ring"),
+                    "{problem}"
+                );
+            }
+            let viewers: Vec<_> = relays.iter().map(|&relay| stage.client_at(relay)).collect();
+            let missing: Vec<_> = viewers
+                .iter()
+                .map(|&viewer| stage.subscribe(viewer, "a--x"))
+                .collect();
+            stage.step("nobody publishes this", millis(500));
+            for missing in missing {
+                let refusal = stage.refusal(missing);
+                assert_eq!(refusal, Some(RequestErrorCode::DOES_NOT_EXIST));
+            }
+            for &relay in &relays {
+                stage.sim.shutdown(relay);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_chain_of_three_is_no_ring() {
+    let mut setting = Setting::default();
+    setting.client.keep_alive = Some(secs(5));
+    story(&setting, |stage| {
+        let middle = stage.edge(&[stage.relay]);
+        let edge = stage.edge(&[middle]);
+        stage.await_links(edge);
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        stage.wait(millis(50));
+        let viewer = stage.client_at(edge);
+        let subscription = stage.subscribe(viewer, "a--x");
+        stage.wait_for_answers(&[subscription]);
+        stage.step("it goes on for minutes", secs(200));
+        stage.group(publication, 1, 3, 500);
+        stage.step("a group", millis(300));
+        stage.expect_objects(subscription, &[1], 3, 500);
+        for relay in [middle, edge] {
+            assert_eq!(stage.counters_at(relay).links_in_ring, 0);
+            assert_eq!(stage.links_at(relay)[0].failures, 0);
+        }
     });
 }

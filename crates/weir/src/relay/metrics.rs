@@ -327,13 +327,18 @@ fn process(page: &mut Page, numbers: &Numbers) {
 type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
 
 /// A metric of a link: name, kind, help and value.
-type LinkMetric = (&'static str, &'static str, &'static str, fn(&LinkState) -> f64);
+type LinkMetric = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&LinkState) -> f64,
+);
 
 #[expect(
     clippy::cast_precision_loss,
     reason = "numbers in the format of Prometheus are floating-point numbers"
 )]
-const LINKS: [LinkMetric; 6] = [
+const LINKS: [LinkMetric; 7] = [
     (
         "weir_link_up",
         "gauge",
@@ -357,6 +362,12 @@ const LINKS: [LinkMetric; 6] = [
         "gauge",
         "Subscriptions of this relay over the link, requests without an answer included.",
         |link| link.subscriptions as f64,
+    ),
+    (
+        "weir_link_objects_total",
+        "counter",
+        "Objects received over the link, without those of fetches.",
+        |link| link.objects as f64,
     ),
     (
         "weir_link_received_bytes",

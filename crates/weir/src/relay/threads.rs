@@ -53,6 +53,7 @@ impl Plan<'_> {
             })
         })?;
         let mut members = Vec::new();
+        let identity = u64::from_le_bytes(event_loop::seed()?);
         for ((number, mut one), (slot, telemetry)) in event_loops.into_iter().enumerate().zip(slots)
         {
             one.core = config.cores.get(number).copied();
@@ -70,7 +71,7 @@ impl Plan<'_> {
                 memory: Arc::clone(&self.memory),
             };
             let mut relay =
-                Relay::with_authority(relay_config(config), Arc::clone(&self.gate) as _);
+                Relay::with_authority(relay_config(config, identity), Arc::clone(&self.gate) as _);
             if number == 0 {
                 // The other threads ask this one, so the process has one copy of a track.
                 for upstream in &self.upstreams {
@@ -99,11 +100,12 @@ fn quic_limits(config: &RelayConfig) -> weir_quic::Limits {
 }
 
 /// Returns the relay configuration of one thread, with its share of the limits for all threads together.
-fn relay_config(config: &RelayConfig) -> Config {
+fn relay_config(config: &RelayConfig, identity: u64) -> Config {
     let threads = usize::from(config.threads);
     let limits = config.limits.relay.clone();
     Config {
         implementation: Some(concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned()),
+        identity,
         limits: weir_relay::Limits {
             sessions_max: limits.sessions_max.div_ceil(threads),
             cache_bytes_max: limits.cache_bytes_max.div_ceil(u64::from(config.threads)),
@@ -147,7 +149,7 @@ mod tests {
             [(1, 10, 9, 8, 7, 6), (2, 5, 5, 4, 4, 3), (3, 4, 3, 3, 3, 2)]
         {
             config.threads = threads;
-            let (quic, relay) = (quic_limits(&config), relay_config(&config).limits);
+            let (quic, relay) = (quic_limits(&config), relay_config(&config, 0).limits);
             assert_eq!(quic.connections_max, connections);
             assert_eq!(quic.handshakes_max, handshakes);
             assert_eq!(quic.handshakes_before_retry_max, before_retry);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use weir_client::target::Target;
 use weir_moqt::token::Token;
-use weir_net::certificate;
+use weir_net::certificate::{self, Certificate};
 use weir_quic::tls::ClientTls;
 use weir_relay::Upstream;
 
@@ -28,7 +28,9 @@ pub(crate) fn load(configured: &Configured) -> anyhow::Result<Vec<Upstream>> {
         TrustChoice::Roots(config.ca.clone())
     };
     let targets = config.urls.iter().map(|text| {
-        let url: RelayUrl = text.parse().with_context(|| configured.place("upstream.urls"))?;
+        let url: RelayUrl = text
+            .parse()
+            .with_context(|| configured.place("upstream.urls"))?;
         let target = run::client_target(&url, &trust);
         let mut target = target.with_context(|| configured.place("upstream.ca"))?;
         target.setup.authorization_tokens = token.iter().cloned().collect();
@@ -48,9 +50,8 @@ fn identify(configured: &Configured, target: &mut Target) -> anyhow::Result<()> 
     let (Some(chain), Some(key)) = (&config.certificate, &config.key) else {
         return Ok(());
     };
-    let chain = certificate::load_chain(chain);
-    let chain = chain.with_context(|| configured.place("upstream.certificate"))?;
-    let key = certificate::load_key(key).with_context(|| configured.place("upstream.key"))?;
+    let own = Certificate::load(chain, key);
+    let own = own.with_context(|| configured.place("upstream.certificate"))?;
     let roots = match &config.ca {
         Some(file) => certificate::load_chain(file),
         None => certificate::system_roots(),
@@ -62,7 +63,7 @@ fn identify(configured: &Configured, target: &mut Target) -> anyhow::Result<()> 
     } else {
         run::protocols()
     };
-    let tls = ClientTls::with_certificate(roots, chain, key, &protocols);
+    let tls = ClientTls::with_certificate(roots, own.chain, own.key, &protocols);
     target.client.tls = tls.with_context(|| configured.place("upstream.certificate"))?;
     Ok(())
 }
@@ -76,5 +77,7 @@ fn token(configured: &Configured) -> anyhow::Result<Option<Token>> {
     let Some(file) = file.to_str() else {
         bail!("{}: the name is not UTF-8", place());
     };
-    run::token(&format!("@{file}")).map(Some).with_context(place)
+    run::token(&format!("@{file}"))
+        .map(Some)
+        .with_context(place)
 }
