@@ -98,7 +98,7 @@ impl NetworkProfile {
         }
         let Ok(text) = std::fs::read_to_string(name) else {
             let names = Self::names().collect::<Vec<_>>().join(", ");
-            bail!("unknown profile {name:?}; expected a file, or one of: {names}");
+            bail!("there is no profile {name:?}; expected a file, or one of: {names}");
         };
         let (mut steps, mut duration) = (Vec::new(), Duration::ZERO);
         for (number, line) in (1..).zip(text.lines()) {
