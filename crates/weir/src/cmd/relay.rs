@@ -31,6 +31,7 @@ use crate::{
         snapshot::Slot,
         sources::Sources,
         threads::Plan,
+        upstreams,
     },
 };
 
@@ -92,6 +93,15 @@ pub(crate) struct RelayArguments {
     /// Address of metrics and health, such as 127.0.0.1:9443 [default: none]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
+    /// Relay to ask for what no client of this relay has: `moqt://HOST:PORT` or `https://HOST:PORT`; can be repeated
+    #[arg(long, value_name = "URL")]
+    upstream: Vec<String>,
+    /// File with a token for the relays of --upstream
+    #[arg(long, value_name = "FILE")]
+    upstream_token: Option<String>,
+    /// CA certificates of the relays of --upstream, PEM [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    upstream_ca: Option<String>,
     /// Format of the log: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
@@ -124,6 +134,12 @@ impl RelayArguments {
             ("--rest", "rest", &self.rest),
             ("--qlog", "qlog.folder", &self.qlog),
             ("--admin", "admin.listen", &self.admin),
+            (
+                "--upstream-token",
+                "upstream.token_file",
+                &self.upstream_token,
+            ),
+            ("--upstream-ca", "upstream.ca", &self.upstream_ca),
             ("--log-format", "log.format", &self.log_format),
         ] {
             if let Some(value) = value {
@@ -133,6 +149,10 @@ impl RelayArguments {
         if !self.name.is_empty() {
             let names = self.name.iter().cloned().map(Raw::Text).collect();
             add("--name", "tls.names", Raw::List(names));
+        }
+        if !self.upstream.is_empty() {
+            let urls = self.upstream.iter().cloned().map(Raw::Text).collect();
+            add("--upstream", "upstream.urls", Raw::List(urls));
         }
         if self.no_offload {
             add("--no-offload", "offload", Raw::Boolean(false));
@@ -197,6 +217,7 @@ fn check(configured: &Configured) -> anyhow::Result<()> {
         .check_validity()
         .with_context(|| configured.place("tls.certificate"))?;
     Gate::load(configured)?;
+    upstreams::load(configured)?;
     // A free port of the address, since a running relay may have the other one.
     let at = |address: SocketAddr| SocketAddr::new(address.ip(), 0);
     let problem = |key, address| format!("{}: cannot bind to {address}", configured.place(key));
@@ -252,6 +273,7 @@ fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow:
     }
     let tls = certificates.tls(&protocols())?;
     let gate = Arc::new(Gate::load(configured)?);
+    let upstreams = upstreams::load(configured)?;
     let socket_config = SocketConfig {
         offload: config.offload,
         ..SocketConfig::default()
@@ -281,6 +303,7 @@ fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow:
         gate,
         logs,
         memory: operations.memory(),
+        upstreams,
         stop,
     };
     let crew = plan.crew(sockets, threads)?;

@@ -12,7 +12,7 @@ use crate::relay::settings::{self, Place, Places, Problem, Raw, Setting};
 
 pub(crate) use sections::{
     AdminConfig, AnonymousConfig, ClientsConfig, DrainConfig, JwtConfig, LogConfig, QlogConfig,
-    TlsConfig, WebTransportConfig,
+    TlsConfig, UpstreamConfig, WebTransportConfig,
 };
 pub(crate) use table::table;
 
@@ -29,6 +29,7 @@ pub(crate) struct RelayConfig {
     pub(crate) web_transport: WebTransportConfig,
     pub(crate) admin: AdminConfig,
     pub(crate) drain: DrainConfig,
+    pub(crate) upstream: UpstreamConfig,
     pub(crate) log: LogConfig,
     pub(crate) qlog: QlogConfig,
     pub(crate) auth: AuthConfig,
@@ -81,6 +82,7 @@ impl Default for RelayConfig {
             web_transport: WebTransportConfig::default(),
             admin: AdminConfig::default(),
             drain: DrainConfig::default(),
+            upstream: UpstreamConfig::default(),
             log: LogConfig::default(),
             qlog: QlogConfig::default(),
             auth: AuthConfig::default(),
@@ -173,6 +175,21 @@ impl Configured {
             (None, Some(_)) => add(
                 "tls.key",
                 "needs tls.certificate (--cert) too: set both or neither",
+            ),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+        match (&config.upstream.certificate, &config.upstream.key) {
+            (Some(_), None) => add(
+                "upstream.certificate",
+                "needs upstream.key too: set both or neither",
+            ),
+            (None, Some(_)) => add(
+                "upstream.key",
+                "needs upstream.certificate too: set both or neither",
+            ),
+            (Some(_), Some(_)) if config.upstream.insecure => add(
+                "upstream.insecure",
+                "a client certificate is not sent to relays whose certificate is not checked",
             ),
             (Some(_), Some(_)) | (None, None) => {}
         }
