@@ -85,7 +85,7 @@ pub struct FixedLoad {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The text is not a record of a search.
-    #[error("not a record of a search: {0}")]
+    #[error("not a record of a search")]
     Invalid(#[from] serde_json::Error),
     /// The record has a version that this program does not read.
     #[error("the record has version {0}, and this program reads version {FIND_MAX_SCHEMA}")]

@@ -27,7 +27,7 @@ use crate::live::{
     real_time,
 };
 use crate::numbers::{rate, whole};
-use crate::output::{exit_code, print_line, print_out, write_file, write_named};
+use crate::output::{check_writable, exit_code, print_line, print_out, write_file, write_named};
 use crate::results::{self, Section};
 use crate::run::RelayUrl;
 use crate::time::time;
@@ -137,6 +137,10 @@ struct Done {
 }
 
 pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
+    let files = [&arguments.html, &arguments.json, &arguments.results];
+    for file in files.into_iter().flatten() {
+        check_writable(file)?;
+    }
     let tasks = || tasks(arguments, arguments.seeds);
     let mut before = Vec::new();
     let mut disturbed = Disturbed::default();
