@@ -577,6 +577,7 @@ impl Owners {
             }
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Upstream(number) => self.links.connect(turn, number),
+            Timer::Awaited(track) => self.on_await_over(turn, track),
             Timer::Ring(number) => self.links.probe(turn, number),
             Timer::InterestsRefused => self.links.send_interests_again(turn),
             Timer::Interests => self.linking().review_interests(turn),

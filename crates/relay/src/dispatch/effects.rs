@@ -66,6 +66,9 @@ impl Owners {
             Effect::NewGroupWanted(track, group) => self.tracks.request_group(turn, track, group),
             Effect::DemandChanged(track) => self.on_demand_changed(turn, track),
             Effect::Established(track) => {
+                // One copy is enough.
+                let fallbacks = self.catalogue.fallbacks();
+                self.tracks.cancel_asked(turn, track, fallbacks);
                 self.delivery.admit_pending(turn, &mut self.tracks, track);
             }
             Effect::Published { track, is_new } => self.on_published(turn, track, is_new),
@@ -166,7 +169,37 @@ impl Owners {
         let after = |handle| fallbacks.iter().position(|&other| other == handle);
         let first = declined.and_then(after).map_or(0, |place| place + 1);
         let mut rest = fallbacks[first..].iter();
-        rest.any(|&handle| self.ask(turn, id, handle))
+        rest.any(|&handle| self.ask(turn, id, handle)) || self.await_fallbacks(turn, id)
+    }
+
+    /// Has all such links wait for a publisher of a track as long as the subscribers here do. Returns whether one was
+    /// asked.
+    fn await_fallbacks(&mut self, turn: &mut Turn<'_>, id: TrackId) -> bool {
+        let until = self.delivery.patience(id).filter(|until| *until > turn.now);
+        let fallbacks = self.catalogue.fallbacks().to_vec();
+        let (Some(until), false) = (until, fallbacks.is_empty()) else {
+            return false;
+        };
+        if !self.links.may_await(turn, id) {
+            return false;
+        }
+        let rendezvous = Some(until.saturating_duration_since(turn.now));
+        let mut is_asked = false;
+        for handle in fallbacks {
+            let demand = self.demand_of(turn, id, handle);
+            let tracks = &mut self.tracks;
+            is_asked |= tracks.ask_patiently(turn, id, handle, demand, rendezvous);
+        }
+        is_asked
+    }
+
+    /// Asks links again to wait for a track that they declined.
+    pub(super) fn on_await_over(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        self.links.on_await_over(id);
+        let is_answered = |track: &mut Track| track.is_asking() || track.is_established();
+        if !self.tracks.get(id).is_some_and(is_answered) {
+            self.await_fallbacks(turn, id);
+        }
     }
 
     /// Handles a link that can be asked for what no session has: asks it for the tracks that are waited for.

@@ -643,3 +643,42 @@ fn a_chain_of_three_is_no_ring() {
         }
     });
 }
+
+#[test]
+fn subscribers_that_come_first_wait_for_a_publisher_at_any_upstream_relay() {
+    for threads in [1, 2] {
+        story(&Setting::default(), |stage| {
+            let other = stage.edge(&[]);
+            let edge = stage.edge_of(&[stage.relay, other], threads);
+            stage.await_links(edge[0]);
+            let viewers: Vec<_> = (0..6).map(|_| stage.client_at(edge[0])).collect();
+            let patience = rendezvous(secs(25));
+            let waiting: Vec<_> = viewers
+                .iter()
+                .map(|&viewer| stage.subscribe_with(viewer, "a--x", patience.clone()))
+                .collect();
+            let hurried = stage.subscribe(viewers[0], "b--y");
+            stage.step("subscribers wait", secs(5));
+            assert_eq!(
+                stage.refusal(hurried),
+                Some(RequestErrorCode::DOES_NOT_EXIST)
+            );
+            let publisher = stage.client_at(other);
+            let publication = stage.publish(publisher, "a--x");
+            stage.step("a publisher comes", millis(200));
+            for &subscription in &waiting {
+                assert!(stage.is_accepted(subscription));
+            }
+            stage.group(publication, 1, 3, 500);
+            stage.step("a group", millis(200));
+            for &subscription in &waiting {
+                stage.expect_objects(subscription, &[1], 3, 500);
+            }
+            assert_eq!(stage.gauges().waiting, 0, "the first is not asked any more");
+            assert_eq!(stage.gauges_at(edge[0]).link_subscriptions, 1);
+            let late = stage.subscribe_with(viewers[0], "c--z", rendezvous(secs(2)));
+            stage.step("nobody comes", secs(3));
+            assert_eq!(stage.refusal(late), Some(RequestErrorCode::TIMEOUT));
+        });
+    }
+}
