@@ -1,6 +1,6 @@
-//! Numbers as flags take them: whole, and within a range that the error names.
+//! Parsers of numbers and addresses in flags. Their errors name what is expected.
 
-use std::{fmt::Display, ops::RangeInclusive};
+use std::{fmt::Display, net::SocketAddr, ops::RangeInclusive};
 
 /// Returns a parser of whole numbers in `range`.
 pub(crate) fn whole<T>(
@@ -26,6 +26,14 @@ pub(crate) fn core(text: &str) -> Result<usize, String> {
     core.ok_or_else(|| "expected the number of a core, such as 0".to_owned())
 }
 
+/// Parses the address of a socket: an IP address, not a name, and a port.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse().ok();
+    address.ok_or_else(|| {
+        "expected an IP address and a port, such as 127.0.0.1:4443 or [::1]:4443".to_owned()
+    })
+}
+
 /// Parses numbers above 0, such as `0.5` or `2000`.
 pub(crate) fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok();
@@ -47,6 +55,10 @@ mod tests {
         }
         assert_eq!(core("0"), Ok(0));
         assert!(core("first").is_err());
+        assert_eq!(address("[::1]:0"), Ok("[::1]:0".parse().unwrap()));
+        for wrong in ["localhost:4443", "4443", ":4443", "127.0.0.1"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
         assert_eq!(positive("0.5"), Ok(0.5));
         for wrong in ["0", "-1", "nan", "inf", "fast"] {
             assert!(positive(wrong).is_err(), "{wrong}");

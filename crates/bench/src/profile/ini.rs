@@ -106,7 +106,7 @@ fn parse_line(line: usize, bytes: &[u8]) -> Result<Line<'_>, ProfileError> {
     }
 }
 
-/// Returns what stands before a comment. A `;` begins one anywhere; a `#` at the beginning of a line and behind a blank.
+/// Returns the part of a line before its comment. A `;` begins one anywhere; a `#` at the beginning of a line and behind a blank.
 fn without_comment(text: &str) -> &str {
     let text = text.split(';').next().unwrap_or_default();
     let begins = |(place, _): &(usize, &str)| {

@@ -12,7 +12,7 @@ use weir_link::{Bitrate, Rate, Stats};
 use weir_net::{Shaper, ShaperConfig};
 
 use crate::live::{link_conditions::Conditions, network_profile::NetworkProfile};
-use crate::numbers::whole;
+use crate::numbers::{address, whole};
 use crate::output::{print_json, print_line};
 use crate::signals;
 
@@ -25,10 +25,10 @@ use crate::signals;
 #[derive(Debug, Args)]
 pub(crate) struct LinkArguments {
     /// Address for clients; port 0: a free port
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = address)]
     listen: SocketAddr,
     /// Address of the server
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     to: SocketAddr,
     /// Constant rate in bits per second, such as 500k or 5M [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["profile", "trace"])]
@@ -56,8 +56,12 @@ pub(crate) struct LinkArguments {
 pub(crate) fn run(arguments: &LinkArguments) -> anyhow::Result<ExitCode> {
     let steps = match (&arguments.rate, &arguments.profile, &arguments.trace) {
         (Some(rate), ..) => vec![(Duration::ZERO, Rate::Fixed(*rate))],
-        (_, Some(name), _) => NetworkProfile::find(name)?.steps,
-        (.., Some(path)) => NetworkProfile::load(path, Duration::MAX)?.steps,
+        (_, Some(name), _) => NetworkProfile::find(name).context("--profile")?.steps,
+        (.., Some(path)) => {
+            NetworkProfile::load(path, Duration::MAX)
+                .context("--trace")?
+                .steps
+        }
         (None, None, None) => Vec::new(),
     };
     let link = arguments.conditions.link()?;

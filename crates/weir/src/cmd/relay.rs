@@ -19,6 +19,7 @@ use crate::{
     certificate_check::ca_warning,
     cmd::{LogFormat, start_log},
     event_loop,
+    harness::machine::{Machine, no_core},
     output::{print_json, print_line, print_out},
     relay::{
         authority::Gate,
@@ -45,7 +46,8 @@ pub(crate) struct RelayArguments {
     /// File of settings, TOML
     #[arg(long, value_name = "FILE", env = "WEIR_RELAY_CONFIG")]
     config: Option<PathBuf>,
-    /// Check all settings, files and addresses, print what was read, and exit: code 0 if the relay could start, otherwise 2
+    /// Check all settings, files and addresses, print what was read, and exit: code 0 if the relay could start, otherwise 2.
+    /// Ports may be in use, so that the settings of a running relay can be checked
     #[arg(long)]
     check: bool,
     /// Print all settings as TOML, and exit
@@ -63,13 +65,13 @@ pub(crate) struct RelayArguments {
     /// Private key of the certificate, PEM
     #[arg(long, value_name = "FILE")]
     key: Option<String>,
-    /// Name or address for the self-signed certificate; can be repeated [default: `localhost 127.0.0.1 ::1`]
+    /// Name or address for the self-signed certificate; can be repeated [default: `localhost`, `127.0.0.1` and `::1`]
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
     /// Print the SHA-256 hash of the certificate, for --certificate-hash of clients and `serverCertificateHashes` of browsers
     #[arg(long)]
     show_hash: bool,
-    /// Threads that serve, 1 to 255; each has its own connections [default: 1]
+    /// Threads that serve, 1 to 64; each has its own connections [default: 1]
     #[arg(long, value_name = "COUNT")]
     threads: Option<String>,
     /// Cores of the threads, one for each, with commas between [default: any]
@@ -181,6 +183,7 @@ pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Resu
         print_out(&configured.print())?;
         return Ok(ExitCode::SUCCESS);
     }
+    check_cores(&configured)?;
     if arguments.check {
         check(&configured)?;
         return Ok(ExitCode::SUCCESS);
@@ -191,6 +194,17 @@ pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Resu
     };
     start_log(&configured.config.log.filter, format);
     serve(&configured, sources, arguments.show_hash)
+}
+
+/// Checks that this process may run on the cores of the settings.
+fn check_cores(configured: &Configured) -> anyhow::Result<()> {
+    let machine = Machine::this();
+    let mut cores = configured.config.cores.iter();
+    if let Some(core) = cores.find(|core| !machine.cores.contains(core)) {
+        let problem = no_core(*core, &machine.cores);
+        bail!("{}: {problem}", configured.place("cores"));
+    }
+    Ok(())
 }
 
 /// Checks whether the relay could start with these settings, and prints what was read. The check works beside a relay that

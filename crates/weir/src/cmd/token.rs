@@ -54,7 +54,8 @@ enum Action {
         /// Namespace above those of --put and --get; '' for none
         #[arg(long, value_name = "NAMESPACE", default_value = "")]
         root: String,
-        /// Time for which the token is valid, up to 100 years, such as 30m, 12h or 10days
+        /// Time for which the token is valid, up to 100 years, such as 30m, 12h or 10days; a number without
+        /// a unit is seconds
         #[arg(long, value_name = "TIME", default_value = "1h", value_parser = validity)]
         lasts: Duration,
         /// Audience of the token, its claim `aud` [default: none]

@@ -42,7 +42,9 @@ pub(crate) trait Entry {
 pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> anyhow::Result<T> {
     let name = file.display();
     let text = fs::read_to_string(file).with_context(|| format!("{name}: cannot be read"))?;
-    toml::from_str(&text).with_context(|| name.to_string())
+    toml::from_str(&text).with_context(|| {
+        format!("{name}: not a file of this command (docs/comparison-files.md lists its keys)")
+    })
 }
 
 /// Refuses too many contenders or none, two of one name, a contender without a program, and unknown placeholders.

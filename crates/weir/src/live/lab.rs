@@ -185,8 +185,12 @@ pub(crate) fn trace_source(
 /// Returns the strategy with this name. The error lists all names.
 pub(crate) fn named_strategy(name: &str) -> anyhow::Result<Box<dyn Strategy>> {
     let names = || strategy::NAMES.join(", ");
-    strategy::by_name(name)
-        .with_context(|| format!("unknown strategy {name:?}; expected one of: {}", names()))
+    strategy::by_name(name).with_context(|| {
+        format!(
+            "there is no strategy {name:?}; expected one of: {}",
+            names()
+        )
+    })
 }
 
 /// Returns the strategy with this name and, if it has one, this target of the latency.

@@ -92,7 +92,7 @@ impl NetworkProfile {
     pub(crate) fn find(name: &str) -> anyhow::Result<Self> {
         let names = || Self::names().collect::<Vec<_>>().join(", ");
         Self::named(name)
-            .with_context(|| format!("unknown profile {name:?}; expected one of: {}", names()))
+            .with_context(|| format!("there is no profile {name:?}; expected one of: {}", names()))
     }
 
     /// Loads a trace in Mahimahi's format. The trace repeats if it is shorter than `duration`. The error names the file.

@@ -59,8 +59,8 @@ impl Default for Limits {
             load: weir_relay::LoadLimits::default(),
             relay: weir_relay::Limits::default(),
             quic: weir_quic::Limits {
-                // Of live media on a slow link, CUBIC delays every frame by the bottleneck's whole queue, and no player
-                // in a browser can prevent that.
+                // CUBIC fills the queue of a slow link, which delays every frame of live media. No player in a browser can
+                // prevent that.
                 congestion: Congestion::LOW_LATENCY,
                 ..weir_quic::Limits::default()
             },
@@ -145,7 +145,7 @@ impl Configured {
     /// Returns the setting `key` with the place of its value, as the beginning of an error text.
     pub(crate) fn place(&self, key: &str) -> String {
         match self.places.get(key) {
-            Some(place) => format!("{place}: {key}"),
+            Some(place) => place.with(key),
             None => format!("{key} (its default)"),
         }
     }
@@ -168,8 +168,14 @@ impl Configured {
             add("cores", &problem);
         }
         match (&config.tls.certificate, &config.tls.key) {
-            (Some(_), None) => add("tls.certificate", "needs tls.key too: set both or neither"),
-            (None, Some(_)) => add("tls.key", "needs tls.certificate too: set both or neither"),
+            (Some(_), None) => add(
+                "tls.certificate",
+                "needs tls.key (--key) too: set both or neither",
+            ),
+            (None, Some(_)) => add(
+                "tls.key",
+                "needs tls.certificate (--cert) too: set both or neither",
+            ),
             (Some(_), Some(_)) | (None, None) => {}
         }
         match (&config.upstream.certificate, &config.upstream.key) {

@@ -353,7 +353,10 @@ pub(crate) fn start(
             limits,
             Arc::new(move |path: &str| pages.page(path)),
         );
-        served.with_context(|| configured.place("admin.listen"))
+        served.with_context(|| {
+            let place = configured.place("admin.listen");
+            format!("{place}: cannot bind to {address}")
+        })
     });
     let address = address.transpose()?;
     let stop = Stop::new().context("cannot create an eventfd")?;

@@ -92,7 +92,7 @@ impl LimitSearches {
         drop(watcher);
         let record = match ended {
             Ok(reason) => search.record(reason),
-            // The other relays are measured all the same.
+            // The other relays are measured nevertheless.
             Err(error) => search.record(Some(format!("{error:#}").as_str())),
         };
         print_line(&format!("  {}", record.sentence));

@@ -118,8 +118,8 @@ pub(crate) struct RunOptions {
     /// generator
     #[arg(long, value_name = "PER_CENT", default_value_t = 0, value_parser = whole(0..=100_u32))]
     pub(crate) waste_cpu: u32,
-    /// Threads of weir's own relay, 1 to 255
-    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "relay", value_parser = whole(1..=255_u16))]
+    /// Threads of weir's own relay, 1 to 64
+    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "relay", value_parser = whole(1..=64_u16))]
     pub(crate) relay_threads: u16,
     /// Cores of weir's own relay, one for each of its threads, with commas between. With --relay: the cores that the
     /// relay runs on, which the load generator avoids [default: the first cores]

@@ -1,4 +1,4 @@
-//! The testbed for live streams, from outside: what it compares, over which links, and what it says of a run that fails.
+//! `weir live lab` as a process: strategies, links, and the error of a run that fails.
 
 use std::{fs, process::Command};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::process::{Folder, Relay, text, weir};
 
-/// Runs the testbed; returns its exit code, and what it wrote to standard output and error.
+/// Runs `weir live lab`. Returns the exit code, standard output and standard error.
 fn lab(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = weir(&[&["live", "lab"][..], arguments].concat());
     (
@@ -53,7 +53,7 @@ fn our_strategy_holds_what_it_has_to_over_the_profile_with_the_hole() {
     }
     let html = fs::read_to_string(html).unwrap();
     assert!(html.contains("live lab --strategies skip,weir"));
-    // The sign of the program, three figures of both, and what was received of ours by kind.
+    // The logo, three figures of both strategies, and frames received by kind.
     assert_eq!(html.matches("<svg").count(), 5);
     assert!(html.ends_with("</body></html>\n"));
 }
@@ -62,7 +62,7 @@ fn our_strategy_holds_what_it_has_to_over_the_profile_with_the_hole() {
 fn a_recorded_link_is_a_profile_and_a_broken_one_is_named_with_the_line() {
     let folder = Folder::new("trace");
     let (trace, json) = (folder.file("link.mahimahi"), folder.file("trace.json"));
-    // A packet each 12 ms: a megabit per second.
+    // A packet every 12 ms: 1 Mbit/s.
     let lines: Vec<String> = (1..=100).map(|number| (number * 12).to_string()).collect();
     fs::write(&trace, lines.join("\n")).unwrap();
     let only = ["--strategies", "weir", "--trace"];
@@ -83,9 +83,13 @@ fn a_recorded_link_is_a_profile_and_a_broken_one_is_named_with_the_line() {
         (
             "12\n",
             &["--strategies", "fast"],
-            "unknown strategy \"fast\"",
+            "--strategies: there is no strategy \"fast\"",
         ),
-        ("12\n", &["--profiles", "HOLE"], "unknown profile \"HOLE\""),
+        (
+            "12\n",
+            &["--profiles", "HOLE"],
+            "--profiles: there is no profile \"HOLE\"",
+        ),
         ("12\n", &["--loss", "nan"], "--loss"),
         ("12\n", &["--target", "5ms"], "from 100ms to 10s"),
     ] {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{anyhow, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 use weir_live::strategy;
@@ -235,7 +235,7 @@ fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
         arguments.strategies.clone()
     };
     for name in &strategies {
-        lab::named_strategy(name)?;
+        lab::named_strategy(name).context("--strategies")?;
     }
     let is_there = |name: &str| strategies.iter().any(|one| one == name);
     ensure!(
@@ -320,10 +320,11 @@ fn profiles(arguments: &LabArguments) -> anyhow::Result<Vec<NetworkProfile>> {
         arguments.profiles.iter().map(|name| &**name).collect()
     };
     for name in names {
-        profiles.push(NetworkProfile::find(name)?);
+        profiles.push(NetworkProfile::find(name).context("--profiles")?);
     }
     for path in &arguments.trace {
-        profiles.push(NetworkProfile::load(path, arguments.trace_time)?);
+        let profile = NetworkProfile::load(path, arguments.trace_time);
+        profiles.push(profile.context("--trace")?);
     }
     Ok(profiles)
 }

@@ -1,11 +1,11 @@
-//! Comparisons of relays that are all weir's own.
+//! Comparisons of weir's relay with itself.
 
 use serde_json::Value;
 
 use super::stage::folder;
 use crate::process::{ANY, Folder, free_port, text, weir};
 
-/// A file of two relays, each on a port of its own, with `more` at the end of the second.
+/// A file of two relays on free ports, with `more` at the end of the second one.
 fn description(folder: &Folder, head: &str, more: &str) -> String {
     let relays = ["one", "other"].map(|name| {
         let address = format!("127.0.0.1:{}", free_port());
@@ -18,14 +18,14 @@ fn description(folder: &Folder, head: &str, more: &str) -> String {
     folder.write("relays.toml", &text)
 }
 
-/// Two subscribers, a second of warming up, a run.
+/// Flags: two subscribers, a warm-up of one second, one run.
 fn head() -> String {
     format!(
         "profile = \"profile.ini\"\nsubscribers = 2\nrepeats = 1\nwarm_up_seconds = 1\nseconds = 1\nslo = \"{ANY}\"\n"
     )
 }
 
-/// The relay of that name in a comparison.
+/// Returns the relay of that name in a comparison.
 fn standing<'a>(comparison: &'a Value, name: &str) -> &'a Value {
     let mut relays = comparison["relays"].as_array().unwrap().iter();
     relays.find(|one| one["entry"]["name"] == name).unwrap()
@@ -49,10 +49,10 @@ fn two_relays_are_compared_in_every_form() {
         assert_eq!(relay["entry"]["draft"], "moqt-18", "{relay}");
         let runs = relay["entry"]["runs"].as_array().unwrap();
         assert_eq!(runs.len(), 1, "{relay}");
-        // Two subscribers, 50 objects a second.
+        // Two subscribers, 50 objects per second.
         let figures = &runs[0]["figures"];
         assert_eq!(figures["objects_delivered"], 2 * 50, "{relay}");
-        // The first sessions of a process make it grow; those of the run that counts find the memory there.
+        // The first sessions of a process allocate memory, which the sessions of the measured run reuse.
         assert!(figures["bytes_per_session"].as_f64() > Some(0.0), "{relay}");
         assert!(folder.text("table.md").contains(&format!("| {name}")));
         assert!(folder.text("table.html").contains(name));
@@ -80,7 +80,7 @@ fn a_relay_that_does_not_start_costs_the_others_nothing() {
     );
     let reason = comparison["broken_off"].as_str().unwrap();
     assert!(reason.starts_with("missing: "), "{reason}");
-    // With nothing measured yet, it is an error.
+    // Nothing was measured yet, so this is an error.
     let output = weir(&["bench", "compare", &file, "--only", "missing"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("weir: missing: the relay ended at once"));
@@ -111,7 +111,7 @@ fn the_limits_of_two_relays_are_searched_and_calibrated() {
                 assert!(record["calibration"]["held"].is_boolean(), "{record}");
                 assert_eq!(search["draft"], "moqt-18", "{search}");
             }
-            // A machine without time for it.
+            // The machine had no time for the generator.
             kind => assert_eq!(kind, "generator", "{record}"),
         }
     }
