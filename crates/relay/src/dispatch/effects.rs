@@ -208,6 +208,24 @@ impl Owners {
         self.ask_for_all(turn);
     }
 
+    /// Handles GOAWAY of the relay behind a link. It is asked for nothing more, and the next link is asked for the tracks
+    /// that come over this one, so that they are not interrupted.
+    pub(super) fn on_link_leaving(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        if !turn.is_link(handle) {
+            return;
+        }
+        self.linking().on_fallback_lost(turn, handle);
+        let Some(&next) = self.catalogue.fallbacks().first() else {
+            return;
+        };
+        for track in self.tracks.under(&Namespace::EMPTY).collect::<Vec<_>>() {
+            let comes = |track: &mut Track| track.has_publisher(handle);
+            if self.tracks.get(track).is_some_and(comes) {
+                self.ask(turn, track, next);
+            }
+        }
+    }
+
     /// Asks for the tracks that are waited for and that no session sends.
     pub(super) fn ask_for_all(&mut self, turn: &mut Turn<'_>) {
         for track in self.tracks.under(&Namespace::EMPTY).collect::<Vec<_>>() {

@@ -9,7 +9,7 @@ use super::{
     client::{Arrival, Client},
 };
 use crate::{
-    metrics::{expect_at_least, expect_metric, metric},
+    metrics::{expect_at_least, expect_metric, get, metric},
     process::{Folder, Relay, refusal, start, text},
 };
 
@@ -119,6 +119,10 @@ fn a_link_comes_back_with_its_relay() {
     expect_metric(edge.admin(), &link("up", &upstream), 1.0);
     drop(origin);
     expect_metric(edge.admin(), &link("up", &upstream), 0.0);
+    let (status, body) = get(edge.admin(), "/links");
+    let links: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &links[0]["up"]), (200, &false.into()), "{body}");
+    assert!(links[0]["problem"].is_string(), "{body}");
     let _origin = Relay::at(&address.to_string());
     expect_metric(edge.admin(), &link("up", &upstream), 1.0);
     expect_metric(edge.admin(), &link("established_total", &upstream), 2.0);
