@@ -94,6 +94,11 @@ results-audiences: $(PEERS)/bin/moq-relay-ietf ## What sockets, threads and ackn
 	$(CARGO) build --release --locked --bin weir
 	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir bench compare profiles/audiences.toml --results docs/results.md
 
+.PHONY: results-live-relays
+results-live-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## Live streams through other relays over slow links, into docs/results.md (eight minutes; a quiet machine)
+	$(CARGO) build --release --locked --bin weir
+	scripts/live-relays.sh target/release/weir $(PEERS)/bin --results docs/results.md
+
 $(PEERS)/bin/moq-test-client:
 	$(CARGO) install --locked --root $(PEERS) moq-test-client@0.2.0
 
