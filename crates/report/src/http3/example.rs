@@ -100,7 +100,7 @@ pub(super) fn nothing() -> Report {
         refusals: vec![Kind {
             kind: "tls".to_owned(),
             count: 30,
-            words: Some("TLS handshake failed: found here: bad certificate".to_owned()),
+            words: Some("TLS handshake failed: this side reports: bad certificate".to_owned()),
         }],
         ..Connections::default()
     };

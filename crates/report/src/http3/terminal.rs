@@ -16,7 +16,7 @@ pub fn render(report: &Report, width: usize, colour: bool) -> String {
     let mut screen = Screen::new(width, colour);
     let (word, paint) = match report.verdict.limit {
         Limit::Server | Limit::Rate => ("MEASURED:", Paint::Good),
-        Limit::Nothing => ("NOTHING:", Paint::Bad),
+        Limit::Nothing => ("FAILED:", Paint::Bad),
         Limit::Client | Limit::Neither | Limit::Unknown => ("CAUTION:", Paint::Warn),
     };
     screen.entry(word, paint, 0, word.len() + 1, &report.verdict.sentence);

@@ -35,6 +35,7 @@ pub(crate) struct Arguments {
         global = true,
         env = "WEIR_LOG",
         value_name = "FILTER",
+        value_parser = log_filter,
         display_order = 900
     )]
     log: Option<String>,
@@ -154,6 +155,14 @@ enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// Checks the filter of --log. Its error says what is expected.
+fn log_filter(text: &str) -> Result<String, String> {
+    match EnvFilter::try_new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("expected a level (error, warn, info, debug, trace), or TARGET=LEVEL such as weir_relay=debug".to_owned()),
+    }
 }
 
 /// Starts the log on standard error, with the messages that `filter` selects.

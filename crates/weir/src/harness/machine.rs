@@ -48,6 +48,15 @@ impl Machine {
     }
 }
 
+/// Returns the error of a core that is none of `cores`.
+pub(crate) fn no_core(core: usize, cores: &[usize]) -> String {
+    let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+    format!(
+        "there is no core {core} on this machine; expected one of {}",
+        cores.join(", ")
+    )
+}
+
 /// The time that each core has spent up to a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MachineTime {
