@@ -66,6 +66,8 @@ pub struct TrackProfile {
     pub start_delay: Duration,
     /// How long objects are sent: `total_transmit_time` minus the start delay (decision 7).
     pub duration: Duration,
+    /// Whether `total_transmit_time` gave [`Self::duration`]. qperf does not subtract the start delay from this key.
+    pub has_total_transmit_time: bool,
     /// Whether a subscriber that saw no START is measured nevertheless (decision 15).
     pub late_join: bool,
     /// How objects map to streams; without effect on a datagram track (decision 32).

@@ -355,7 +355,7 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
     let wait = wait_for_others(plan);
     let sockets = socket_count(plan, plan.subscribers_total());
     let mut target = target::target_with(url, &plan.trust, sockets, &plan.drafts)?;
-    target.setup.authorization_tokens.clone_from(&plan.tokens);
+    target.tokens = plan.tokens.of_publishers.clone();
     let plans: Arc<[TrackPlan]> = (0_u64..)
         .zip(&plan.profile.tracks)
         .map(|(number, track)| TrackPlan::new(track, number, plan.seed, run_clock).on(plan.wire))
@@ -376,6 +376,7 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
     let mut of_audience = target.clone();
     let tls = of_audience.client.tls;
     of_audience.client.tls = tls.acknowledging(profile.audience.acknowledgements);
+    of_audience.tokens = plan.tokens.of_subscribers.clone();
     let publishers = PublisherConfig {
         target: if plan.meetings.is_some() {
             of_audience.clone()
@@ -387,7 +388,6 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         publishers: scenario.publishers,
         flow: plan.flow,
         ramp_per_second: plan.ramp_per_second,
-        tokens: plan.tokens.clone(),
         await_subscribers: plan.await_subscribers,
     };
     let subscribers = SubscriberConfig {
@@ -397,7 +397,6 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         subscribers: scenario.subscribers,
         flow: plan.subscribe_flow,
         request: SubscribeRequest {
-            tokens: plan.tokens.clone(),
             // The publisher's process may start later.
             rendezvous_timeout: (!wait.is_zero()).then_some(wait),
             ..SubscribeRequest::default()
