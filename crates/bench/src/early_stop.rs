@@ -20,7 +20,7 @@ pub struct EarlyStop {
     begun: Option<Begun>,
 }
 
-/// What is known once the schedules have begun.
+/// The state that is known once the schedules have begun.
 #[derive(Clone, Debug)]
 struct Begun {
     tracks: Vec<Due>,

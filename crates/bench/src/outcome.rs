@@ -23,7 +23,7 @@ use weir_report::{
     service_level::{Measured, ServiceLevel},
 };
 
-/// What a host knows of a run beyond the measurements of its roles.
+/// A host's knowledge of a run, beyond the measurements of its roles.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// The run itself.
@@ -32,7 +32,7 @@ pub struct Surroundings {
     pub relay: Relay,
     /// The generator's own figures, to which [`report()`] adds the publishers' lateness.
     pub generator: Generator,
-    /// Which part of the run is judged.
+    /// The part of the run that is judged.
     pub judged: Judged,
     /// Whether publishers and subscribers have one clock, or synchronised ones (decision 34). Otherwise no clause about
     /// latency is decided.

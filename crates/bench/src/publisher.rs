@@ -82,7 +82,7 @@ pub enum ReleaseError {
     },
 }
 
-/// What one publisher measured of one track.
+/// A publisher's measurements of one track.
 #[derive(Clone, Debug)]
 pub struct PublicationResult {
     /// The publisher's number in the role.
@@ -91,7 +91,7 @@ pub struct PublicationResult {
     pub plan: usize,
     /// The track's name.
     pub name: FullTrackName,
-    /// What was sent.
+    /// Counts of sent objects.
     pub sender: SenderResult,
     /// The totals that subscribers compare with.
     pub totals: SentTotals,

@@ -53,7 +53,7 @@ pub struct SubscriberConfig {
     pub plans: Arc<[TrackPlan]>,
     /// The tracks that each subscriber subscribes to, one entry per connection.
     pub subscribers: Vec<Arc<[NamedTrack]>>,
-    /// Which of the run's subscribers these are.
+    /// The place of these subscribers among all of the run.
     pub part: Part,
     /// How tracks are requested.
     pub flow: SubscribeFlow,
@@ -61,7 +61,7 @@ pub struct SubscriberConfig {
     pub request: SubscribeRequest,
     /// Connections started per second, or zero for all at once.
     pub ramp_per_second: u32,
-    /// Which subscribers read slowly, and which churn. Clients of meetings do neither.
+    /// The subscribers that read slowly, and those that churn. Clients of meetings do neither.
     pub audience: Audience,
     /// How long a subscriber waits for the first message, counted from when the last one started to connect.
     pub start_timeout: Duration,

@@ -7,7 +7,7 @@ use crate::clock::{milliseconds, nanoseconds};
 use crate::limits::PROGRESS_WINDOWS_MAX;
 use weir_report::relay::ProgressSecond;
 
-/// What arrived in consecutive windows, over all subscriptions of a plan. A window is a second. After
+/// Arrivals in consecutive windows, over all subscriptions of a plan. A window is a second. After
 /// [`PROGRESS_WINDOWS_MAX`] windows, pairs are merged and windows become twice as long.
 #[derive(Clone, Debug)]
 pub struct OverTime {

@@ -83,7 +83,7 @@ pub enum Failure {
     Refused,
 }
 
-/// What an object turned out to be.
+/// The kind of a received object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// START, the first or a repeated one.

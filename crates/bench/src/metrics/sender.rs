@@ -13,7 +13,7 @@ use weir_histogram::Histogram;
 use weir_report::latency::distribution;
 use weir_report::statistics::Distribution;
 
-/// What a publisher has sent of one track, and how punctually.
+/// Objects of one track that a publisher has sent, and their lateness.
 #[derive(Clone, Debug, Default)]
 pub struct TrackSender {
     /// The times of sending of the first and the last object.
@@ -71,7 +71,7 @@ pub struct Dropped {
     pub crowded_out: u64,
 }
 
-/// What a publisher measured of one track.
+/// A publisher's measurements of one track.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SenderResult {
     /// DATA objects sent.

@@ -1,4 +1,4 @@
-//! What the subscribers of a role measure together.
+//! Measurements that the subscribers of a role share.
 
 use weir_client::client::Client;
 use weir_moqt::draft::Draft;
@@ -9,7 +9,7 @@ use super::{SubscriberConfig, SubscriberProgress};
 use crate::metrics::{Heat, OverTime, TrackReceiver};
 use weir_histogram::Series;
 
-/// What all subscribers of a role write to, and the configuration that they read.
+/// The measurements that all subscribers of a role write to, and the configuration that they read.
 #[derive(Debug)]
 pub(super) struct Measurements {
     pub(super) config: SubscriberConfig,

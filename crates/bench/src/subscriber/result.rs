@@ -18,7 +18,7 @@ pub struct SubscriptionResult {
     pub plan: usize,
     /// The track's name.
     pub name: FullTrackName,
-    /// What was measured.
+    /// The measurements.
     pub track: TrackResult,
     /// Why the connection, the session or the subscription failed.
     pub failure: Option<String>,
@@ -92,5 +92,5 @@ impl SubscriptionResult {
     }
 }
 
-/// What to do about subscribers that join too late.
+/// The treatment of subscribers that join too late.
 const HOW_TO_WAIT: &str = "--await-subscribers lets a publisher in another process wait";

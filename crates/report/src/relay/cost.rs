@@ -185,7 +185,7 @@ pub struct MetricSecond {
 pub struct Generator {
     /// True if the generator kept up. If false, the run says nothing about the relay.
     pub healthy: bool,
-    /// What the generator did not keep up with; empty if it kept up.
+    /// The parts of the load that the generator did not keep up with; empty if it kept up.
     pub reasons: Vec<String>,
     /// CPU cores that the generator's threads are bound to; empty if they are not bound.
     pub cores: Vec<u32>,

@@ -95,7 +95,7 @@ fn track_table(screen: &mut Screen, track: &TrackReport) {
         ("receive variance", &track.variance.receive),
         ("publisher lateness", &track.published.lateness),
     ] {
-        // What another process measured is in its report.
+        // The report of the other process has its measurements.
         if name == "publisher lateness" && track.published.publishers == 0 {
             continue;
         }

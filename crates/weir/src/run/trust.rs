@@ -1,4 +1,4 @@
-//! Which server certificates clients trust, as flags say.
+//! The server certificates that clients trust, from flags.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(crate) struct TrustArguments {
     pub(crate) certificate_hash: Option<String>,
 }
 
-/// Which server certificates clients trust.
+/// The server certificates that clients trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TrustChoice {
     /// Any certificate.

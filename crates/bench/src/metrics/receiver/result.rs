@@ -13,7 +13,7 @@ use weir_report::latency::{distribution, quantile_ms};
 use weir_report::relay::{Completion, Delivery, ObjectPosition, Progress, Status, Variance};
 use weir_report::statistics::Distribution;
 
-/// What one subscriber measured of one track.
+/// A subscriber's measurements of one track.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TrackResult {
     /// Whether the track is good, incomplete or failed.
@@ -26,7 +26,7 @@ pub struct TrackResult {
     pub completion: Completion,
     /// The draft's Table 2. [evens-00 §5.5.1]
     pub progress: Progress,
-    /// What went wrong during delivery.
+    /// Errors during delivery.
     pub delivery: Delivery,
     /// Receive variance: drift, quantiles, jitter.
     pub variance: Variance,
@@ -45,7 +45,7 @@ pub struct PublisherVariance {
     pub max_ms: f64,
 }
 
-/// What the publisher sent, by its own count.
+/// Objects that the publisher sent, by its own count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SentTotals {
     /// DATA objects.

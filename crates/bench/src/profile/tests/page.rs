@@ -291,8 +291,8 @@ const MEANINGS: &[(Key, &str, &str)] = &[
     (
         Key::ReplySpread,
         "`0`",
-        "Packets of subscribers leave up to this much later, each subscriber's by a time of its own: acknowledgements reach the relay \
-         one by one, as over paths of different length. Needs `sockets = own`.",
+        "Largest delay of outgoing packets. Each subscriber has a delay of its own, so acknowledgements reach the relay one by one, \
+         as over paths of different length. Needs `sockets = own`.",
     ),
 ];
 

@@ -52,7 +52,7 @@ pub(super) fn distributions(track: &TrackReport) -> Markup {
         ("Receive variance, absolute", track.variance.receive),
     ];
     let published = [("Publisher lateness", track.published.lateness)];
-    // What another process measured is in its report.
+    // The report of the other process has its measurements.
     let received = received
         .into_iter()
         .filter(|_| !track.subscribers.is_empty());
