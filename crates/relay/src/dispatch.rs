@@ -6,10 +6,10 @@ mod inspection;
 use std::time::Instant;
 
 pub use self::inspection::TrackState;
-pub(crate) use self::inspection::track_states;
+pub(crate) use self::inspection::{link_states, track_states};
 use weir_moqt::{
     data::ObjectDatagram,
-    error::{RequestErrorCode, ResetCode, SessionError},
+    error::{RequestErrorCode, SessionError},
     message::{Publish, RequestError, RequestOk, Setup},
     parameter::Parameters,
     session::{self, Accepted, CloseReason, Request, StreamEnd},
@@ -21,7 +21,6 @@ use crate::{
     authority::{Action, Subject},
     catalogue::{Catalogue, Offering, PrefixSubscription, TrackStatusEvent},
     delivery::Delivery,
-    effect::Effect,
     fetch::{Fetches, Serving},
     ids::RequestKey,
     links::{Linking, Links, Upstream},
@@ -524,43 +523,6 @@ impl Owners {
         self.serving().on_stream_end(turn, handle, stream, end);
         if end != StreamEnd::Fin {
             turn.note_reset(handle);
-        }
-    }
-
-    /// Handles a GOAWAY on a request stream [moqt-18 §10.4]. A request of the relay is sent again in the same session,
-    /// the only one in which the relay can reach the peer. This counts towards the limit of updates. The peer itself
-    /// moves the requests that it sent.
-    fn on_request_goaway(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
-        let Some(purpose) = turn.moved_purpose((handle, id)) else {
-            return;
-        };
-        match purpose {
-            // The next link may have the track.
-            Purpose::Source(track) if turn.is_link(handle) => {
-                turn.cancel((handle, id), ResetCode::GOING_AWAY);
-                let code = RequestErrorCode::GOING_AWAY;
-                turn.push(Effect::PublisherGone(track, (handle, id), code));
-            }
-            Purpose::Source(track) => {
-                if self.tracks.cancel_own(turn, track, (handle, id)) {
-                    self.ask_again(turn, track, handle);
-                }
-            }
-            Purpose::Subscriber(track) => {
-                self.offering().on_offer_goaway(turn, track, (handle, id));
-            }
-            Purpose::UpstreamFetch(_) => self.serving().on_upstream_moved(turn, (handle, id)),
-            Purpose::UpstreamTrackStatus(requester) => {
-                let event = TrackStatusEvent::GoAway;
-                self.catalogue.on_track_status_event(turn, requester, event);
-            }
-            Purpose::Namespace(_)
-            | Purpose::Prefix(_)
-            | Purpose::Fetch(_)
-            | Purpose::TrackStatus
-            | Purpose::UpstreamPrefix
-            | Purpose::Announcement
-            | Purpose::RingProbe => {}
         }
     }
 

@@ -13,7 +13,7 @@ use crate::{
     catalogue::TrackStatusEvent,
     delivery::Scope,
     effect::Effect,
-    ids::{PublisherId, TrackId},
+    ids::{PublisherId, RequestKey, TrackId},
     links::is_moved,
     sessions::{
         peer::{PeerKind, Purpose},
@@ -223,6 +223,43 @@ impl Owners {
             if self.tracks.get(track).is_some_and(comes) {
                 self.ask(turn, track, next);
             }
+        }
+    }
+
+    /// Handles a GOAWAY on a request stream [moqt-18 §10.4]. A request of the relay is sent again in the same session,
+    /// the only one in which the relay can reach the peer. This counts towards the limit of updates. The peer itself
+    /// moves the requests that it sent.
+    pub(super) fn on_request_goaway(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
+        let Some(purpose) = turn.moved_purpose((handle, id)) else {
+            return;
+        };
+        match purpose {
+            // The next link may have the track.
+            Purpose::Source(track) if turn.is_link(handle) => {
+                turn.cancel((handle, id), ResetCode::GOING_AWAY);
+                let code = RequestErrorCode::GOING_AWAY;
+                turn.push(Effect::PublisherGone(track, (handle, id), code));
+            }
+            Purpose::Source(track) => {
+                if self.tracks.cancel_own(turn, track, (handle, id)) {
+                    self.ask_again(turn, track, handle);
+                }
+            }
+            Purpose::Subscriber(track) => {
+                self.offering().on_offer_goaway(turn, track, (handle, id));
+            }
+            Purpose::UpstreamFetch(_) => self.serving().on_upstream_moved(turn, (handle, id)),
+            Purpose::UpstreamTrackStatus(requester) => {
+                let event = TrackStatusEvent::GoAway;
+                self.catalogue.on_track_status_event(turn, requester, event);
+            }
+            Purpose::Namespace(_)
+            | Purpose::Prefix(_)
+            | Purpose::Fetch(_)
+            | Purpose::TrackStatus
+            | Purpose::UpstreamPrefix
+            | Purpose::Announcement
+            | Purpose::RingProbe => {}
         }
     }
 
