@@ -9,7 +9,7 @@ pub use self::inspection::TrackState;
 pub(crate) use self::inspection::track_states;
 use weir_moqt::{
     data::ObjectDatagram,
-    error::{RequestErrorCode, SessionError},
+    error::{RequestErrorCode, ResetCode, SessionError},
     message::{Publish, RequestError, RequestOk, Setup},
     parameter::Parameters,
     session::{self, Accepted, CloseReason, Request, StreamEnd},
@@ -272,8 +272,8 @@ impl Owners {
                 self.linking()
                     .on_namespace_done(turn, (handle, id), &suffix);
             }
-            // A client that sent GOAWAY ends its requests itself. A link is not asked for more.
-            E::GoAway(_) => turn.push(Effect::FallbackLost(handle)),
+            // A client that sent GOAWAY ends its requests itself.
+            E::GoAway(_) => self.on_link_leaving(turn, handle),
             // Tracks that the upstream relay has no room for can still be subscribed to.
             E::PublishBlocked { .. } => {}
             E::RequestGoAway { id, .. } => self.on_request_goaway(turn, (handle, id)),
@@ -535,6 +535,12 @@ impl Owners {
             return;
         };
         match purpose {
+            // The next link may have the track.
+            Purpose::Source(track) if turn.is_link(handle) => {
+                turn.cancel((handle, id), ResetCode::GOING_AWAY);
+                let code = RequestErrorCode::GOING_AWAY;
+                turn.push(Effect::PublisherGone(track, (handle, id), code));
+            }
             Purpose::Source(track) => {
                 if self.tracks.cancel_own(turn, track, (handle, id)) {
                     self.ask_again(turn, track, handle);
@@ -577,6 +583,7 @@ impl Owners {
             }
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Upstream(number) => self.links.connect(turn, number),
+            Timer::Awaited(track) => self.on_await_over(turn, track),
             Timer::Ring(number) => self.links.probe(turn, number),
             Timer::InterestsRefused => self.links.send_interests_again(turn),
             Timer::Interests => self.linking().review_interests(turn),

@@ -51,6 +51,7 @@ impl Stage {
             identity: identity.bytes().fold(7, |sum: u64, byte| {
                 (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             }),
+            limits: self.edge.clone(),
             ..Config::default()
         });
         for (seed, &upstream) in upstreams.iter().enumerate() {
@@ -641,5 +642,101 @@ fn a_chain_of_three_is_no_ring() {
             assert_eq!(stage.counters_at(relay).links_in_ring, 0);
             assert_eq!(stage.links_at(relay)[0].failures, 0);
         }
+    });
+}
+
+#[test]
+fn subscribers_that_come_first_wait_for_a_publisher_at_any_upstream_relay() {
+    for threads in [1, 2] {
+        story(&Setting::default(), |stage| {
+            let other = stage.edge(&[]);
+            let edge = stage.edge_of(&[stage.relay, other], threads);
+            stage.await_links(edge[0]);
+            let viewers: Vec<_> = (0..6).map(|_| stage.client_at(edge[0])).collect();
+            let patience = rendezvous(secs(25));
+            let waiting: Vec<_> = viewers
+                .iter()
+                .map(|&viewer| stage.subscribe_with(viewer, "a--x", patience.clone()))
+                .collect();
+            let hurried = stage.subscribe(viewers[0], "b--y");
+            stage.step("subscribers wait", secs(5));
+            assert_eq!(
+                stage.refusal(hurried),
+                Some(RequestErrorCode::DOES_NOT_EXIST)
+            );
+            let publisher = stage.client_at(other);
+            let publication = stage.publish(publisher, "a--x");
+            stage.step("a publisher comes", millis(200));
+            for &subscription in &waiting {
+                assert!(stage.is_accepted(subscription));
+            }
+            stage.group(publication, 1, 3, 500);
+            stage.step("a group", millis(200));
+            for &subscription in &waiting {
+                stage.expect_objects(subscription, &[1], 3, 500);
+            }
+            assert_eq!(stage.gauges().waiting, 0, "the first is not asked any more");
+            assert_eq!(stage.gauges_at(edge[0]).link_subscriptions, 1);
+            let late = stage.subscribe_with(viewers[0], "c--z", rendezvous(secs(2)));
+            stage.step("nobody comes", secs(3));
+            assert_eq!(stage.refusal(late), Some(RequestErrorCode::TIMEOUT));
+        });
+    }
+}
+
+#[test]
+fn tracks_move_to_the_next_upstream_relay_when_the_first_drains() {
+    story(&Setting::default(), |stage| {
+        let other = stage.edge(&[]);
+        let edge = stage.edge(&[stage.relay, other]);
+        stage.await_links(edge);
+        let publishers = [stage.client(), stage.client_at(other)];
+        let both = publishers.map(|node| stage.publish(node, "a--x"));
+        stage.wait(millis(50));
+        let viewer = stage.client_at(edge);
+        let subscription = stage.subscribe(viewer, "a--x");
+        stage.wait_for_answers(&[subscription]);
+        let mut sent = Vec::new();
+        for group in 0..12 {
+            if group == 3 {
+                stage.sim.shutdown(stage.relay);
+            }
+            for publication in both {
+                // The first leaves with its relay.
+                if stage.actor(publication.node).lost.is_none() {
+                    stage.group(publication, group, 3, 500);
+                }
+            }
+            sent.push(group);
+            stage.step("a group", millis(900));
+        }
+        stage.expect_objects(subscription, &sent, 3, 500);
+        assert_eq!(stage.outcome(subscription).done, None);
+        assert_eq!(stage.gauges_at(edge).links, 1);
+    });
+}
+
+#[test]
+fn namespaces_that_an_upstream_relay_sends_are_bounded() {
+    story(&Setting::default(), |stage| {
+        stage.edge.matches_per_prefix_max = 3;
+        let edge = stage.edge(&[stage.relay]);
+        stage.await_links(edge);
+        let (origin, viewer) = (stage.client(), stage.client_at(edge));
+        let watch = stage.watch(viewer, space("a"));
+        stage.wait(millis(100));
+        for name in ["a-1", "a-2", "a-3"] {
+            stage.announce(origin, name);
+        }
+        stage.step("as many as permitted", millis(200));
+        assert_eq!(stage.heard(watch).len(), 3);
+        assert_eq!(stage.counters_at(edge).interests_dropped, 0);
+        stage.announce(origin, "a-4");
+        stage.step("and one more", millis(200));
+        let heard = stage.heard(watch);
+        let gone = heard.iter().filter(|it| matches!(it, Heard::Went(_)));
+        assert_eq!(gone.count(), 3, "nothing is known of them any more");
+        assert_eq!(stage.counters_at(edge).interests_dropped, 1);
+        assert_eq!(stage.gauges().prefixes, 0);
     });
 }
