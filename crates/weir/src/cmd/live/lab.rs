@@ -130,6 +130,16 @@ pub(crate) struct LabArguments {
     results: Option<PathBuf>,
 }
 
+impl LabArguments {
+    /// Checks that the files that flags name can be written, before the first run.
+    fn check_files(&self) -> anyhow::Result<()> {
+        let reports = [&self.html, &self.json, &self.results];
+        let frames = [&self.frames_csv, &self.frames_json];
+        let mut files = reports.into_iter().chain(frames).flatten();
+        files.try_for_each(|file| check_writable(file))
+    }
+}
+
 /// A run, and its parameters.
 struct Done {
     task: Task,
@@ -137,10 +147,7 @@ struct Done {
 }
 
 pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
-    let files = [&arguments.html, &arguments.json, &arguments.results];
-    for file in files.into_iter().flatten() {
-        check_writable(file)?;
-    }
+    arguments.check_files()?;
     let tasks = || tasks(arguments, arguments.seeds);
     let mut before = Vec::new();
     let mut disturbed = Disturbed::default();
