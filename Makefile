@@ -95,9 +95,9 @@ results-wires: $(PEERS)/bin/moq-relay-ietf ## The draft's scenario 2 beside its 
 	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir bench compare profiles/wires.toml --results docs/results.md
 
 .PHONY: results-audiences
-results-audiences: ## What sockets, threads and acknowledgements of subscribers cost our relay, into docs/results.md (twelve minutes)
+results-audiences: $(PEERS)/bin/moq-relay-ietf ## What sockets, threads and acknowledgements of subscribers cost relays, into docs/results.md (15 minutes)
 	$(CARGO) build --release --locked --bin weir
-	target/release/weir bench compare profiles/audiences.toml --results docs/results.md
+	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir bench compare profiles/audiences.toml --results docs/results.md
 
 $(PEERS)/bin/moq-test-client:
 	$(CARGO) install --locked --root $(PEERS) moq-test-client@0.2.0

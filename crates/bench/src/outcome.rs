@@ -11,6 +11,7 @@ use crate::{
     metrics::TrackPlan,
     profile::{Profile, TrackMode, TrackProfile},
     publisher::PublicationResult,
+    schedule::Schedule,
     subscriber::SubscriptionResult,
 };
 use weir_report::{
@@ -98,7 +99,7 @@ pub fn report(
         lateness.merge(&publishers.lateness[number]);
         let latency = latency::over_time(series);
         tracks.push(TrackReport::new(
-            definition(track),
+            definition(track, plans[number].schedule()),
             published,
             variance,
             latency,
@@ -305,9 +306,12 @@ fn judged_figures<'a>(
     }
 }
 
-fn definition(track: &TrackProfile) -> TrackDefinition {
+/// Describes a track. In the form of qperf, its times are not those of the profile.
+fn definition(track: &TrackProfile, schedule: &Schedule) -> TrackDefinition {
     let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let interval_ns = i64::try_from(track.interval.ns()).unwrap_or(i64::MAX);
+    let start_delay = schedule.start_delay();
+    let duration = Duration::from_nanos(schedule.data_phase_ns());
     TrackDefinition {
         section: track.section.clone(),
         namespace: track.template.namespace().to_string(),
@@ -321,9 +325,9 @@ fn definition(track: &TrackProfile) -> TrackDefinition {
         objects_per_group: u64::from(track.objects_per_group.count()),
         first_object_size_bytes: u64::from(track.first_object_size.bytes()),
         object_size_bytes: u64::from(track.object_size.bytes()),
-        start_delay_ms: ms(track.start_delay),
-        total_transmit_time_ms: ms(track.total_transmit_time()),
-        duration_ms: ms(track.duration),
+        start_delay_ms: ms(start_delay),
+        total_transmit_time_ms: ms(start_delay + duration),
+        duration_ms: ms(duration),
     }
 }
 

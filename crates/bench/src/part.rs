@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::publisher::PublisherConfig;
 use crate::subscriber::SubscriberConfig;
+use weir_client::target::Target;
 
 /// One of several parts of a run's publishers or subscribers. Clients lie in blocks of equal size, such as the clients of a
 /// meeting. Parts take the blocks in turn: part `number` of `of` has blocks `number`, `number + of`, and so on.
@@ -91,6 +92,7 @@ impl PublisherConfig {
     #[must_use]
     pub fn of(&self, part: Part) -> Self {
         Self {
+            target: target_of(&self.target, part),
             publishers: part.pick(&self.publishers).cloned().collect(),
             part,
             ..self.clone()
@@ -103,6 +105,7 @@ impl SubscriberConfig {
     #[must_use]
     pub fn of(&self, part: Part) -> Self {
         Self {
+            target: target_of(&self.target, part),
             subscribers: part.pick(&self.subscribers).map(Arc::clone).collect(),
             part,
             // Each part announces its own subscribers.
@@ -111,6 +114,15 @@ impl SubscriberConfig {
                 .map(|process| process.wrapping_add(part.number as u64)),
             ..self.clone()
         }
+    }
+}
+
+/// Returns the relay with the tokens that the clients of this part have among all.
+fn target_of(target: &Target, part: Part) -> Target {
+    let numbers = (0..part.len()).map(|local| part.number_in_run(local));
+    Target {
+        tokens: target.tokens.of_part(numbers),
+        ..target.clone()
     }
 }
 

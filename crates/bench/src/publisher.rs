@@ -21,7 +21,6 @@ use thiserror::Error;
 use weir_moqt::draft::Draft;
 use weir_moqt::name::FullTrackName;
 use weir_moqt::session::Event as SessionEvent;
-use weir_moqt::token::Token;
 use weir_quic::{App, ConnectionStats, Endpoint, Event};
 
 use self::client::PublisherClient;
@@ -54,8 +53,6 @@ pub struct PublisherConfig {
     pub flow: PublishFlow,
     /// Connections started per second, or zero for all at once.
     pub ramp_per_second: u32,
-    /// Tokens sent with every offer.
-    pub tokens: Vec<Token>,
     /// Subscribers of other processes that have to be subscribed before the tracks count as served.
     pub await_subscribers: Option<u64>,
 }
@@ -397,8 +394,7 @@ impl PublisherRole {
     ) {
         let (connection, config) = (&mut self.connections[number], &self.config);
         if let Some(awaited) = &mut self.awaited {
-            let tokens = &config.tokens;
-            let heard = awaited.on_session_event(turn, connection, tokens, number, &event);
+            let heard = awaited.on_session_event(turn, connection, number, &event);
             if let Err(problem) = heard {
                 self.clients[number].fail(problem);
             }

@@ -99,8 +99,6 @@ pub struct SubscribeRequest {
     pub rendezvous_timeout: Option<Duration>,
     /// Whether the profile's time to live is sent as the delivery timeout (decision 29).
     pub delivery_timeout: bool,
-    /// Tokens sent with every request.
-    pub tokens: Vec<Token>,
 }
 
 /// The progress of subscribers. Every field only grows.
@@ -166,8 +164,9 @@ impl SubscriberRole {
     pub fn new(config: SubscriberConfig) -> Self {
         let subscribers = Subscribers::new(config);
         let config = &subscribers.measured.config;
+        let numbers = (0..config.subscribers.len()).map(|local| config.part.number_in_run(local));
         Self {
-            connections: Clients::new(config.target.clone(), config.subscribers.len()),
+            connections: Clients::numbered(config.target.clone(), numbers),
             subscribers,
             unread: Unread::default(),
             has_announced: false,
@@ -203,11 +202,9 @@ impl SubscriberRole {
         }
         let run_id = config.plans.first().map_or(0, TrackPlan::run_id);
         let ready = (process, config.subscribers.len() as u64);
-        let tokens = &config.request.tokens;
         let mut clients = 0..config.subscribers.len();
-        self.has_announced = clients.any(|number| {
-            rendezvous::announce(turn, &mut self.connections[number], tokens, run_id, ready)
-        });
+        self.has_announced = clients
+            .any(|number| rendezvous::announce(turn, &mut self.connections[number], run_id, ready));
     }
 
     /// Returns the progress of the subscribers in constant time.
@@ -473,14 +470,14 @@ impl SubscriberRole {
 }
 
 impl SubscribeRequest {
-    /// Returns the parameters of a SUBSCRIBE for a track of this plan.
-    fn parameters(&self, plan: &TrackPlan) -> Parameters {
+    /// Returns the parameters of a SUBSCRIBE for a track of this plan, by a client with these tokens.
+    fn parameters(&self, plan: &TrackPlan, tokens: Vec<Token>) -> Parameters {
         Parameters {
             subscriber_priority: self.priority,
             group_order: self.group_order,
             filter: self.filter,
             rendezvous_timeout: self.rendezvous_timeout,
-            authorization_tokens: self.tokens.clone(),
+            authorization_tokens: tokens,
             object_delivery_timeout: self.delivery_timeout.then(|| plan.ttl()),
             ..Parameters::default()
         }

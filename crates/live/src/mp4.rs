@@ -15,7 +15,9 @@ use crate::h264::SampleError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IngestError {
     /// A box is larger than its limit.
-    #[error("byte {offset}: the box {kind} has {size} bytes; at most {size_max} are accepted")]
+    #[error(
+        "byte {offset}: the box {kind} has {size} bytes; at most {size_max} are accepted. Is the input fragmented MP4?"
+    )]
     BoxTooLarge {
         /// Where the box begins.
         offset: u64,

@@ -160,6 +160,11 @@ impl TrackSender {
         }
     }
 
+    /// Returns when the first object was sent.
+    pub fn first_sent(&self) -> Option<Instant> {
+        self.ends.map(|(first, _)| first)
+    }
+
     /// Returns the objects and groups sent so far.
     pub fn totals(&self) -> SentTotals {
         SentTotals {

@@ -32,7 +32,7 @@ pub struct Audience {
     /// How long a thread waits from one read of its sockets to the next while packets arrive, so that packets that come
     /// close together are read together. Zero: each packet wakes it.
     pub receive_pause: Duration,
-    /// Packets of subscribers leave up to this much later than they could, each subscriber's by a delay of its own.
+    /// Largest delay of outgoing packets. Each subscriber has a delay of its own, from zero to this, for all its packets.
     pub reply_spread: Duration,
 }
 

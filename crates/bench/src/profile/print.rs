@@ -91,10 +91,12 @@ fn section(track: &TrackProfile) -> String {
         pair(Key::ObjectSizeMax, &most.bytes());
     }
     pair(Key::StartDelay, &print_milliseconds(track.start_delay));
-    pair(
-        Key::TotalTransmitTime,
-        &print_milliseconds(track.total_transmit_time()),
-    );
+    let (key, time) = if track.has_total_transmit_time {
+        (Key::TotalTransmitTime, track.total_transmit_time())
+    } else {
+        (Key::Duration, track.duration)
+    };
+    pair(key, &print_milliseconds(time));
     if track.late_join {
         pair(Key::LateJoin, &true);
     }

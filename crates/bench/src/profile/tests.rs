@@ -161,7 +161,9 @@ Remaining Object Size = 2666
 Duration = 30000
 Start Delay = 5000
 ";
-    assert_eq!(parse(table_1).unwrap(), parse(VIDEO).unwrap());
+    let mut of_appendix = parse(VIDEO).unwrap();
+    of_appendix.tracks[0].has_total_transmit_time = false;
+    assert_eq!(parse(table_1).unwrap(), of_appendix);
     let both = "mode = 3\nreliable = true\nduration = 30000";
     let profile = parse(&format!("{VIDEO}{both}")).unwrap();
     assert_eq!(profile.tracks[0].mode, Some(Mode::Both));
@@ -445,6 +447,7 @@ prop_compose! {
             object_size_max: ObjectSize::new(sizes.1.max(sizes.0)).filter(|_| more.2 && numbers.3 > 1),
             start_delay: Duration::from_nanos(times.0),
             duration: Duration::from_nanos(times.1).max(Duration::from_millis(1)).min(DURATION_MAX),
+            has_total_transmit_time: raw,
             late_join,
             stream_mapping: if stream { StreamMapping::ALL[patterns.0] } else { StreamMapping::default() },
             extension_headers: ExtensionHeaders { count: patterns.1, size: patterns.2 },

@@ -132,7 +132,6 @@ impl World {
             publishers: scenario.publishers,
             flow: options.flow,
             ramp_per_second: 0,
-            tokens: Vec::new(),
             await_subscribers: None,
         };
         let subscribers = SubscriberConfig {

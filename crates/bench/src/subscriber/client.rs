@@ -425,6 +425,7 @@ impl SubscriberClient {
         numbers: impl IntoIterator<Item = usize>,
     ) {
         let now = turn.now;
+        let tokens = client.tokens();
         let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
@@ -437,7 +438,7 @@ impl SubscriberClient {
             let parameters = measured
                 .config
                 .request
-                .parameters(&measured.config.plans[wanted.plan]);
+                .parameters(&measured.config.plans[wanted.plan], tokens.clone());
             match session.subscribe(&mut connection, wanted.name.clone(), parameters) {
                 Ok(request) => insert_request(&mut self.requests, request, number),
                 Err(refused) => {

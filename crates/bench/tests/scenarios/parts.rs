@@ -53,7 +53,6 @@ fn configs(sim: &Sim, target: &Target, seed: u64) -> (PublisherConfig, Subscribe
         publishers: scenario.publishers,
         flow: PublishFlow::PublishNamespace,
         ramp_per_second: 0,
-        tokens: Vec::new(),
         await_subscribers: None,
     };
     let subscribers = SubscriberConfig {

@@ -73,7 +73,6 @@ impl World {
             publishers: part(0, Mode::Publisher).publishers,
             flow: PublishFlow::PublishNamespace,
             ramp_per_second: 0,
-            tokens: Vec::new(),
             await_subscribers: awaited,
         };
         sim.start(source, PublisherRole::new(publishers, sim.now()));

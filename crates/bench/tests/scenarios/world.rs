@@ -166,7 +166,6 @@ impl World {
             publishers: scenario.publishers,
             flow: setting.publish,
             ramp_per_second: joins.unwrap_or(setting.joins_per_second),
-            tokens: Vec::new(),
             await_subscribers: None,
         };
         let subscribers = SubscriberConfig {

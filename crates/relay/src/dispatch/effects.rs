@@ -3,6 +3,7 @@
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
     message::PublishDone,
+    name::Namespace,
     session::RequestId,
 };
 use weir_quic::Handle;
@@ -14,8 +15,11 @@ use crate::{
     effect::Effect,
     ids::{PublisherId, TrackId},
     links::is_moved,
-    sessions::{peer::Purpose, refusal::refusal},
-    track::{Demand, Publisher},
+    sessions::{
+        peer::{PeerKind, Purpose},
+        refusal::refusal,
+    },
+    track::{Demand, Publisher, Track},
     turn::Turn,
 };
 
@@ -37,18 +41,28 @@ impl Owners {
             Effect::RequestEnded(handle, id, purpose) => self.on_ended(turn, (handle, id), purpose),
             Effect::UpdateFailed(handle, id, code) => self.fail_update(turn, (handle, id), code),
             Effect::NamespaceAnnounced(namespace, handle) => {
-                if !turn.is_link(handle) {
-                    self.links.announce(turn, &namespace);
-                }
+                let from = turn.kind(handle);
+                self.links.announce(turn, from, &namespace);
                 for track in self.tracks.under(&namespace).collect::<Vec<_>>() {
                     self.ask(turn, track, handle);
                 }
             }
+            Effect::NamespaceWithdrawn(namespace) => {
+                self.links.withdraw(turn, &self.catalogue, &namespace);
+            }
+            Effect::FallbackFound(handle) => self.on_fallback(turn, handle),
+            Effect::FallbackLost(handle) => self.linking().on_fallback_lost(turn, handle),
+            Effect::PrefixWanted(kind, prefix) => {
+                self.linking().on_prefix_wanted(turn, (kind, prefix));
+            }
+            Effect::PrefixUnwanted(kind, prefix) => {
+                self.linking().on_prefix_unwanted(turn, (kind, prefix));
+            }
             Effect::TrackWanted {
                 track,
-                by_link,
+                by,
                 new_group,
-            } => self.on_wanted(turn, track, by_link, new_group),
+            } => self.on_wanted(turn, track, by, new_group),
             Effect::NewGroupWanted(track, group) => self.tracks.request_group(turn, track, group),
             Effect::DemandChanged(track) => self.on_demand_changed(turn, track),
             Effect::Established(track) => {
@@ -74,23 +88,18 @@ impl Owners {
         }
     }
 
-    /// Returns the demand for a track, for publishers that are clients and for links.
-    fn demand(&self, track: TrackId) -> [Demand; 2] {
-        [false, true].map(|from_link| self.delivery.demand(track, from_link))
-    }
-
     pub(super) fn demand_of(
         &self,
         turn: &mut Turn<'_>,
         track: TrackId,
         publisher: Handle,
     ) -> Demand {
-        let from_link = turn.is_link(publisher);
-        self.delivery.demand(track, from_link)
+        self.delivery.demand(track, turn.kind(publisher))
     }
 
     fn on_demand_changed(&mut self, turn: &mut Turn<'_>, track: TrackId) {
-        let demand = self.demand(track);
+        let delivery = &self.delivery;
+        let demand = |publisher| delivery.demand(track, publisher);
         self.tracks.on_demand(turn, track, demand);
     }
 
@@ -99,36 +108,31 @@ impl Owners {
         &mut self,
         turn: &mut Turn<'_>,
         id: TrackId,
-        by_link: bool,
+        by: PeerKind,
         new_group: Option<u64>,
     ) {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
-        let is_established = if by_link {
-            track.is_established_by_client()
-        } else {
-            track.is_established()
-        };
-        if is_established {
+        if track.is_established_for(by) {
             if let Some(group) = new_group {
                 self.tracks.request_group(turn, id, group);
             }
-            if !by_link {
+            if !by.is_link() {
                 self.linking().ask(turn, id);
             }
             return self.delivery.admit_pending(turn, &mut self.tracks, id);
-        }
-        if by_link {
-            self.ask_publishers(turn, id, None);
-            return self.linking().end_unserved(turn, id);
         }
         if !self.links.is_empty() {
             // A link may have offered the track, and was answered with FORWARD 0.
             self.on_demand_changed(turn, id);
         }
-        let is_asking = self.tracks.get(id).is_some_and(|track| track.is_asking());
-        let is_asked = self.ask_publishers(turn, id, None);
+        let is_asking = |track: &mut Track| track.is_asking_for(by);
+        let is_asking = self.tracks.get(id).is_some_and(is_asking);
+        let is_asked = self.ask_publishers(turn, id, None) || self.ask_fallback(turn, id, None);
+        if by.is_link() {
+            return self.linking().end_unserved(turn, id);
+        }
         if !is_asking && !is_asked {
             let code = RequestErrorCode::DOES_NOT_EXIST;
             self.delivery.on_publishers_declined(turn, id, code);
@@ -147,6 +151,35 @@ impl Owners {
             is_asked |= Some(handle) != except && self.ask(turn, id, handle);
         }
         is_asked
+    }
+
+    /// Sends SUBSCRIBE over the first link that is asked for what no session has; if `declined` is such a link, over the
+    /// next one. Returns whether one was asked, or is asked already.
+    fn ask_fallback(&mut self, turn: &mut Turn<'_>, id: TrackId, declined: Option<Handle>) -> bool {
+        let Some(track) = self.tracks.get(id) else {
+            return false;
+        };
+        if track.is_asking() || track.is_established() {
+            return true;
+        }
+        let fallbacks = self.catalogue.fallbacks().to_vec();
+        let after = |handle| fallbacks.iter().position(|&other| other == handle);
+        let first = declined.and_then(after).map_or(0, |place| place + 1);
+        let mut rest = fallbacks[first..].iter();
+        rest.any(|&handle| self.ask(turn, id, handle))
+    }
+
+    /// Handles a link that can be asked for what no session has: asks it for the tracks that are waited for.
+    fn on_fallback(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        self.linking().on_fallback(turn, handle);
+        self.ask_for_all(turn);
+    }
+
+    /// Asks for the tracks that are waited for and that no session sends.
+    pub(super) fn ask_for_all(&mut self, turn: &mut Turn<'_>) {
+        for track in self.tracks.under(&Namespace::EMPTY).collect::<Vec<_>>() {
+            self.ask_fallback(turn, track, None);
+        }
     }
 
     /// Sends SUBSCRIBE again to a session whose former request was cancelled.
@@ -184,6 +217,7 @@ impl Owners {
         {
             self.after_last_publisher(turn, id, &gone.publisher, code);
         }
+        self.linking().withdraw_unpublished(turn, id);
         self.linking().end_unserved(turn, id);
         turn.push(Effect::Released(id));
     }
@@ -206,6 +240,9 @@ impl Owners {
                 self.tracks.orphan(turn, id);
             }
             self.ask_publishers(turn, id, Some(last.session()));
+            self.ask_fallback(turn, id, None);
+        } else {
+            self.ask_fallback(turn, id, Some(last.session()));
         }
         if self.tracks.get(id).is_some_and(|track| !track.is_asking()) {
             self.delivery.on_publishers_declined(turn, id, code);
@@ -265,12 +302,11 @@ impl Owners {
                 self.delivery.on_unsubscribed(turn, &mut self.tracks, who);
             }
             Purpose::Namespace(namespace) => {
-                self.catalogue.on_namespace_closed(turn, handle, &namespace);
-                if !self.catalogue.is_announced_by_client(&namespace) {
-                    self.links.withdraw(turn, &namespace);
-                }
+                self.catalogue.withdraw(turn, handle, &namespace);
             }
-            Purpose::Prefix(_) => self.catalogue.on_prefix_closed((handle, id)),
+            Purpose::Prefix(_) => self.catalogue.on_prefix_closed(turn, (handle, id)),
+            Purpose::UpstreamPrefix => self.linking().on_interest_closed(turn, (handle, id)),
+            Purpose::Announcement | Purpose::RingProbe => {}
             Purpose::Fetch(_) => self.serving().cancel(turn, (handle, id)),
             Purpose::UpstreamFetch(_) => self.serving().fail_upstream(turn, (handle, id), code),
             Purpose::TrackStatus => {
@@ -315,7 +351,10 @@ impl Owners {
                 Purpose::Source(_)
                 | Purpose::UpstreamFetch(_)
                 | Purpose::TrackStatus
-                | Purpose::UpstreamTrackStatus(_),
+                | Purpose::UpstreamTrackStatus(_)
+                | Purpose::UpstreamPrefix
+                | Purpose::Announcement
+                | Purpose::RingProbe,
             )
             | None => {}
         }
@@ -332,7 +371,7 @@ impl Owners {
         turn.with_session(handle, |session, connection| {
             session.close(connection, code, reason);
         });
-        self.on_lost(turn, handle);
+        self.on_lost(turn, handle, reason);
     }
 
     /// Handles the expiry timer of a session.

@@ -13,6 +13,7 @@ mod words;
 
 mod authorising;
 mod caching;
+mod chain;
 mod churn;
 mod crossing;
 mod datagrams;

@@ -76,7 +76,7 @@ impl Limit {
         if server.is_some_and(|server| server.utilisation_percent() >= BUSY_PERCENT) {
             return Self::Server;
         }
-        if report.client.busiest_thread_percent() >= BUSY_PERCENT {
+        if report.client.utilisation_percent() >= BUSY_PERCENT {
             return Self::Client;
         }
         if report.run.rate_per_second.is_some() && !report.is_behind() {
@@ -150,7 +150,7 @@ impl Report {
 fn sentence(report: &Report, limit: Limit) -> String {
     let requests = &report.requests;
     let rate = number::decimal(requests.per_second);
-    let client = number::brief(report.client.busiest_thread_percent());
+    let client = number::brief(report.client.utilisation_percent());
     let server = report.server.as_ref();
     let busy = server.map_or_else(String::new, |server| {
         number::brief(server.utilisation_percent())

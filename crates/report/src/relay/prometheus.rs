@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Altered, Distribution, Report};
+use super::{Acknowledged, Altered, Distribution, Report};
 use crate::statistics::float;
 
 /// Renders the figures that are worth comparing between runs.
@@ -18,9 +18,10 @@ pub fn render(report: &Report) -> String {
 }
 
 /// Returns name, help and value of each gauge of the whole run.
-fn of_run(report: &Report) -> [(&'static str, &'static str, Option<f64>); 9] {
+fn of_run(report: &Report) -> [(&'static str, &'static str, Option<f64>); 10] {
     let flag = |is_true| Some(f64::from(u8::from(is_true)));
     let relay = report.relay.cost.as_ref();
+    let acknowledged = report.run.audience.acknowledged.as_ref();
     let cpu_us = relay.and_then(|cost| cost.cpu_us_per_delivered_object);
     [
         (
@@ -62,6 +63,11 @@ fn of_run(report: &Report) -> [(&'static str, &'static str, Option<f64>); 9] {
             "relay_memory_per_session_bytes",
             "Resident memory of the relay per session, before objects are sent.",
             relay.and_then(|cost| cost.bytes_per_session),
+        ),
+        (
+            "acknowledgements_per_packet",
+            "ACK frames that subscribers sent for each UDP payload that they received.",
+            acknowledged.map(Acknowledged::per_packet),
         ),
         (
             "objects_lost_judged",

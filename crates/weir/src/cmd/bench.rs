@@ -11,6 +11,7 @@ use weir_report::relay::{Report, TrackReport, html, json, terminal};
 use crate::{
     cmd::archive_file,
     harness::machine::Machine,
+    hints::hint,
     output::{check_writable, exit_code, print_line, print_out, screen, write_named},
     progress::Progress,
     run::{self, Ran, fleet_flags::AgentsArguments, options::RunOptions},
@@ -65,6 +66,9 @@ pub(super) fn run(
     write_named(outputs.json.as_deref(), || json::render(&report))?;
     write_named(outputs.html.as_deref(), || html::render(&report))?;
     print_report(&report)?;
+    if let Some(hint) = hint(&report.verdict.sentence) {
+        print_line(hint);
+    }
     if has_only_other_runs(&report) {
         print_line(&format!(
             "weir: all objects are of another run: the publisher runs with another --seed than {}",

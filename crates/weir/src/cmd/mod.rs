@@ -39,6 +39,7 @@ pub(crate) struct Arguments {
         global = true,
         env = "WEIR_LOG",
         value_name = "FILTER",
+        value_parser = log_filter,
         display_order = 900
     )]
     log: Option<String>,
@@ -57,7 +58,7 @@ enum Job {
     Link(link::LinkArguments),
     /// Publish, play or watch live video, or compare ways to deliver it
     #[command(subcommand)]
-    Live(live::LiveCommand),
+    Live(Box<live::LiveCommand>),
     /// Run a relay that only forwards, to calibrate the load generator
     #[command(hide = true)]
     NullRelay(null_relay::NullRelayArguments),
@@ -162,6 +163,14 @@ enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// Checks the filter of --log. Its error says what is expected.
+fn log_filter(text: &str) -> Result<String, String> {
+    match EnvFilter::try_new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("expected a level (error, warn, info, debug, trace), or TARGET=LEVEL such as weir_relay=debug".to_owned()),
+    }
 }
 
 /// Starts the log on standard error, with the messages that `filter` selects.

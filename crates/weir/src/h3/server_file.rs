@@ -210,7 +210,7 @@ impl ServerFile {
             if Load::named(name).is_none() {
                 let files = FILES.map(|(file, _)| file).join(", ");
                 bail!(
-                    "scenarios: there is no {name:?}; expected one of {files}, with -short, -resumed or -0rtt behind it for \
+                    "there is no scenario {name:?}; expected one of {files}, with -short, -resumed or -0rtt behind it for \
                      short connections"
                 );
             }

@@ -162,6 +162,11 @@ impl Operations {
         let expiry = self.certificates.expiry();
         Numbers {
             threads: threads.collect(),
+            links: self
+                .threads
+                .iter()
+                .flat_map(|(slot, _)| slot.links())
+                .collect(),
             process: process::usage(std::process::id()).unwrap_or_default(),
             open_files: std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count) as u64,
             phase: self.lifecycle.phase(),
@@ -348,7 +353,10 @@ pub(crate) fn start(
             limits,
             Arc::new(move |path: &str| pages.page(path)),
         );
-        served.with_context(|| configured.place("admin.listen"))
+        served.with_context(|| {
+            let place = configured.place("admin.listen");
+            format!("{place}: cannot bind to {address}")
+        })
     });
     let address = address.transpose()?;
     let stop = Stop::new().context("cannot create an eventfd")?;

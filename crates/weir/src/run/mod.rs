@@ -6,6 +6,7 @@ pub(crate) mod fleet_flags;
 pub(crate) mod limit_searches;
 pub(crate) mod options;
 mod plan;
+mod preset;
 pub(crate) mod relay_file;
 pub(crate) mod relay_rounds;
 mod scrape;
@@ -40,7 +41,7 @@ use crate::harness::{
 pub(crate) use self::agents::remote;
 pub(crate) use self::plan::{CoreChoice, Meetings, Plan, RelayChoice};
 pub(crate) use self::target::{RelayUrl, target as client_target};
-pub(crate) use self::token::token;
+pub(crate) use self::token::{ClientTokens, token};
 pub(crate) use self::trust::{TrustArguments, TrustChoice};
 use self::{
     agents::{Agent, AgentLink, Agents, Assignment, Order, Share, track_plans},
@@ -99,7 +100,7 @@ pub(crate) fn calibrate(
         // A null relay supports only SUBSCRIBE to an announced namespace.
         flow: PublishFlow::PublishNamespace,
         subscribe_flow: SubscribeFlow::Subscribe,
-        tokens: Vec::new(),
+        tokens: ClientTokens::default(),
         trust: TrustChoice::Anyone,
         metrics_url: None,
         role: Some(Mode::Both),

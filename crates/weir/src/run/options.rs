@@ -2,7 +2,10 @@
 
 mod cores;
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Command, FromArgMatches as _, ValueEnum, builder::Resettable};
@@ -17,11 +20,10 @@ use weir_bench::{
     scenario::Roles,
     subscriber::SubscribeFlow,
 };
-use weir_moqt::token::Token;
 
 use super::{
-    CoreChoice, Meetings, Plan, RelayChoice, RelayUrl, TrustArguments, TrustChoice, remote::Fleet,
-    token,
+    ClientTokens, CoreChoice, Meetings, Plan, RelayChoice, RelayUrl, TrustArguments, TrustChoice,
+    remote::Fleet, token,
 };
 use crate::{
     event_loop,
@@ -101,6 +103,14 @@ pub(crate) struct RunOptions {
     /// which other users of this machine can then see
     #[arg(long, value_name = "TOKEN", env = "WEIR_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
+    /// Tokens of subscribers, or of all clients of meetings, in place of --token: a file with one in each line. Client N
+    /// takes line N, and the first again after the last. Publishers keep --token
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tokens: Option<PathBuf>,
+    /// Sign a token for each client, which permits all namespaces for a day, with this private key, the FILE.pem of `weir
+    /// token key`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["token", "tokens"])]
+    pub(crate) sign_tokens: Option<PathBuf>,
     /// Start to send as soon as publishers are connected, without waiting for subscribers
     #[arg(long)]
     pub(crate) no_wait: bool,
@@ -121,8 +131,8 @@ pub(crate) struct RunOptions {
     /// generator
     #[arg(long, value_name = "PER_CENT", default_value_t = 0, value_parser = whole(0..=100_u32))]
     pub(crate) waste_cpu: u32,
-    /// Threads of weir's own relay, 1 to 255
-    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "relay", value_parser = whole(1..=255_u16))]
+    /// Threads of weir's own relay, 1 to 64
+    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "relay", value_parser = whole(1..=64_u16))]
     pub(crate) relay_threads: u16,
     /// Cores of weir's own relay, one for each of its threads, with commas between. With --relay: the cores that the
     /// relay runs on, which the load generator avoids [default: the first cores]
@@ -312,6 +322,7 @@ impl RunOptions {
         if let Some(seconds) = self.seconds {
             for track in &mut profile.tracks {
                 track.duration = Duration::from_secs(seconds);
+                track.has_total_transmit_time = false;
             }
         }
         profile.audience.has_own_sockets |= self.socket_per_subscriber;
@@ -398,9 +409,18 @@ impl RunOptions {
         })
     }
 
-    fn tokens(&self) -> anyhow::Result<Vec<Token>> {
+    /// Returns the tokens of clients. Those that are signed here have a different signature each.
+    fn tokens(&self) -> anyhow::Result<ClientTokens> {
+        if let Some(key) = &self.sign_tokens {
+            let clients = self.clients_per_meeting.unwrap_or(CLIENTS_PER_MEETING);
+            let clients = self
+                .meetings
+                .map(|meetings| meetings.saturating_mul(clients));
+            let subscribers = clients.unwrap_or(self.subscribers).min(SUBSCRIBERS_MAX);
+            return ClientTokens::signed(key, self.publishers, subscribers);
+        }
         let given = self.token.as_deref().map(token).transpose()?;
-        Ok(given.into_iter().collect())
+        ClientTokens::given(given, self.tokens.as_deref())
     }
 }
 

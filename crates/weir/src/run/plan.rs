@@ -10,10 +10,9 @@ use weir_bench::{
     scenario::Roles,
     subscriber::SubscribeFlow,
 };
-use weir_moqt::token::Token;
 use weir_report::service_level::ServiceLevel;
 
-use super::{RelayUrl, TrustChoice, remote::Fleet};
+use super::{ClientTokens, RelayUrl, TrustChoice, remote::Fleet};
 use crate::harness::{machine::Machine, own_relay::OwnRelay};
 
 /// All parameters of a run, checked.
@@ -43,8 +42,8 @@ pub(crate) struct Plan {
     pub(crate) subscribe_flow: SubscribeFlow,
     /// Drafts that clients offer, by their ALPN, the preferred one first.
     pub(crate) drafts: Vec<&'static str>,
-    /// Tokens of every client, in its SETUP and its requests.
-    pub(crate) tokens: Vec<Token>,
+    /// Tokens of clients, in SETUP and requests.
+    pub(crate) tokens: ClientTokens,
     pub(crate) level: ServiceLevel,
     pub(crate) seed: u64,
     pub(crate) cores: CoreChoice,

@@ -386,6 +386,9 @@ fn settings(
         let (needed, repeats) = (method.needed, method.repeats);
         bail!("--needed: expected 1 to {repeats}, the number of --repeats, not {needed}");
     }
+    if let Some(from) = method.from.filter(|from| !(least..=most).contains(from)) {
+        bail!("--from: expected {least} to {most}, between --least and --most, not {from}");
+    }
     let from = method.from.unwrap_or(from);
     let settings = Settings {
         from: from.clamp(least, most),

@@ -1,4 +1,4 @@
-//! The relay as its operators meet it: configuration, measurements, reloads, leave-taking, credentials.
+//! Operation of the relay: configuration, metrics, reloads, draining, credentials.
 
 mod access;
 mod admin;

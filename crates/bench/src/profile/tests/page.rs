@@ -175,8 +175,13 @@ const MEANINGS: &[(Key, &str, &str)] = &[
     ),
     (
         Key::TotalTransmitTime,
-        "required, or `duration`",
-        "Start delay and objects together. If both keys are given, they must agree.",
+        "required, or `duration` or `total_test_time`",
+        "Start delay and objects together; with `--wire qperf` the objects alone, as qperf has it. It must agree with `duration`.",
+    ),
+    (
+        Key::TotalTestTime,
+        "`total_transmit_time`",
+        "The same in qperf's older templates, and with `--wire qperf` too.",
     ),
     (
         Key::Duration,

@@ -72,7 +72,7 @@ enum JoinChoice {
 
 pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     let named = arguments.strategy.as_deref().map(named_strategy);
-    let named = named.transpose()?;
+    let named = named.transpose().context("--strategy")?;
     let timebase = timebase();
     let relay = relay_url("RELAY", &arguments.relay)?;
     let config = config(arguments, &relay, named.as_deref(), timebase)?;

@@ -155,7 +155,7 @@ fn configs(assignment: &Assignment) -> anyhow::Result<(PublisherConfig, Subscrib
     } = assignment;
     let wait = controller::wait_for_others(plan);
     let mut target = target::target_with(url, &plan.trust, 1, &plan.drafts)?;
-    target.setup.authorization_tokens.clone_from(&plan.tokens);
+    target.tokens = plan.tokens.of_publishers.clone();
     let plans = track_plans(plan, *clock);
     let (profile, seed) = (&plan.profile, plan.seed);
     let roles = Roles { given: plan.role };
@@ -173,6 +173,7 @@ fn configs(assignment: &Assignment) -> anyhow::Result<(PublisherConfig, Subscrib
     let mut of_audience = target.clone();
     let tls = of_audience.client.tls;
     of_audience.client.tls = tls.acknowledging(profile.audience.acknowledgements);
+    of_audience.tokens = plan.tokens.of_subscribers.clone();
     let block = plan
         .meetings
         .map_or(1, |meetings| meetings.clients_per_meeting);
@@ -187,7 +188,6 @@ fn configs(assignment: &Assignment) -> anyhow::Result<(PublisherConfig, Subscrib
         publishers: scenario.publishers,
         flow: plan.flow,
         ramp_per_second: plan.ramp_per_second,
-        tokens: plan.tokens.clone(),
         await_subscribers: plan.await_subscribers,
     };
     let subscribers = SubscriberConfig {
@@ -197,7 +197,6 @@ fn configs(assignment: &Assignment) -> anyhow::Result<(PublisherConfig, Subscrib
         subscribers: scenario.subscribers,
         flow: plan.subscribe_flow,
         request: SubscribeRequest {
-            tokens: plan.tokens.clone(),
             // The publisher's process may start later.
             rendezvous_timeout: (!wait.is_zero()).then_some(wait),
             ..SubscribeRequest::default()

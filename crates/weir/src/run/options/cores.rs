@@ -4,7 +4,11 @@ use anyhow::bail;
 
 use super::RunOptions;
 use crate::{
-    harness::{machine::Machine, own_relay::OwnRelay, process},
+    harness::{
+        machine::{Machine, no_core},
+        own_relay::OwnRelay,
+        process,
+    },
     run::{CoreChoice, RelayChoice},
 };
 
@@ -72,7 +76,7 @@ fn check(options: &RunOptions, machine: &Machine, relay: &RelayChoice) -> anyhow
     let subscribers = subscribers.map(|core| ("--subscribers-cores", *core, &machine.cores));
     for (flag, core, cores) in relay.chain(publishers).chain(subscribers) {
         if !cores.contains(&core) {
-            bail!("{flag}: there is no core {core} on this machine; expected one of {cores:?}");
+            bail!("{flag}: {}", no_core(core, cores));
         }
     }
     Ok(())

@@ -43,7 +43,7 @@ pub(crate) const MESSAGES_MAX: usize = 8192;
 #[cfg(test)]
 pub(crate) mod hub {
     use std::sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     };
 
@@ -65,6 +65,10 @@ pub(crate) mod hub {
     }
 
     impl Hub {
+        fn lock(&self) -> MutexGuard<'_, Vec<(String, SyncSender<Message>)>> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
         pub(crate) fn connect(&self) -> HubBus {
             let (sender, receiver) = mpsc::sync_channel(MESSAGES_MAX);
             HubBus {
@@ -77,7 +81,7 @@ pub(crate) mod hub {
 
     impl Bus for HubBus {
         fn subscribe(&mut self, subject: &str) -> anyhow::Result<()> {
-            let mut subscriptions = self.hub.0.lock().expect("no test panics with it");
+            let mut subscriptions = self.hub.lock();
             subscriptions.push((subject.to_owned(), self.sender.clone()));
             Ok(())
         }
@@ -91,7 +95,7 @@ pub(crate) mod hub {
                 payload,
                 at: clock::now(),
             };
-            let mut subscriptions = self.hub.0.lock().expect("no test panics with it");
+            let mut subscriptions = self.hub.lock();
             // Who has left receives nothing.
             subscriptions
                 .retain(|(to, sender)| to != subject || sender.try_send(message.clone()).is_ok());

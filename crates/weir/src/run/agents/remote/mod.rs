@@ -7,9 +7,11 @@ mod bus;
 mod clocks;
 mod envelope;
 mod fleet;
+mod members;
 mod nats;
 mod protocol;
 mod server;
+mod shares;
 #[cfg(test)]
 mod tests;
 

@@ -12,6 +12,7 @@ use weir_bench::{
     qperf::Wire,
     subscriber::SubscribeFlow,
 };
+use weir_client::tokens::Tokens;
 use weir_moqt::{draft::Draft, token::Token};
 use weir_quic::tls::Trust;
 use weir_report::service_level::ServiceLevel;
@@ -20,7 +21,7 @@ use super::{
     super::{Assignment, Sample, SecondSeen, Share, Slice, State},
     clocks::{Clock, Pong},
 };
-use crate::run::{CoreChoice, Meetings, Plan, RelayChoice, RelayUrl, TrustChoice};
+use crate::run::{ClientTokens, CoreChoice, Meetings, Plan, RelayChoice, RelayUrl, TrustChoice};
 
 /// What a controller says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -96,8 +97,8 @@ pub(super) struct SentPlan {
     /// 0: SUBSCRIBE, 1: `SUBSCRIBE_NAMESPACE`, 2: `SUBSCRIBE_TRACKS`.
     subscribe_flow: u8,
     drafts: Vec<String>,
-    /// Type and value of each token.
-    tokens: Vec<(u64, Vec<u8>)>,
+    /// Type and value of each token of the publishers, and of the subscribers.
+    tokens: [Vec<(u64, Vec<u8>)>; 2],
     trust: SentTrust,
     seed: u64,
     no_wait: bool,
@@ -141,6 +142,7 @@ impl SentPlan {
                 bail!("a token without a value")
             }
         };
+        let tokens = |all: &Tokens| all.all().iter().map(token).collect::<anyhow::Result<_>>();
         Ok(Self {
             profile_name: plan.profile_name.clone(),
             profile: plan.profile.to_ini(),
@@ -161,11 +163,10 @@ impl SentPlan {
                 SubscribeFlow::SubscribeTracks => 2,
             },
             drafts: plan.drafts.iter().map(|&alpn| alpn.to_owned()).collect(),
-            tokens: plan
-                .tokens
-                .iter()
-                .map(token)
-                .collect::<anyhow::Result<_>>()?,
+            tokens: [
+                tokens(&plan.tokens.of_publishers)?,
+                tokens(&plan.tokens.of_subscribers)?,
+            ],
             trust: match (&plan.trust, plan.trust.load()?) {
                 (TrustChoice::Hash(hash), _) => SentTrust::Hash(*hash),
                 (_, Trust::Roots(roots)) => {
@@ -199,30 +200,34 @@ impl SentPlan {
                 "{url} is outside private networks; start the agent with --allow-public to permit it"
             );
         }
-        let profile = Profile::parse(&self.profile_name, self.profile.as_bytes())?;
-        let meetings = self
-            .meetings
-            .map(|(first, count, clients_per_meeting)| Meetings {
-                first,
-                count,
-                clients_per_meeting,
-            });
-        let drafts: Option<Vec<&'static str>> = self
-            .drafts
-            .iter()
-            .map(|alpn| Draft::from_alpn(alpn.as_bytes()).map(Draft::alpn))
-            .collect();
         let origin = clock.instant(self.origin_agent_ns);
         let origin = origin.context("a clock that cannot be represented")?;
-        for slice in [self.share.publishers, self.share.subscribers]
-            .into_iter()
-            .flatten()
-        {
+        let (share, origin_ns) = (self.share, self.origin_ns);
+        for slice in [share.publishers, share.subscribers].into_iter().flatten() {
             if slice.of == 0 || slice.number >= slice.of || slice.of > AGENTS_MAX {
                 bail!("a share that does not exist");
             }
         }
-        let plan = Plan {
+        let plan = self.plan(&url, cores)?;
+        limits.check(&plan, &share)?;
+        Ok(Assignment {
+            plan,
+            url,
+            share,
+            clock: RunClock::new(origin, origin_ns),
+        })
+    }
+
+    fn plan(self, url: &RelayUrl, cores: Vec<usize>) -> anyhow::Result<Plan> {
+        let profile = Profile::parse(&self.profile_name, self.profile.as_bytes())?;
+        let meetings = self.meetings.map(|(first, count, clients)| Meetings {
+            first,
+            count,
+            clients_per_meeting: clients,
+        });
+        Ok(Plan {
+            subscribe_flow: self.subscribe_flow()?,
+            drafts: self.drafts()?,
             profile_name: self.profile_name,
             profile,
             relay: RelayChoice::At {
@@ -248,21 +253,7 @@ impl SentPlan {
             } else {
                 PublishFlow::PublishNamespace
             },
-            subscribe_flow: match self.subscribe_flow {
-                0 => SubscribeFlow::Subscribe,
-                1 => SubscribeFlow::SubscribeNamespace,
-                2 => SubscribeFlow::SubscribeTracks,
-                other => bail!("an unknown way to subscribe: {other}"),
-            },
-            drafts: drafts.context("a draft of MOQT that this weir does not speak")?,
-            tokens: self
-                .tokens
-                .into_iter()
-                .map(|(token_type, value)| Token::UseValue {
-                    token_type,
-                    value: value.into(),
-                })
-                .collect(),
+            tokens: client_tokens(self.tokens),
             // The controller judges.
             level: ServiceLevel::default(),
             seed: self.seed,
@@ -272,13 +263,7 @@ impl SentPlan {
                 subscribers: cores,
             },
             no_wait: self.no_wait,
-            trust: match self.trust {
-                SentTrust::Anyone => TrustChoice::Anyone,
-                SentTrust::Hash(hash) => TrustChoice::Hash(hash),
-                SentTrust::Roots(roots) => {
-                    TrustChoice::Certificates(roots.into_iter().map(Into::into).collect())
-                }
-            },
+            trust: self.trust.choice(),
             metrics_url: None,
             unjudged: self.unjudged,
             ends_early: self.ends_early,
@@ -286,14 +271,49 @@ impl SentPlan {
             waste_percent: self.waste_percent.min(100),
             command_line: String::new(),
             fleet: None,
-        };
-        limits.check(&plan, &self.share)?;
-        Ok(Assignment {
-            plan,
-            url,
-            share: self.share,
-            clock: RunClock::new(origin, self.origin_ns),
         })
+    }
+
+    fn subscribe_flow(&self) -> anyhow::Result<SubscribeFlow> {
+        Ok(match self.subscribe_flow {
+            0 => SubscribeFlow::Subscribe,
+            1 => SubscribeFlow::SubscribeNamespace,
+            2 => SubscribeFlow::SubscribeTracks,
+            other => bail!("an unknown way to subscribe: {other}"),
+        })
+    }
+
+    fn drafts(&self) -> anyhow::Result<Vec<&'static str>> {
+        let drafts = self.drafts.iter();
+        let known = drafts.map(|alpn| Draft::from_alpn(alpn.as_bytes()).map(Draft::alpn));
+        let known: Option<Vec<_>> = known.collect();
+        known.context("a draft of MOQT that this weir does not speak")
+    }
+}
+
+impl SentTrust {
+    fn choice(self) -> TrustChoice {
+        match self {
+            Self::Anyone => TrustChoice::Anyone,
+            Self::Hash(hash) => TrustChoice::Hash(hash),
+            Self::Roots(roots) => {
+                TrustChoice::Certificates(roots.into_iter().map(Into::into).collect())
+            }
+        }
+    }
+}
+
+fn client_tokens(sent: [Vec<(u64, Vec<u8>)>; 2]) -> ClientTokens {
+    let [of_publishers, of_subscribers] = sent.map(|all| {
+        let token = |(token_type, value): (u64, Vec<u8>)| Token::UseValue {
+            token_type,
+            value: value.into(),
+        };
+        Tokens::new(all.into_iter().map(token).collect())
+    });
+    ClientTokens {
+        of_publishers,
+        of_subscribers,
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     bus::{Bus, Message},
     clocks::{Clock, Pong},
     envelope::{self, Header, Offers, Opener, Refused, Sealer, SharedKey},
-    fleet::{HELLO, agent_subject, controller_subject, publish},
+    members::{HELLO, agent_subject, controller_subject, publish},
     protocol::{AgentInfo, FromAgent, Limits, ToAgent},
 };
 use crate::event_loop;

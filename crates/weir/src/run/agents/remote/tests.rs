@@ -12,7 +12,8 @@ use super::{
     bus::{Bus as _, hub::Hub},
     clocks::Clock,
     envelope::{Sealer, SharedKey},
-    fleet::{Fleet, HELLO, Wanted, publish},
+    fleet::{Fleet, Wanted},
+    members::{HELLO, publish},
     protocol::{AgentInfo, Limits, SentPlan, ToAgent},
     server::{AgentServer, check_name},
 };
@@ -48,7 +49,7 @@ impl Agent {
         let (stopped, hub) = (stop.clone(), hub.clone());
         let (sender, said) = channel();
         let (ready, wait) = channel();
-        let thread = thread::spawn(move || {
+        let thread = thread::Builder::new().spawn(move || {
             let bus = Box::new(hub.connect());
             let mut server =
                 AgentServer::new(bus, key, info, (limits, None, clock_offset)).unwrap();
@@ -60,7 +61,7 @@ impl Agent {
         Self {
             stop,
             said,
-            thread: Some(thread),
+            thread: Some(thread.unwrap()),
         }
     }
 
@@ -87,7 +88,7 @@ fn claim(hub: &Hub, letter: &str, agents: usize) -> anyhow::Result<Fleet> {
         agents,
         publishers_at: Vec::new(),
     };
-    let stop = Stop::new().unwrap();
+    let stop = Stop::new()?;
     Fleet::claim(Box::new(hub.connect()), key(letter), &wanted, &stop)
 }
 
