@@ -38,6 +38,11 @@ lint: ## Formatting and clippy
 doc: ## The crates' documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
+.PHONY: test-fleet
+test-fleet: ## Tests that need nats-server 2.11 or later in PATH: agents on several hosts
+	$(CARGO) test --locked -p weir --test program -- --ignored agents::
+	$(CARGO) test --locked -p weir --bin weir -- --ignored remote::
+
 .PHONY: test-web
 test-web: ## The page: types, vectors, and stories in a real browser (needs node, npm, chromium, ffmpeg, openssl)
 	cd web && npm ci --no-audit --no-fund --silent && npx tsc
@@ -116,7 +121,9 @@ $(PEERS)/bin/moq: # Without optimisation: with it, it takes more than 20 minutes
 
 .PHONY: contenders
 contenders: $(addprefix $(PEERS)/bin/,tquic_server caddy quinn-h3 h2o quic-go) ## Other people's HTTP/3 servers, to compare with (weir h3 compare)
-	@command -v gtlsserver >/dev/null || echo "missing: gtlsserver, from Debian: apt-get install ngtcp2-server"
+	@for server in gtlsserver nginx http_server; do \
+		PATH="$(abspath $(PEERS)/bin):$$PATH" command -v $$server >/dev/null || echo "missing: $$server; docs/h3.md says where it is from"; \
+	done
 
 $(PEERS)/bin/tquic_server: # Also makes tquic_client; needs cmake and libclang (Debian: libclang-dev)
 	$(CARGO) install --locked --root $(PEERS) tquic_tools@1.6.0
