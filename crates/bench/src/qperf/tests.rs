@@ -85,7 +85,9 @@ impl Model {
             self.first_us = self.now_us;
             self.next_sample_us = self.now_us + 5_000_000;
         }
-        let mut bytes: Vec<u8> = (0..size).map(|place| (place % 255) as u8).collect();
+        let mut bytes: Vec<u8> = (0..size)
+            .map(|place| u8::try_from(place % 255).unwrap())
+            .collect();
         bytes[..16].fill(0);
         bytes[0] = 2;
         bytes[8..16].copy_from_slice(&self.now_us.to_le_bytes());
@@ -181,9 +183,10 @@ fn ours(profile: &str) -> Vec<Sent> {
 
 /// A track of qperf's own example, with these times in milliseconds.
 fn track(video: bool, times: &str) -> String {
-    let (mode, interval, objects, first, other) = match video {
-        true => ("stream", "33.33", 150, 21_333, 2_666),
-        false => ("datagram", "20", 1, 120, 120),
+    let (mode, interval, objects, first, other) = if video {
+        ("stream", "33.33", 150, 21_333, 2_666)
+    } else {
+        ("datagram", "20", 1, 120, 120)
     };
     format!(
         "[Track]\nnamespace = perf/{{}}\nname = 1\ntrack_mode = {mode}\npriority = 2\nttl = 5000\n\
