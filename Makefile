@@ -38,6 +38,11 @@ lint: ## Formatting and clippy
 doc: ## The crates' documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
+.PHONY: test-fleet
+test-fleet: ## Tests that need nats-server 2.11 or later in PATH: agents on several hosts
+	$(CARGO) test --locked -p weir --test program -- --ignored agents::
+	$(CARGO) test --locked -p weir --bin weir -- --ignored remote::
+
 .PHONY: test-web
 test-web: ## The page: types, vectors, and stories in a real browser (needs node, npm, chromium, ffmpeg, openssl)
 	cd web && npm ci --no-audit --no-fund --silent && npx tsc

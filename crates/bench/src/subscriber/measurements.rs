@@ -38,29 +38,6 @@ impl Measurements {
         total.acknowledgements_sent += stats.acks_sent;
     }
 
-    /// Adds what the subscribers of another part measured.
-    pub(super) fn absorb(&mut self, other: Self) {
-        self.receivers.extend(other.receivers);
-        for (own, other) in self.latency.iter_mut().zip(&other.latency) {
-            own.merge(other);
-        }
-        for (own, other) in self.over_time.iter_mut().zip(&other.over_time) {
-            own.merge(other);
-        }
-        for (own, other) in self.heat.iter_mut().zip(&other.heat) {
-            own.merge(other);
-        }
-        self.progress.add(&other.progress);
-        if let Some(other) = other.acknowledged {
-            let total = self.acknowledged.get_or_insert_default();
-            total.connections += other.connections;
-            total.connections_asked += other.connections_asked;
-            total.packets_received += other.packets_received;
-            total.acknowledgements_sent += other.acknowledgements_sent;
-        }
-        self.relay = self.relay.take().or(other.relay);
-    }
-
     /// Counts an established session, and records the relay's draft and name.
     pub(super) fn note_relay(&mut self, client: &Client) {
         self.progress.ready += 1;

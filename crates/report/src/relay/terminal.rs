@@ -369,6 +369,9 @@ fn generator(screen: &mut Screen, report: &Report) {
     for reason in &generator.reasons {
         screen.paragraph(paint, LABEL, reason);
     }
+    for agent in &generator.agents {
+        screen.paragraph(Paint::Faint, LABEL, &agent.in_words());
+    }
     if let Some(problem) = report.run.cores.problem() {
         screen.paragraph(Paint::Warn, LABEL, &problem);
     }

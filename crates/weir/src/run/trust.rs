@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
+use rustls::pki_types::CertificateDer;
 use weir_net::certificate;
 use weir_quic::tls::Trust;
 
@@ -31,6 +32,8 @@ pub(crate) enum TrustChoice {
     Hash([u8; 32]),
     /// Certificates whose chain leads to a root in this PEM file, or to one of the system's roots.
     Roots(Option<PathBuf>),
+    /// Certificates whose chain leads to one of these.
+    Certificates(Vec<CertificateDer<'static>>),
 }
 
 impl TrustArguments {
@@ -56,6 +59,7 @@ impl TrustChoice {
             Self::Anyone => Trust::Anyone,
             Self::Hash(hash) => Trust::Hashes(vec![*hash]),
             Self::Roots(Some(file)) => Trust::Roots(certificate::load_chain(file).context("--ca")?),
+            Self::Certificates(roots) => Trust::Roots(roots.clone()),
             Self::Roots(None) => Trust::Roots(certificate::system_roots()?),
         })
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{End, Failure, Phase, TrackReceiver};
 use crate::clock::{milliseconds, signed_nanoseconds};
@@ -14,7 +14,7 @@ use weir_report::relay::{Completion, Delivery, ObjectPosition, Progress, Status,
 use weir_report::statistics::Distribution;
 
 /// A subscriber's measurements of one track.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrackResult {
     /// Whether the track is good, incomplete or failed.
     pub status: Status,
@@ -37,7 +37,7 @@ pub struct TrackResult {
 }
 
 /// How punctual the publisher was, by the times in its messages (decision 19).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PublisherVariance {
     /// Mean of the signed values in milliseconds: above zero, objects were sent after their planned time.
     pub signed_drift_ms: f64,
@@ -46,7 +46,7 @@ pub struct PublisherVariance {
 }
 
 /// Objects that the publisher sent, by its own count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentTotals {
     /// DATA objects.
     pub objects: u64,
