@@ -105,7 +105,7 @@ pub struct Totals {
     pub rates: BitRates,
 }
 
-/// Bit rates of a publisher in whole bits per second, sampled every [`SAMPLE_TIME`].
+/// Bit rates of a publisher in whole bits per second, sampled every `SAMPLE_TIME`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BitRates {
     /// The largest sample.

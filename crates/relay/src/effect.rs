@@ -32,9 +32,9 @@ pub(crate) enum Effect {
     NamespaceAnnounced(Namespace, Handle),
     /// A session does not announce a namespace any more.
     NamespaceWithdrawn(Namespace),
-    /// A link can be asked for what no session announced.
+    /// A link can be asked for namespaces that no session announced.
     FallbackFound(Handle),
-    /// A link cannot be asked any more for what no session announced.
+    /// A link can no longer be asked for namespaces that no session announced.
     FallbackLost(Handle),
     /// A session subscribed to a prefix.
     PrefixWanted(PrefixKind, Namespace),
@@ -43,7 +43,7 @@ pub(crate) enum Effect {
     /// A session waits for a track.
     TrackWanted {
         track: TrackId,
-        /// What the session is to this relay.
+        /// The kind of peer that the session is with.
         by: PeerKind,
         /// The new group that the request asks for.
         new_group: Option<u64>,

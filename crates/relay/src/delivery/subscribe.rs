@@ -26,7 +26,7 @@ use crate::{
 pub(crate) struct PendingSubscribe {
     pub(super) handle: Handle,
     pub(super) request: RequestId,
-    /// What the session is to this relay.
+    /// The kind of peer that the session is with.
     pub(super) kind: PeerKind,
     pub(super) parameters: Parameters,
     /// How long the request waits for a publisher to appear; a time in the past if it does not wait.

@@ -34,7 +34,7 @@ use crate::{
 pub(super) struct Subscription {
     pub(super) handle: Handle,
     pub(super) request: RequestId,
-    /// What the subscriber is to this relay.
+    /// The kind of peer that subscribes.
     pub(super) kind: PeerKind,
     /// Whether the relay offered the track with PUBLISH, without a SUBSCRIBE of the link.
     pub(super) is_offer: bool,

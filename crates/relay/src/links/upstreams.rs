@@ -24,7 +24,7 @@ use crate::{
     turn::Turn,
 };
 
-/// A relay that is asked for what no client of this relay has.
+/// A relay that is asked for tracks that no client of this relay publishes.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     /// Its name in logs and metrics, without secrets.

@@ -45,7 +45,7 @@ pub(crate) struct Peer {
     pub(super) expiry_timer: Option<Instant>,
 }
 
-/// What a session is to this relay.
+/// The kind of peer of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PeerKind {
     /// A publisher or subscriber, or a relay that connected as one.
@@ -102,7 +102,7 @@ pub(crate) enum Purpose {
     RingProbe,
 }
 
-/// What a subscription to a prefix is about.
+/// The subject of a subscription to a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PrefixKind {
     /// Namespaces: SUBSCRIBE_NAMESPACE.

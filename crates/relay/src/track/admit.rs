@@ -30,7 +30,7 @@ use crate::{
 pub(crate) struct AdmittedDatagram {
     pub(crate) track: TrackId,
     pub(crate) publisher: Handle,
-    /// What its sender is to this relay.
+    /// The kind of peer that sent it.
     pub(crate) from: PeerKind,
 }
 

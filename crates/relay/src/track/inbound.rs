@@ -27,7 +27,7 @@ pub(super) type InboundStreams = BTreeMap<StreamId, InboundStream>;
 pub(super) struct InboundStream {
     pub(super) track: TrackId,
     pub(super) request: RequestId,
-    /// What the session is to this relay.
+    /// The kind of peer that the session is with.
     pub(super) kind: PeerKind,
     /// The publisher's header.
     pub(super) header: SubgroupHeader,

@@ -26,7 +26,7 @@ pub(crate) struct OutgoingDatagram {
     pub(crate) location: Location,
     /// The whole datagram, with the relay's own Track Alias: the same bytes for every subscriber.
     pub(crate) encoded: Bytes,
-    /// What its sender is to this relay.
+    /// The kind of peer that sent it.
     pub(crate) from: PeerKind,
 }
 

@@ -12,7 +12,7 @@ use crate::{ids::PublisherId, sessions::peer::PeerKind};
 pub(crate) struct Publisher {
     pub(super) handle: Handle,
     pub(super) request: RequestId,
-    /// What the session is to this relay.
+    /// The kind of peer that the session is with.
     pub(super) kind: PeerKind,
     pub(super) state: PublisherState,
     /// Number of subgroup streams that came.

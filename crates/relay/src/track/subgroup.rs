@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct Subgroup {
     pub(crate) id: SubgroupId,
     pub(crate) header: SubgroupHeader,
-    /// What its sender is to this relay.
+    /// The kind of peer that sent it.
     pub(crate) from: PeerKind,
     /// The publisher whose stream brings it.
     pub(crate) sender: Option<PublisherId>,

@@ -33,7 +33,8 @@ pub struct FrameRecord {
 /// The mean latency of shown frames improves if fewer frames are shown. The mean age of the picture does not; compare by age.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// What counts as a freeze, and as on time.
+    /// Bounds of a freeze, and of a frame on time; left out of JSON if they are the usual ones.
+    #[serde(skip_serializing_if = "Thresholds::is_usual")]
     pub thresholds: Thresholds,
     /// Number of frames that the origin had.
     pub frames: u64,
@@ -54,7 +55,7 @@ pub struct Figures {
     pub delays: Option<Delays>,
 }
 
-/// What counts as a freeze, and as on time. Times are in seconds.
+/// Bounds of a freeze, and of a frame on time. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Thresholds {
     /// A longer pause between two pictures is a freeze.
@@ -69,6 +70,13 @@ impl Default for Thresholds {
             freeze: 0.5,
             deadline: 0.5,
         }
+    }
+}
+
+impl Thresholds {
+    /// Returns true if these are the default bounds.
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
     }
 }
 

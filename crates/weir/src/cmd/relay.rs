@@ -93,7 +93,7 @@ pub(crate) struct RelayArguments {
     /// Address of metrics and health, such as 127.0.0.1:9443 [default: none]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
-    /// Relay to ask for what no client of this relay has: `moqt://HOST:PORT` or `https://HOST:PORT`; can be repeated
+    /// Relay to ask for tracks that no client of this relay publishes: `moqt://HOST:PORT` or `https://HOST:PORT`; can be repeated
     #[arg(long, value_name = "URL")]
     upstream: Vec<String>,
     /// File with a token for the relays of --upstream
