@@ -54,7 +54,10 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     (
         "weir agent",
-        &["weir agent --fleet nats://nats.example.net --fleet-key bench.key --name host-a"],
+        &[
+            "weir agent --fleet nats://nats.example.net --fleet-key fleet.key --name host-a",
+            "weir agent --fleet nats://nats.example.net --fleet-key fleet.key --name relay-host --watch 4711",
+        ],
     ),
     (
         "weir bench",
