@@ -43,6 +43,11 @@ test-fleet: ## Tests that need nats-server 2.11 or later in PATH: agents on seve
 	$(CARGO) test --locked -p weir --test program -- --ignored agents::
 	$(CARGO) test --locked -p weir --bin weir -- --ignored remote::
 
+.PHONY: fleet-topology
+fleet-topology: ## The draft's own topology in three network namespaces: its Table 4 (needs root, ip, nats-server)
+	$(CARGO) build --release --locked --bin weir
+	scripts/topology.sh target/release/weir
+
 .PHONY: test-web
 test-web: ## The page: types, vectors, and stories in a real browser (needs node, npm, chromium, ffmpeg, openssl)
 	cd web && npm ci --no-audit --no-fund --silent && npx tsc

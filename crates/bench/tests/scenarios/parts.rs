@@ -124,7 +124,8 @@ fn run(parts: usize, acknowledgements: Acknowledgements) -> (Measured, Duration)
         released.expect("the objects fit into datagrams");
     }
     wait(&mut sim, &mut |sim| {
-        sinks.iter().all(|sink| !sim.is_busy(*sink))
+        let mut all = sinks.iter().chain(&sources);
+        all.all(|node| !sim.is_busy(*node))
     });
     let mut measured = Measured::empty(&subscribers.plans, SUBSCRIBERS);
     for source in &sources {

@@ -135,7 +135,7 @@ impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let log = self.log.as_deref();
         let is_live = matches!(self.command, Job::Live(_));
-        let default = if is_live { LIVE_LOG } else { "warn" };
+        let default = if is_live { LIVE_LOG } else { DEFAULT_LOG };
         // The relay has settings for its log.
         if !matches!(self.command, Job::Relay(_) | Job::Token(_)) {
             start_log(log.unwrap_or(default), LogFormat::Text);
@@ -153,6 +153,8 @@ impl Arguments {
     }
 }
 
+/// The default log filter. What the NATS client logs comes as an error of the command too.
+const DEFAULT_LOG: &str = "warn,async_nats=off";
 /// The default log filter of `weir live`. The MP4 decoder warns of each unknown box, and a peer can send many.
 const LIVE_LOG: &str = "warn,mp4_atom=error";
 

@@ -71,11 +71,7 @@ pub(super) fn conduct(
         let last_packet_at = watch.last_packet_at(now, agents);
         let is_open = |one: &Seen| one.publishers.ready + one.subscribers.ready > 0;
         if now - last_packet_at > SILENCE_MAX && seen.iter().any(is_open) {
-            return because(&format!(
-                "no packet came from the relay at {url} for {} s, also no answer to a ping; the last packet came {}",
-                (now - last_packet_at).as_secs(),
-                watch.time_in_words(last_packet_at)
-            ));
+            return because(&silence(url, watch, now - last_packet_at));
         }
         let is_late = now - started > patience;
         let may_join = seen.iter().all(|one| one.has_announced) || is_late;
@@ -99,6 +95,15 @@ pub(super) fn conduct(
             return because("the run did not end in time");
         }
     }
+}
+
+/// Says that no packet came from the relay for so long.
+fn silence(url: &RelayUrl, watch: &Watch, silent: Duration) -> String {
+    format!(
+        "no packet came from the relay at {url} for {} s, also no answer to a ping; the last packet came {}",
+        silent.as_secs(),
+        watch.time_in_words(watch.last_packet())
+    )
 }
 
 /// Returns the clauses of the service level that are broken for certain; `None` if there are none.

@@ -31,7 +31,7 @@ use weir_bench::{
 use weir_moqt::draft::Draft;
 use weir_net::{Stop, clock};
 use weir_quic::tls::Acknowledgements;
-use weir_report::relay::{Calibration, Cores, Run, archive::Archive, live_view::Moment};
+use weir_report::relay::{Calibration, Cores, Generator, Run, archive::Archive, live_view::Moment};
 
 use crate::harness::{
     machine::{Machine, MachineTime},
@@ -145,6 +145,18 @@ fn prepared(plan: &Plan, url: &RelayUrl, clock: RunClock, stop: &Stop) -> anyhow
     Ok(agents)
 }
 
+/// Returns the relay of a run, which is started if it is weir's own: its process, its URL, and its process ID if it is known.
+fn relay_of(plan: &Plan) -> anyhow::Result<(Option<ChildRelay>, RelayUrl, Option<u32>)> {
+    Ok(match &plan.relay {
+        RelayChoice::Own(own) => {
+            let child = ChildRelay::start(own)?;
+            let (url, pid) = (RelayUrl::of_child(child.address), child.pid());
+            (Some(child), url, Some(pid))
+        }
+        RelayChoice::At { url, pid, .. } => (None, url.clone(), *pid),
+    })
+}
+
 fn run_once(
     plan: &Plan,
     machine: &Machine,
@@ -153,14 +165,7 @@ fn run_once(
 ) -> anyhow::Result<Archive> {
     let started = clock::now();
     let wall = clock::since_epoch();
-    let (own, url, pid) = match &plan.relay {
-        RelayChoice::Own(own) => {
-            let child = ChildRelay::start(own)?;
-            let (url, pid) = (RelayUrl::of_child(child.address), child.pid());
-            (Some(child), url, Some(pid))
-        }
-        RelayChoice::At { url, pid, .. } => (None, url.clone(), *pid),
-    };
+    let (own, url, pid) = relay_of(plan)?;
     let origin_ns = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
     let clock = RunClock::new(started, origin_ns);
     let mut agents = prepared(plan, &url, clock, stop)?;
@@ -184,26 +189,20 @@ fn run_once(
         Some(BrokenOff::Hopeless(clauses)) => (None, clauses),
     };
     controller::check(&measured, &url, interrupted.as_deref())?;
-    let implementation = measured.subscribers.relay.clone();
     let judged = judged(plan, watch.released(), started);
-    let (mut relay, mut seen) = watch.finish(plan, &agents, implementation);
+    let (mut relay, mut seen) = watch.finish(plan, &agents, measured.subscribers.relay.clone());
     seen.stolen_percent = stolen_percent;
     if let Some(fleet) = &plan.fleet {
         fleet.measure_after(stop);
         fleet.describe(&mut seen.agents);
     }
-    let losses = agents.losses();
-    seen.healthy &= losses.is_empty();
-    seen.reasons.extend(losses);
+    note_losses(&mut seen, agents.losses());
     if let Some(scraper) = scraper {
         let (counters, metrics) = scraper.finish();
         relay.counters.extend(counters);
         relay.metrics = metrics;
     }
-    let clock_error = match &plan.fleet {
-        Some(fleet) => fleet.clock_error(),
-        None => plan.has_common_clock.then_some(Duration::ZERO),
-    };
+    let clock_error = clock_error(plan);
     let run = Run {
         start_time: humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + wall).to_string(),
         duration_ms: (clock::now() - started).as_secs_f64() * 1e3,
@@ -227,6 +226,20 @@ fn run_once(
         &plan.level,
         surroundings,
     ))
+}
+
+/// Marks the generator as unhealthy if agents are lost, which the reasons name.
+fn note_losses(generator: &mut Generator, losses: Vec<String>) {
+    generator.healthy &= losses.is_empty();
+    generator.reasons.extend(losses);
+}
+
+/// Returns the largest error of latency because of different clocks; `None` if it is unknown.
+fn clock_error(plan: &Plan) -> Option<Duration> {
+    match &plan.fleet {
+        Some(fleet) => fleet.clock_error(),
+        None => plan.has_common_clock.then_some(Duration::ZERO),
+    }
 }
 
 /// Returns the parameters of a run for its report.

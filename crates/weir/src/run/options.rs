@@ -21,6 +21,8 @@ use weir_bench::{
     subscriber::SubscribeFlow,
 };
 
+use weir_report::service_level::ServiceLevel;
+
 use super::{
     ClientTokens, CoreChoice, Meetings, Plan, RelayChoice, RelayUrl, TrustArguments, TrustChoice,
     remote::Fleet, token,
@@ -252,30 +254,18 @@ impl RunOptions {
         let (role, wire) = (self.role.map(Role::mode), self.wire.wire());
         let roles = Roles { given: role };
         let has_common_clock = self.synchronized_clocks || roles.share_a_clock(&profile);
-        let observable = Observable {
+        let level = self.level(Observable {
             profile: &profile,
             wire,
             roles,
             is_meeting: meetings.is_some(),
             has_relay_cpu: relay.is_watched() || fleet.is_some_and(Fleet::watches),
             has_common_clock,
-        };
-        let level = observable.level(self.slo.as_deref());
-        let level = match &self.slo {
-            Some(_) => level.context("--slo")?,
-            None => level?,
-        };
+        })?;
         let ramp = self.ramp.or(profile.audience.joins_per_second);
         let plan = Plan {
             level,
-            cores: match fleet {
-                Some(_) => CoreChoice {
-                    relay: self.relay_cores.clone(),
-                    publishers: Vec::new(),
-                    subscribers: Vec::new(),
-                },
-                None => cores::choose(self, machine, &relay)?,
-            },
+            cores: self.cores(machine, &relay, fleet)?,
             trust: match &relay {
                 // weir's own relay makes a certificate for this run only.
                 RelayChoice::Own(_) => TrustChoice::Anyone,
@@ -307,13 +297,7 @@ impl RunOptions {
             command_line: command_line(),
             fleet: fleet.cloned(),
         };
-        if plan.fleet.is_some() {
-            plan.check_both_sides()?;
-        }
-        if let Some(problem) = plan.calibration_problem().filter(|_| plan.calibrate) {
-            bail!("--calibrate: {problem}");
-        }
-        plan.check_sides()?;
+        self.check_plan(&plan)?;
         Ok(plan)
     }
 
@@ -346,6 +330,42 @@ impl RunOptions {
             );
         }
         Ok(())
+    }
+
+    fn check_plan(&self, plan: &Plan) -> anyhow::Result<()> {
+        if plan.fleet.is_some() {
+            plan.check_both_sides()?;
+        }
+        if let Some(problem) = plan.calibration_problem().filter(|_| self.calibrate) {
+            bail!("--calibrate: {problem}");
+        }
+        plan.check_sides()
+    }
+
+    /// Returns the service level of the run, each of whose clauses it can judge.
+    fn level(&self, observable: Observable<'_>) -> anyhow::Result<ServiceLevel> {
+        let level = observable.level(self.slo.as_deref());
+        match &self.slo {
+            Some(_) => level.context("--slo"),
+            None => Ok(level?),
+        }
+    }
+
+    /// Returns the cores of the run. Agents choose those of their load themselves.
+    fn cores(
+        &self,
+        machine: &Machine,
+        relay: &RelayChoice,
+        fleet: Option<&Fleet>,
+    ) -> anyhow::Result<CoreChoice> {
+        if fleet.is_none() {
+            return cores::choose(self, machine, relay);
+        }
+        Ok(CoreChoice {
+            relay: self.relay_cores.clone(),
+            publishers: Vec::new(),
+            subscribers: Vec::new(),
+        })
     }
 
     /// Refuses flags that say what the agents of a fleet decide.

@@ -93,9 +93,9 @@ fn settings_of_an_audience_that_are_wrong_are_named() {
             "--audience: reply_spread: it needs sockets = own",
         ),
         (
-            "threads=2",
+            "sockets=own,reply_spread=20",
             "--meetings=2",
-            "threads and reply_spread cannot be combined with --meetings",
+            "reply_spread cannot be combined with --meetings",
         ),
     ] {
         let mut arguments = vec!["bench", AUDIO, "--audience", settings];

@@ -49,7 +49,8 @@ enum Command {
 }
 
 impl NatsServers {
-    /// Reads `nats://HOST[:PORT]`, or `tls://`, several with commas between. User and password may stand in front of the host.
+    /// Reads `nats://HOST[:PORT]`, or `tls://`, several with commas between. User and password, or a token, may stand in front of a
+    /// host; the first ones count for all servers.
     ///
     /// # Errors
     /// A part is not such a URL. The error shows no password.
@@ -115,6 +116,13 @@ impl NatsServers {
             .connection_timeout(CONNECT_TIMEOUT)
             .ping_interval(PING_PERIOD)
             .subscription_capacity(MESSAGES_MAX);
+        let users = self.addresses.iter();
+        let mut users = users.filter_map(|one| Some((one.username()?.to_owned(), one.password())));
+        let options = match users.next() {
+            Some((user, Some(password))) => options.user_and_password(user, password.to_owned()),
+            Some((token, None)) => options.token(token),
+            None => options,
+        };
         let Some(file) = &self.credentials else {
             return Ok(options);
         };
