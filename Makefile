@@ -38,6 +38,11 @@ lint: ## Formatting and clippy
 doc: ## The crates' documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
+.PHONY: test-fleet
+test-fleet: ## Tests that need nats-server 2.11 or later in PATH: agents on several hosts
+	$(CARGO) test --locked -p weir --test program -- --ignored agents::
+	$(CARGO) test --locked -p weir --bin weir -- --ignored remote::
+
 .PHONY: test-web
 test-web: ## The page: types, vectors, and stories in a real browser (needs node, npm, chromium, ffmpeg, openssl)
 	cd web && npm ci --no-audit --no-fund --silent && npx tsc
@@ -93,6 +98,11 @@ results-wires: $(PEERS)/bin/moq-relay-ietf ## The draft's scenario 2 beside its 
 results-audiences: $(PEERS)/bin/moq-relay-ietf ## What sockets, threads and acknowledgements of subscribers cost relays, into docs/results.md (15 minutes)
 	$(CARGO) build --release --locked --bin weir
 	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir bench compare profiles/audiences.toml --results docs/results.md
+
+.PHONY: results-live-relays
+results-live-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## Live streams through other relays over slow links, into docs/results.md (eight minutes; a quiet machine)
+	$(CARGO) build --release --locked --bin weir
+	scripts/live-relays.sh target/release/weir $(PEERS)/bin --results docs/results.md
 
 $(PEERS)/bin/moq-test-client:
 	$(CARGO) install --locked --root $(PEERS) moq-test-client@0.2.0

@@ -43,7 +43,7 @@ pub struct TrackProfile {
     pub section: String,
     /// The templates of namespace and name.
     pub template: TrackTemplate,
-    /// What a client does with the track (`mode`). The command line takes precedence.
+    /// The client's part in the track (`mode`). The command line takes precedence.
     pub mode: Option<Mode>,
     /// How objects travel (`track_mode`, or `reliable`).
     pub track_mode: TrackMode,
@@ -133,7 +133,7 @@ pub enum Pattern {
     Fetch,
 }
 
-/// What a client does with a track.
+/// A client's part in a track: publishing, subscribing, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// `mode = 1`.

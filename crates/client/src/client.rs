@@ -34,13 +34,13 @@ pub struct Client {
 /// The state of a client.
 #[derive(Debug)]
 enum State {
-    /// It has not been asked to connect.
+    /// The client has not been asked to connect.
     Idle,
     /// The QUIC handshake, and that of WebTransport if used, is in progress.
     Connecting { handle: Handle, since: Instant },
     /// SETUP was sent. The session is established when the server's SETUP arrives.
     Connected { peer: Peer, since: Instant },
-    /// It has left or failed. Events of its session can still be taken.
+    /// The client has left or failed. Events of its session can still be taken.
     Closed(Option<Peer>),
 }
 

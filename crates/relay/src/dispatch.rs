@@ -6,7 +6,7 @@ mod inspection;
 use std::time::Instant;
 
 pub use self::inspection::TrackState;
-pub(crate) use self::inspection::track_states;
+pub(crate) use self::inspection::{link_states, track_states};
 use weir_moqt::{
     data::ObjectDatagram,
     error::{RequestErrorCode, SessionError},
@@ -21,7 +21,6 @@ use crate::{
     authority::{Action, Subject},
     catalogue::{Catalogue, Offering, PrefixSubscription, TrackStatusEvent},
     delivery::Delivery,
-    effect::Effect,
     fetch::{Fetches, Serving},
     ids::RequestKey,
     links::{Linking, Links, Upstream},
@@ -272,8 +271,8 @@ impl Owners {
                 self.linking()
                     .on_namespace_done(turn, (handle, id), &suffix);
             }
-            // A client that sent GOAWAY ends its requests itself. A link is not asked for more.
-            E::GoAway(_) => turn.push(Effect::FallbackLost(handle)),
+            // A client that sent GOAWAY ends its requests itself.
+            E::GoAway(_) => self.on_link_leaving(turn, handle),
             // Tracks that the upstream relay has no room for can still be subscribed to.
             E::PublishBlocked { .. } => {}
             E::RequestGoAway { id, .. } => self.on_request_goaway(turn, (handle, id)),
@@ -527,37 +526,6 @@ impl Owners {
         }
     }
 
-    /// Handles a GOAWAY on a request stream [moqt-18 §10.4]. A request of the relay is sent again in the same session,
-    /// the only one in which the relay can reach the peer. This counts towards the limit of updates. The peer itself
-    /// moves the requests that it sent.
-    fn on_request_goaway(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
-        let Some(purpose) = turn.moved_purpose((handle, id)) else {
-            return;
-        };
-        match purpose {
-            Purpose::Source(track) => {
-                if self.tracks.cancel_own(turn, track, (handle, id)) {
-                    self.ask_again(turn, track, handle);
-                }
-            }
-            Purpose::Subscriber(track) => {
-                self.offering().on_offer_goaway(turn, track, (handle, id));
-            }
-            Purpose::UpstreamFetch(_) => self.serving().on_upstream_moved(turn, (handle, id)),
-            Purpose::UpstreamTrackStatus(requester) => {
-                let event = TrackStatusEvent::GoAway;
-                self.catalogue.on_track_status_event(turn, requester, event);
-            }
-            Purpose::Namespace(_)
-            | Purpose::Prefix(_)
-            | Purpose::Fetch(_)
-            | Purpose::TrackStatus
-            | Purpose::UpstreamPrefix
-            | Purpose::Announcement
-            | Purpose::RingProbe => {}
-        }
-    }
-
     pub(crate) fn on_timer(&mut self, turn: &mut Turn<'_>, timer: Timer) {
         match timer {
             Timer::Session(handle) => {
@@ -577,6 +545,7 @@ impl Owners {
             }
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Upstream(number) => self.links.connect(turn, number),
+            Timer::Awaited(track) => self.on_await_over(turn, track),
             Timer::Ring(number) => self.links.probe(turn, number),
             Timer::InterestsRefused => self.links.send_interests_again(turn),
             Timer::Interests => self.linking().review_interests(turn),

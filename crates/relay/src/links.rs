@@ -17,7 +17,7 @@ mod upstreams;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use weir_moqt::{
@@ -38,7 +38,7 @@ use crate::{
     effect::Effect,
     ids::{RequestKey, TrackId},
     sessions::peer::{PeerKind, PrefixKind, Purpose},
-    timers::Timers,
+    timers::{Timer, Timers},
     track::Tracks,
     turn::Turn,
 };
@@ -51,6 +51,8 @@ pub(crate) struct Links {
     announced: BTreeMap<(PeerKind, Namespace), Vec<RequestKey>>,
     /// Tracks published with PUBLISH that upstream relays may ask for, by their namespace.
     published: BTreeMap<Namespace, BTreeSet<TrackId>>,
+    /// Tracks that links were asked to wait for a short time ago.
+    awaited: BTreeSet<TrackId>,
     interests: Interests,
     upstreams: Upstreams,
 }
@@ -85,6 +87,22 @@ impl Links {
         links
             .filter(|(kind, _)| *kind == PeerKind::Upstream)
             .map(|&(_, handle)| handle)
+    }
+
+    /// Returns whether links may be asked to wait for a publisher of a track. If so, the next time is after a pause, since
+    /// not every relay waits.
+    pub(crate) fn may_await(&mut self, turn: &mut Turn<'_>, track: TrackId) -> bool {
+        let may_await = self.awaited.insert(track);
+        if may_await {
+            let again = turn.now + AWAIT_PAUSE;
+            turn.timers.set(again, Timer::Awaited(track));
+        }
+        may_await
+    }
+
+    /// Handles the end of the pause before links may be asked again to wait for a track.
+    pub(crate) fn on_await_over(&mut self, track: TrackId) {
+        self.awaited.remove(&track);
     }
 
     /// Starts to connect to an upstream relay whose timer is due.
@@ -494,6 +512,8 @@ fn link_limits(config: &Config) -> Limits {
     }
 }
 
+/// The pause before links are asked again for a track that subscribers wait for.
+const AWAIT_PAUSE: Duration = Duration::from_secs(1);
 /// How much longer the fields before an object's payload may be than those that the publisher sent. The relay writes in
 /// full the fields that the publisher left out or encoded as differences.
 const HEADER_GROWTH_BYTES_MAX: usize = 64;

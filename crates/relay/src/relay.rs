@@ -7,7 +7,7 @@ use weir_quic::{App, Endpoint, Event};
 
 use crate::{
     Authority, Config, Counters, Gauges, LinkState, Load, Open, Overload, TrackState, Upstream,
-    dispatch::{Owners, track_states},
+    dispatch::{Owners, link_states, track_states},
     effect::Effects,
     sessions::Sessions,
     timers::Timers,
@@ -66,7 +66,7 @@ impl Relay {
 
     /// Returns the state of the links to upstream relays, in order of preference.
     pub fn links(&self, now: Instant, endpoint: &mut Endpoint) -> Vec<LinkState> {
-        self.owners.link_states(&self.sessions, now, endpoint)
+        link_states(&self.owners, &self.sessions, now, endpoint)
     }
 
     /// Returns whether new sessions and requests are refused because of load.

@@ -30,6 +30,8 @@ pub(crate) enum Timer {
     Delivery(Handle),
     /// The next attempt to connect to an upstream relay is due.
     Upstream(usize),
+    /// Links may be asked again to wait for a track.
+    Awaited(TrackId),
     /// An upstream relay is asked whether requests return to this relay.
     Ring(usize),
     /// Namespaces that other relays had time to confirm are reviewed.

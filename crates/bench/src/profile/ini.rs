@@ -199,7 +199,11 @@ impl<'a> Section<'a> {
             Value::own_sockets,
             &mut audience.has_own_sockets,
         )?;
-        self.set(Key::Threads, Value::threads, &mut audience.threads)?;
+        self.set(
+            Key::Threads,
+            |value| value.threads().map(Some),
+            &mut audience.threads,
+        )?;
         let acknowledgements = &mut audience.acknowledgements;
         self.set(
             Key::Acknowledgements,

@@ -45,8 +45,8 @@ fn audience(audience: &Audience) -> String {
     if audience.has_own_sockets {
         pair(Key::Sockets, &"own");
     }
-    if audience.threads != plain.threads {
-        pair(Key::Threads, &audience.threads);
+    if let Some(threads) = audience.threads {
+        pair(Key::Threads, &threads);
     }
     if audience.acknowledgements == Acknowledgements::Immediate {
         pair(Key::Acknowledgements, &"immediate");

@@ -1,4 +1,4 @@
-//! What a publisher offers to the relay, and how it answers the relay's requests.
+//! A publisher's offers to the relay, and its answers to the relay's requests.
 
 use std::collections::BTreeMap;
 

@@ -468,7 +468,7 @@ impl Publication {
     }
 }
 
-/// What is constant while one item is sent.
+/// The values that are constant while one item is sent.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     now: Instant,

@@ -145,6 +145,12 @@ impl Delivery {
         });
     }
 
+    /// Returns until when the most patient of the waiting requests for a track waits for a publisher to appear.
+    pub(crate) fn patience(&self, id: TrackId) -> Option<Instant> {
+        let pending = self.tracks.get(id)?.pending.iter();
+        pending.map(|waiting| waiting.until).max()
+    }
+
     /// Handles a request whose time to wait for a publisher is over.
     pub(crate) fn on_rendezvous_over(
         &mut self,

@@ -13,7 +13,7 @@ use crate::{
     catalogue::TrackStatusEvent,
     delivery::Scope,
     effect::Effect,
-    ids::{PublisherId, TrackId},
+    ids::{PublisherId, RequestKey, TrackId},
     links::is_moved,
     sessions::{
         peer::{PeerKind, Purpose},
@@ -66,6 +66,9 @@ impl Owners {
             Effect::NewGroupWanted(track, group) => self.tracks.request_group(turn, track, group),
             Effect::DemandChanged(track) => self.on_demand_changed(turn, track),
             Effect::Established(track) => {
+                // One copy is enough.
+                let fallbacks = self.catalogue.fallbacks();
+                self.tracks.cancel_asked(turn, track, fallbacks);
                 self.delivery.admit_pending(turn, &mut self.tracks, track);
             }
             Effect::Published { track, is_new } => self.on_published(turn, track, is_new),
@@ -166,13 +169,98 @@ impl Owners {
         let after = |handle| fallbacks.iter().position(|&other| other == handle);
         let first = declined.and_then(after).map_or(0, |place| place + 1);
         let mut rest = fallbacks[first..].iter();
-        rest.any(|&handle| self.ask(turn, id, handle))
+        rest.any(|&handle| self.ask(turn, id, handle)) || self.await_fallbacks(turn, id)
+    }
+
+    /// Has all such links wait for a publisher of a track as long as the subscribers here do. Returns whether one was
+    /// asked.
+    fn await_fallbacks(&mut self, turn: &mut Turn<'_>, id: TrackId) -> bool {
+        let until = self.delivery.patience(id).filter(|until| *until > turn.now);
+        let fallbacks = self.catalogue.fallbacks().to_vec();
+        let (Some(until), false) = (until, fallbacks.is_empty()) else {
+            return false;
+        };
+        if !self.links.may_await(turn, id) {
+            return false;
+        }
+        let rendezvous = Some(until.saturating_duration_since(turn.now));
+        let mut is_asked = false;
+        for handle in fallbacks {
+            let demand = self.demand_of(turn, id, handle);
+            let tracks = &mut self.tracks;
+            is_asked |= tracks.ask_patiently(turn, id, handle, demand, rendezvous);
+        }
+        is_asked
+    }
+
+    /// Asks links again to wait for a track that they declined.
+    pub(super) fn on_await_over(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        self.links.on_await_over(id);
+        let is_answered = |track: &mut Track| track.is_asking() || track.is_established();
+        if !self.tracks.get(id).is_some_and(is_answered) {
+            self.await_fallbacks(turn, id);
+        }
     }
 
     /// Handles a link that can be asked for what no session has: asks it for the tracks that are waited for.
     fn on_fallback(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         self.linking().on_fallback(turn, handle);
         self.ask_for_all(turn);
+    }
+
+    /// Handles GOAWAY of the relay behind a link. It is asked for nothing more, and the next link is asked for the tracks
+    /// that come over this one, so that they are not interrupted.
+    pub(super) fn on_link_leaving(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        if !turn.is_link(handle) {
+            return;
+        }
+        self.linking().on_fallback_lost(turn, handle);
+        let Some(&next) = self.catalogue.fallbacks().first() else {
+            return;
+        };
+        for track in self.tracks.under(&Namespace::EMPTY).collect::<Vec<_>>() {
+            let comes = |track: &mut Track| track.has_publisher(handle);
+            if self.tracks.get(track).is_some_and(comes) {
+                self.ask(turn, track, next);
+            }
+        }
+    }
+
+    /// Handles a GOAWAY on a request stream [moqt-18 §10.4]. A request of the relay is sent again in the same session,
+    /// the only one in which the relay can reach the peer. This counts towards the limit of updates. The peer itself
+    /// moves the requests that it sent.
+    pub(super) fn on_request_goaway(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
+        let Some(purpose) = turn.moved_purpose((handle, id)) else {
+            return;
+        };
+        match purpose {
+            // The next link may have the track.
+            Purpose::Source(track) if turn.is_link(handle) => {
+                turn.cancel((handle, id), ResetCode::GOING_AWAY);
+                let code = RequestErrorCode::GOING_AWAY;
+                turn.push(Effect::PublisherGone(track, (handle, id), code));
+            }
+            Purpose::Source(track) => {
+                if self.tracks.cancel_own(turn, track, (handle, id)) {
+                    self.ask_again(turn, track, handle);
+                }
+            }
+            Purpose::Subscriber(track) => {
+                self.offering().on_offer_goaway(turn, track, (handle, id));
+            }
+            Purpose::UpstreamFetch(_) => self.serving().on_upstream_moved(turn, (handle, id)),
+            Purpose::UpstreamTrackStatus(requester) => {
+                let event = TrackStatusEvent::GoAway;
+                self.catalogue.on_track_status_event(turn, requester, event);
+            }
+            Purpose::Namespace(_)
+            | Purpose::Prefix(_)
+            | Purpose::Fetch(_)
+            | Purpose::TrackStatus
+            | Purpose::UpstreamPrefix
+            | Purpose::Announcement
+            | Purpose::RingProbe => {}
+        }
     }
 
     /// Asks for the tracks that are waited for and that no session sends.

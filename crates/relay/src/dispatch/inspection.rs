@@ -60,29 +60,27 @@ impl Gauges {
     }
 }
 
-impl Owners {
-    /// Returns the state of the links to upstream relays.
-    pub(crate) fn link_states(
-        &self,
-        sessions: &Sessions,
-        now: Instant,
-        endpoint: &mut Endpoint,
-    ) -> Vec<LinkState> {
-        let mut states = Vec::new();
-        for (handle, mut state) in self.links.states() {
-            if let Some(handle) = handle
-                && let Some(connection) = endpoint.connection(now, handle)
-            {
-                let stats = connection.stats();
-                state.bytes_received = stats.bytes_received;
-                state.round_trip = Some(stats.round_trip);
-                state.subscriptions = sessions.sources_of(handle) as u64;
-                state.objects += sessions.objects_of(handle);
-            }
-            states.push(state);
+/// Returns the state of the links to upstream relays.
+pub(crate) fn link_states(
+    owners: &Owners,
+    sessions: &Sessions,
+    now: Instant,
+    endpoint: &mut Endpoint,
+) -> Vec<LinkState> {
+    let mut states = Vec::new();
+    for (handle, mut state) in owners.links.states() {
+        if let Some(handle) = handle
+            && let Some(connection) = endpoint.connection(now, handle)
+        {
+            let stats = connection.stats();
+            state.bytes_received = stats.bytes_received;
+            state.round_trip = Some(stats.round_trip);
+            state.subscriptions = sessions.sources_of(handle) as u64;
+            state.objects += sessions.objects_of(handle);
         }
-        states
+        states.push(state);
     }
+    states
 }
 
 /// Returns the state of every track. Visits all of them.

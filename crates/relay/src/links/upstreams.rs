@@ -76,6 +76,8 @@ struct Member {
     /// Whether the link was closed because requests returned.
     is_in_ring: bool,
     state: State,
+    /// When the present link was established.
+    ready_since: Option<Instant>,
     connects: u64,
     failures: u64,
     /// Objects received over earlier connections.
@@ -114,6 +116,7 @@ impl Upstreams {
             is_in_ring: false,
             upstream,
             state: State::Waiting,
+            ready_since: None,
             connects: 0,
             failures: 0,
             objects: 0,
@@ -205,7 +208,7 @@ impl Upstreams {
         let mut members = self.members.iter_mut().enumerate();
         if let Some((number, member)) = members.find(|(_, member)| member.state == connecting) {
             member.state = State::Ready(handle);
-            member.backoff.reset();
+            member.ready_since = Some(turn.now);
             member.probes.reset();
             member.is_in_ring = false;
             member.probe_later(turn, number, Duration::ZERO);
@@ -293,6 +296,11 @@ impl Member {
     /// Notes that the link is lost or cannot be established, and plans the next attempt.
     fn fail(&mut self, turn: &mut Turn<'_>, number: usize, problem: String) {
         self.state = State::Waiting;
+        let lasted = self.ready_since.take();
+        if lasted.is_some_and(|since| turn.now.saturating_duration_since(since) >= PAUSE_MAX) {
+            // A link that breaks as soon as it is established is tried less and less often.
+            self.backoff.reset();
+        }
         self.failures += 1;
         turn.counters.links_failed += 1;
         let pause = if self.is_in_ring {

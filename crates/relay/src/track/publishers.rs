@@ -1,5 +1,7 @@
 //! Publishers of a track: PUBLISH, the relay's own SUBSCRIBE, and FORWARD.
 
+use std::time::Duration;
+
 use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
     location::Location,
@@ -147,6 +149,18 @@ impl Tracks {
         handle: Handle,
         demand: Demand,
     ) -> bool {
+        self.ask_patiently(turn, track_id, handle, demand, None)
+    }
+
+    /// Does the same, and lets the session wait for a publisher for as long as `rendezvous`.
+    pub(crate) fn ask_patiently(
+        &mut self,
+        turn: &mut Turn<'_>,
+        track_id: TrackId,
+        handle: Handle,
+        demand: Demand,
+        rendezvous: Option<Duration>,
+    ) -> bool {
         let Some(track) = self.table.get(track_id) else {
             return false;
         };
@@ -162,6 +176,7 @@ impl Tracks {
         let parameters = Parameters {
             forward: Some(true),
             new_group_request: demand.new_group,
+            rendezvous_timeout: rendezvous,
             ..Parameters::default()
         };
         let name = track.name.clone();
@@ -327,6 +342,20 @@ impl Tracks {
             self.cancel(turn, track_id, publisher);
         }
         own.is_some()
+    }
+
+    /// Ends the relay's own requests for a track to those of `sessions` that have not answered.
+    pub(crate) fn cancel_asked(
+        &mut self,
+        turn: &mut Turn<'_>,
+        track_id: TrackId,
+        sessions: &[Handle],
+    ) {
+        let mut asked = self.publishers_of(track_id);
+        asked.retain(|it| it.state == PublisherState::Asked && sessions.contains(&it.handle));
+        for publisher in asked {
+            self.cancel(turn, track_id, &publisher);
+        }
     }
 
     /// Ends one of the relay's own subscriptions.

@@ -34,6 +34,7 @@ mod malformed;
 mod model;
 mod moving;
 mod offering;
+mod outages;
 mod publishers;
 mod reserved;
 mod sharing;

@@ -84,7 +84,7 @@ mod tests {
         let other = FrameRecord {
             available_us: None,
             shown_us: Some(400_000),
-            ..frame.clone()
+            ..frame
         };
         let runs = [FramesOf {
             link: "a,\"b\"".to_owned(),

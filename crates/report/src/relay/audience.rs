@@ -39,6 +39,20 @@ pub struct Acknowledged {
     pub acknowledgements_sent: u64,
 }
 
+impl Acknowledged {
+    /// Adds the counts of other connections.
+    pub fn add(&mut self, other: &Self) {
+        for (own, other) in [
+            (&mut self.connections, other.connections),
+            (&mut self.connections_asked, other.connections_asked),
+            (&mut self.packets_received, other.packets_received),
+            (&mut self.acknowledgements_sent, other.acknowledgements_sent),
+        ] {
+            *own = own.saturating_add(other);
+        }
+    }
+}
+
 impl Audience {
     /// Returns the audience in words.
     pub(super) fn in_words(&self) -> String {

@@ -85,7 +85,7 @@ fn per_track(text: &mut Text, report: &Report) {
             .map(|track| (track.definition.section.as_str(), track))
     };
     let count = |pick: fn(&super::TrackReport) -> u64| -> Vec<(&str, &str, f64)> {
-        // What another process measured is in its report.
+        // The report of the other process has its measurements.
         let received = tracks().filter(|(_, track)| !track.subscribers.is_empty());
         received
             .map(|(name, track)| (name, "", float(pick(track))))

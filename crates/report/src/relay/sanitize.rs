@@ -32,6 +32,9 @@ pub fn sanitize(report: &Report) -> Result<Report, SanitizeError> {
         }
     }
     collect(&mut names, &report.run.relay_url);
+    for agent in &report.generator.agents {
+        collect(&mut names, &agent.name);
+    }
     for word in report.run.command_line.split_whitespace() {
         if word.contains([':', '/', '.', '=', '@']) && !is_service_level(word) {
             collect(&mut names, word);
@@ -45,6 +48,9 @@ pub fn sanitize(report: &Report) -> Result<Report, SanitizeError> {
     for (number, track) in clean.tracks.iter_mut().enumerate() {
         track.definition.namespace = format!("namespace-{}", number + 1);
         track.definition.name = format!("track-{}", number + 1);
+    }
+    for (number, agent) in clean.generator.agents.iter_mut().enumerate() {
+        agent.name = format!("agent-{}", number + 1);
     }
     let (counters, metrics) = (&report.relay.counters, &report.relay.metrics);
     let known = metrics.iter().map(|one| &one.metric).chain(counters.keys());

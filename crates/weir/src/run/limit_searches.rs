@@ -17,6 +17,7 @@ use super::{
     Plan,
     relay_file::{RelayEntry, RelayFile},
     relay_rounds::{Relays, Started, watch},
+    remote::Fleet,
     search::{By, Method, Observer, Search},
 };
 use crate::{
@@ -33,13 +34,17 @@ pub(crate) struct LimitSearches {
 
 impl LimitSearches {
     /// `folder` is that of the file.
-    pub(crate) fn new(file: RelayFile, folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        file: RelayFile,
+        folder: &Path,
+        fleet: Option<Fleet>,
+    ) -> anyhow::Result<Self> {
         let mut profiles = file.find_max.profiles.clone();
         if profiles.is_empty() {
             profiles.push(file.profile.clone());
         }
         let slo = service_level(&file).map(str::to_owned);
-        let relays = Relays::new(file, folder, &profiles, slo.as_deref(), None)?;
+        let relays = Relays::new(file, folder, &profiles, (slo.as_deref(), None), fleet)?;
         let searches = Self { relays, profiles };
         // All searches are checked before the first one starts.
         for profile in &searches.profiles {
@@ -77,12 +82,12 @@ impl LimitSearches {
         let relay = &file.relay[number];
         print_line(&format!("{}, {}:", profile.display(), relay.name));
         print_line(&heading(Dimension::Subscribers.unit()));
-        let mut search = Search::new(
-            method(file, relay),
-            self.plan(number, profile)?,
-            self.relays.machine.clone(),
-            relay.url.clone(),
-        )?;
+        let plan = self.plan(number, profile)?;
+        let method = Method {
+            no_calibration: plan.fleet.is_some(),
+            ..method(file, relay)
+        };
+        let mut search = Search::new(method, plan, self.relays.machine.clone(), relay.url.clone())?;
         let mut watcher = Watcher {
             relays: &self.relays,
             number,
@@ -122,6 +127,8 @@ impl LimitSearches {
             );
         }
         match plan.calibration_problem() {
+            // The answer has no calibration then.
+            Some(_) if plan.fleet.is_some() => Ok(plan),
             Some(problem) => bail!("--find-max: {}: {problem}", profile.display()),
             None => Ok(plan),
         }

@@ -19,6 +19,7 @@ use super::{
     Plan, RelayChoice, TrustArguments,
     options::RunOptions,
     relay_file::{RelayEntry, RelayFile},
+    remote::Fleet,
 };
 use crate::{
     harness::{
@@ -41,6 +42,8 @@ pub(super) struct Relays {
     place: Workplace,
     /// The flags of each relay's runs.
     options: Vec<RunOptions>,
+    /// Agents on other hosts that make the load.
+    fleet: Option<Fleet>,
     /// The version of each relay; empty if unknown.
     pub(super) versions: Vec<String>,
     /// Cores that two processes share, in words.
@@ -54,10 +57,11 @@ impl Relays {
         file: RelayFile,
         folder: &Path,
         profiles: &[PathBuf],
-        slo: Option<&str>,
-        subscribers: Option<usize>,
+        (slo, subscribers): (Option<&str>, Option<usize>),
+        fleet: Option<Fleet>,
     ) -> anyhow::Result<Self> {
         let mut relays = Self {
+            fleet,
             folder: folder.to_owned(),
             machine: Machine::this(),
             place: Workplace::new()?,
@@ -100,7 +104,11 @@ impl Relays {
         let mut options = self.options[number].clone();
         options.relay_pid = pid.or(options.relay_pid);
         let plan = || -> anyhow::Result<Plan> {
-            let mut plan = options.plan(&self.folder.join(profile), &self.machine)?;
+            let mut plan = options.plan(
+                &self.folder.join(profile),
+                &self.machine,
+                self.fleet.as_ref(),
+            )?;
             plan.check_both_sides()?;
             let offered = relay.offered_drafts();
             plan.drafts
@@ -225,10 +233,20 @@ pub(crate) struct RelayRounds {
 
 impl RelayRounds {
     /// Checks all runs; `folder` is the folder of the file.
-    pub(crate) fn new(file: RelayFile, folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        file: RelayFile,
+        folder: &Path,
+        fleet: Option<Fleet>,
+    ) -> anyhow::Result<Self> {
         let (slo, subscribers) = (file.slo.clone(), file.subscribers);
         let profiles = [file.profile.clone()];
-        let relays = Relays::new(file, folder, &profiles, slo.as_deref(), subscribers)?;
+        let relays = Relays::new(
+            file,
+            folder,
+            &profiles,
+            (slo.as_deref(), subscribers),
+            fleet,
+        )?;
         let both = relays.file.relay.iter().zip(&relays.versions);
         let entries = both.map(|(relay, version)| Entry {
             name: relay.name.clone(),
@@ -459,6 +477,7 @@ mod tests {
             },
             place: Workplace::new()?,
             options: vec![options],
+            fleet: None,
             versions: Vec::new(),
             core_problems: BTreeSet::new(),
             file,
@@ -472,7 +491,7 @@ mod tests {
         assert_eq!(plan.cores.relay, [1]);
         assert_eq!(
             (plan.cores.publishers, plan.cores.subscribers),
-            (Some(0), Some(0))
+            (vec![0, 2], vec![0, 2])
         );
         assert_eq!(plan.drafts, ["moqt-18"]);
         // `check` of the file refuses drafts that weir does not speak; here it shows that no other one is offered.

@@ -7,3 +7,4 @@ mod configuration;
 mod measured;
 mod moving;
 mod reload;
+mod upstream;

@@ -124,7 +124,11 @@ fn several_publishers_fan_out_in_one_run() {
         "1",
     ];
     let output = weir(&[&run[..], &["--slo", ANY, "--json", &json]].concat());
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{}",
+        text(&output.stderr)
+    );
     let report = folder.json("run.json");
     let rows = report["tracks"][0]["subscribers"].as_array().unwrap();
     let of = |publisher: &str| {

@@ -27,7 +27,7 @@ use crate::live::{
     real_time,
 };
 use crate::numbers::{rate, whole};
-use crate::output::{exit_code, print_line, print_out, write_file, write_named};
+use crate::output::{check_writable, exit_code, print_line, print_out, write_file, write_named};
 use crate::results::{self, Section};
 use crate::run::RelayUrl;
 use crate::time::time;
@@ -130,6 +130,16 @@ pub(crate) struct LabArguments {
     results: Option<PathBuf>,
 }
 
+impl LabArguments {
+    /// Checks that the files that flags name can be written, before the first run.
+    fn check_files(&self) -> anyhow::Result<()> {
+        let reports = [&self.html, &self.json, &self.results];
+        let frames = [&self.frames_csv, &self.frames_json];
+        let mut files = reports.into_iter().chain(frames).flatten();
+        files.try_for_each(|file| check_writable(file))
+    }
+}
+
 /// A run, and its parameters.
 struct Done {
     task: Task,
@@ -137,6 +147,7 @@ struct Done {
 }
 
 pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
+    arguments.check_files()?;
     let tasks = || tasks(arguments, arguments.seeds);
     let mut before = Vec::new();
     let mut disturbed = Disturbed::default();

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Makes a key pair in `folder` with `weir token key`. Returns the paths of both files.
-fn key(folder: &Folder, name: &str) -> (String, String) {
+pub(super) fn key(folder: &Folder, name: &str) -> (String, String) {
     let file = folder.file(name);
     let (secret, public) = (format!("{file}.pem"), format!("{file}.jwk"));
     drop(std::fs::remove_file(&secret));
@@ -21,7 +21,7 @@ fn key(folder: &Folder, name: &str) -> (String, String) {
     (secret, public)
 }
 
-fn sign(secret: &str, arguments: &[&str]) -> String {
+pub(super) fn sign(secret: &str, arguments: &[&str]) -> String {
     let mut all = vec!["token", "sign", "--key", secret];
     all.extend(arguments);
     let output = weir(&all);
