@@ -66,6 +66,23 @@ pub(crate) fn write_section(path: &Path, section: &Section<'_>) -> io::Result<()
     }
 }
 
+/// Replaces the summary of section `name`, if the Markdown file at `path` has one between the marks of `NAME-summary`.
+pub(crate) fn write_summary(path: &Path, name: &str, command: &str, body: &str) -> io::Result<()> {
+    let name = format!("{name}-summary");
+    let text = fs::read_to_string(path)?;
+    let at_file = |problem: String| {
+        io::Error::new(
+            ErrorKind::InvalidData,
+            format!("{}: {problem}", path.display()),
+        )
+    };
+    if around(&text, &name).map_err(at_file)?.is_none() {
+        return Ok(());
+    }
+    let text = with_section(&text, &name, command, body).map_err(at_file)?;
+    replace(path, &text)
+}
+
 /// The name of a section's chart: `results-relay-limits.svg` beside `results.md`.
 fn chart_file(path: &Path, name: &str) -> String {
     let stem = path.file_stem().unwrap_or_default();
@@ -191,6 +208,22 @@ mod tests {
         // A name that begins with another name is another section.
         let other = with_section(&again, "on", "make on", "0").unwrap();
         assert!(other.starts_with(again.trim_end()), "{other}");
+    }
+
+    #[test]
+    fn a_summary_is_replaced_where_there_is_one() {
+        let folder = std::env::temp_dir().join(format!("weir-summary-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("results.md");
+        fs::write(&file, HEAD).unwrap();
+        write_summary(&file, "one", "make one", "quick").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), HEAD);
+        let text = with_section(HEAD, "one-summary", "make one", "slow").unwrap() + "\nBy hand.\n";
+        fs::write(&file, &text).unwrap();
+        write_summary(&file, "one", "make one", "quick").unwrap();
+        let expected = text.replace("slow", "quick");
+        assert_eq!(fs::read_to_string(&file).unwrap(), expected);
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

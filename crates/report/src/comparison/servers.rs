@@ -1,6 +1,7 @@
 //! Comparisons of HTTP/3 servers: for each scenario, the figures of every run and their medians.
 
 mod page;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -10,6 +11,7 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 pub use self::page::page;
+pub use self::summary::summary;
 pub use self::text::{markdown, table};
 use super::{Median, Row, by_cost, most_frequent, ranked, with_version};
 use crate::http3::{Limit, Report, Server};

@@ -65,4 +65,17 @@ impl ComparisonFiles {
         }
         Ok(())
     }
+
+    /// Replaces the summary of the section `name` in the results, if they have one.
+    pub(super) fn write_summary(
+        &self,
+        name: &str,
+        command: &str,
+        summary: &str,
+    ) -> anyhow::Result<()> {
+        if let Some(file) = &self.results {
+            results::write_summary(file, name, command, summary)?;
+        }
+        Ok(())
+    }
 }

@@ -86,6 +86,17 @@ fn runs_that_the_hypervisor_disturbed_are_counted() {
 }
 
 #[test]
+fn the_summary_has_the_cost_of_all_and_the_rate_of_full_servers() {
+    let mut comparison = example();
+    let expected = "CPU time of the server per response (15k): weir 15.0 µs, slow\\|er&lt;b> 55.0 µs. Requests per second with a \
+                    full core, where the server was the limit in every run: weir 66,667. The limit of others: \
+                    slow\\|er&lt;b> (the server in 2 of 3, else the client).";
+    assert_eq!(summary(&comparison), expected);
+    comparison.contenders.scenarios.clear();
+    assert_eq!(summary(&comparison), "");
+}
+
+#[test]
 fn comparisons_as_text_and_as_a_page() {
     let comparison = example();
     insta::assert_snapshot!(table(&comparison));

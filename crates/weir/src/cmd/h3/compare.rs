@@ -4,7 +4,7 @@ use std::{net::Ipv4Addr, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use weir_report::comparison::servers::{markdown, page, table};
+use weir_report::comparison::servers::{markdown, page, summary, table};
 
 use crate::{
     cmd::comparison_files::ComparisonFiles,
@@ -78,6 +78,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     if comparison.is_measured() {
         let heading = "HTTP/3 servers side by side";
         files.write_section(SECTION, COMMAND, heading, &markdown)?;
+        files.write_summary(SECTION, COMMAND, &summary(&comparison))?;
     }
     print_out(&table(&comparison))?;
     if !comparison.is_measured() {
