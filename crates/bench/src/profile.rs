@@ -43,7 +43,7 @@ pub struct TrackProfile {
     pub section: String,
     /// The templates of namespace and name.
     pub template: TrackTemplate,
-    /// What a client does with the track (`mode`). The command line takes precedence.
+    /// The client's part in the track (`mode`). The command line takes precedence.
     pub mode: Option<Mode>,
     /// How objects travel (`track_mode`, or `reliable`).
     pub track_mode: TrackMode,
@@ -66,6 +66,8 @@ pub struct TrackProfile {
     pub start_delay: Duration,
     /// How long objects are sent: `total_transmit_time` minus the start delay (decision 7).
     pub duration: Duration,
+    /// Whether `total_transmit_time` gave [`Self::duration`]. qperf does not subtract the start delay from this key.
+    pub has_total_transmit_time: bool,
     /// Whether a subscriber that saw no START is measured nevertheless (decision 15).
     pub late_join: bool,
     /// How objects map to streams; without effect on a datagram track (decision 32).
@@ -131,7 +133,7 @@ pub enum Pattern {
     Fetch,
 }
 
-/// What a client does with a track.
+/// A client's part in a track: publishing, subscribing, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// `mode = 1`.

@@ -55,7 +55,7 @@ pub enum IngestError {
         offset: u64,
         /// Its type.
         kind: &'static str,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// A box in the wrong order.
@@ -97,7 +97,7 @@ pub enum IngestError {
     Sample {
         /// Where the fragment begins.
         offset: u64,
-        /// What is wrong with the frame.
+        /// The problem with the frame.
         error: SampleError,
     },
     /// The stream begins with a frame that is not a keyframe.

@@ -49,7 +49,7 @@ pub enum CertificateError {
     Pem {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The problem with the file.
         problem: String,
     },
     /// The system's list of trusted certificates cannot be read.

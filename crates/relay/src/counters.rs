@@ -67,7 +67,7 @@ metrics! {
         /// the upstream relay.
         links_in_ring,
         /// Requests of the relay itself that an upstream relay refused: announcements and subscriptions to prefixes.
-        /// Check the rights of `upstream.token`.
+        /// Check the rights of `upstream.token_file`.
         link_requests_refused,
         /// Requests of the relay itself that could not be sent over a link, at a limit of the session.
         link_requests_unsent,

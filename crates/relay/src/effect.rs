@@ -15,7 +15,7 @@ use crate::{
     sessions::peer::{PeerKind, PrefixKind, Purpose},
 };
 
-/// What one owner asks of the others.
+/// A request of one owner to the others.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// Close a session from this side.

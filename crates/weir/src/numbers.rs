@@ -2,6 +2,8 @@
 
 use std::{fmt::Display, net::SocketAddr, ops::RangeInclusive};
 
+use weir_link::Bitrate;
+
 /// Returns a parser of whole numbers in `range`.
 pub(crate) fn whole<T>(
     range: RangeInclusive<T>,
@@ -41,6 +43,25 @@ pub(crate) fn positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a number above 0, such as 0.5 or 2000".to_owned())
 }
 
+/// Parses bits per second, such as `500k`, `5M` or `1200`.
+pub(crate) fn rate(text: &str) -> Result<Bitrate, String> {
+    let (digits, unit) = match text.strip_suffix(['k', 'M', 'G']) {
+        Some(digits) => (digits, &text[digits.len()..]),
+        None => (text, ""),
+    };
+    let factor = match unit {
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        _ => 1,
+    };
+    let bits = digits.parse::<u64>().ok();
+    let bits = bits.and_then(|number| number.checked_mul(factor));
+    let bits = bits.filter(|bits| *bits > 0);
+    bits.map(Bitrate::from_bits_per_second)
+        .ok_or_else(|| "expected bits per second above 0, such as 500k or 5M".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,6 +83,28 @@ mod tests {
         assert_eq!(positive("0.5"), Ok(0.5));
         for wrong in ["0", "-1", "nan", "inf", "fast"] {
             assert!(positive(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_have_units() {
+        let bits = |text: &str| rate(text).map(Bitrate::bits_per_second);
+        assert_eq!(bits("500k"), Ok(500_000));
+        assert_eq!(bits("5M"), Ok(5_000_000));
+        assert_eq!(bits("1G"), Ok(1_000_000_000));
+        assert_eq!(bits("1200"), Ok(1200));
+        for bad in [
+            "",
+            "k",
+            "0",
+            "0k",
+            "1.5M",
+            "-1",
+            "5m",
+            "99999999999999999999",
+            "99999999999999999G",
+        ] {
+            assert!(rate(bad).is_err(), "{bad}");
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct PrefixSubscription {
     kind: Kind,
 }
 
-/// Which of the two requests a subscription is, and what its session was sent for it.
+/// The kind of a subscription to a prefix, and the announcements sent to its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     /// SUBSCRIBE_NAMESPACE.

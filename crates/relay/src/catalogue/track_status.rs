@@ -27,7 +27,7 @@ pub(super) struct TrackStatusRequest {
     query: TrackStatusQuery,
 }
 
-/// What a TRACK_STATUS request needs until it is answered.
+/// The state of a TRACK_STATUS request until its answer.
 #[derive(Debug)]
 struct TrackStatusQuery {
     track: FullTrackName,

@@ -10,7 +10,7 @@ use weir_quic::Handle;
 use super::{Delivery, subscription::Subscription};
 use crate::{effect::Effect, ids::TrackId, sessions::peer::PeerKind, track::Tracks, turn::Turn};
 
-/// Which subscriptions of a track end.
+/// The subscriptions of a track that end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// All of them.

@@ -39,9 +39,9 @@ pub(crate) struct AdmittedDatagram {
 enum Rejected {
     /// Another publisher sent it.
     Repeated,
-    /// It is known not to exist.
+    /// The object is known not to exist.
     RuledOut,
-    /// It breaks the rules of the object model [moqt-18 §2.4.2].
+    /// The object breaks the rules of the object model [moqt-18 §2.4.2].
     Malformed,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct InboundStream {
     pub(super) is_ruled_out: bool,
 }
 
-/// What becomes of the objects of a subgroup stream.
+/// The treatment of the objects of a subgroup stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     /// No object has come.

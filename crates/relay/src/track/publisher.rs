@@ -62,9 +62,9 @@ pub(crate) enum PublisherEvent {
 /// How a publisher came to send the track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It sent PUBLISH.
+    /// The publisher sent PUBLISH.
     Published,
-    /// It accepted the relay's SUBSCRIBE.
+    /// The publisher accepted the relay's SUBSCRIBE.
     Subscribed,
 }
 

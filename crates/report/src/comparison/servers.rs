@@ -83,7 +83,7 @@ pub struct RunFigures {
     pub client_percent: f64,
     /// CPU time of the client per successful request, in µs.
     pub client_us_per_request: Option<f64>,
-    /// What limited the requests per second.
+    /// The limit of the requests per second.
     pub limit: Limit,
     /// Connections of all threads of the client together.
     pub connections: u64,

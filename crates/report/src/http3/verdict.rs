@@ -10,13 +10,13 @@ use crate::form::number;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
-    /// What limited the requests per second.
+    /// The limit of the requests per second.
     pub limit: Limit,
     /// The verdict in one or two sentences, with figures.
     pub sentence: String,
 }
 
-/// What limited the requests per second.
+/// The limit of the requests per second.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]

@@ -14,7 +14,7 @@ use crate::{
     hints::hint,
     output::{check_writable, exit_code, print_line, print_out, screen, write_named},
     progress::Progress,
-    run::{self, Ran, options::RunOptions},
+    run::{self, Ran, fleet_flags::AgentsArguments, options::RunOptions},
     signals,
 };
 
@@ -35,15 +35,17 @@ pub(super) struct Outputs {
 pub(super) fn run(
     profile: &Path,
     options: &RunOptions,
+    agents: &AgentsArguments,
     outputs: &Outputs,
 ) -> anyhow::Result<ExitCode> {
     let machine = Machine::this();
-    let plan = options.plan(profile, &machine)?;
+    let stop = signals::stop_on_signals()?;
+    let fleet = agents.claim(&stop)?;
+    let plan = options.plan(profile, &machine, fleet.as_ref())?;
     let files = [&outputs.json, &outputs.html, &outputs.archive];
     for file in files.into_iter().flatten() {
         check_writable(file)?;
     }
-    let stop = signals::stop_on_signals()?;
     if let Some(one_sided) = plan.one_sided() {
         let (named, seed) = (one_sided.named, plan.seed);
         print_line(&format!(

@@ -53,6 +53,10 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "weir agent",
+        &["weir agent --fleet nats://nats.example.net --fleet-key bench.key --name host-a"],
+    ),
+    (
         "weir bench",
         &[
             "weir bench profiles/audio-short.ini --html report.html",

@@ -24,7 +24,7 @@ pub(crate) enum LiveCommand {
     Publish(publish::PublishArguments),
     Play(play::PlayArguments),
     Watch(watch::WatchArguments),
-    Lab(lab::LabArguments),
+    Lab(Box<lab::LabArguments>),
 }
 
 pub(crate) fn run(command: &LiveCommand) -> anyhow::Result<ExitCode> {

@@ -1,5 +1,6 @@
 //! The subcommands, one file each: flags, and the calls that they lead to.
 
+mod agent;
 mod archive_file;
 mod bench;
 mod compare;
@@ -22,7 +23,10 @@ use clap::{
 };
 use tracing_subscriber::EnvFilter;
 
-use crate::{output, run::options::RunOptions};
+use crate::{
+    output,
+    run::{fleet_flags::AgentsArguments, options::RunOptions},
+};
 
 /// Measure Media over QUIC relays, or run one; measure HTTP/3 servers; stream live
 #[derive(Debug, Parser)]
@@ -46,6 +50,7 @@ pub(crate) struct Arguments {
 // Variants without a doc comment have the help of their arguments.
 #[derive(Debug, Subcommand)]
 enum Job {
+    Agent(Box<agent::AgentArguments>),
     Bench(Box<BenchCommand>),
     /// Serve files over HTTP/3, measure an HTTP/3 server, or compare several
     #[command(subcommand)]
@@ -53,7 +58,7 @@ enum Job {
     Link(link::LinkArguments),
     /// Publish, play or watch live video, or compare ways to deliver it
     #[command(subcommand)]
-    Live(live::LiveCommand),
+    Live(Box<live::LiveCommand>),
     /// Run a relay that only forwards, to calibrate the load generator
     #[command(hide = true)]
     NullRelay(null_relay::NullRelayArguments),
@@ -76,6 +81,8 @@ struct BenchCommand {
     #[command(flatten)]
     options: RunOptions,
     #[command(flatten)]
+    agents: AgentsArguments,
+    #[command(flatten)]
     outputs: bench::Outputs,
 }
 
@@ -95,7 +102,7 @@ impl BenchCommand {
             None => {
                 let profile = self.profile.as_deref();
                 let profile = profile.context("PROFILE is missing: expected a file such as profiles/audio.ini; see `weir bench --help`")?;
-                bench::run(profile, &self.options, &self.outputs)
+                bench::run(profile, &self.options, &self.agents, &self.outputs)
             }
         }
     }
@@ -134,6 +141,7 @@ impl Arguments {
             start_log(log.unwrap_or(default), LogFormat::Text);
         }
         match self.command {
+            Job::Agent(arguments) => agent::run(&arguments),
             Job::Bench(arguments) => arguments.run(),
             Job::H3(command) => h3::run(&command),
             Job::Link(arguments) => link::run(&arguments),

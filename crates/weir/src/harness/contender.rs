@@ -33,6 +33,11 @@ pub(crate) trait Entry {
 
     /// Returns the contender that the table describes.
     fn contender(&self) -> Contender;
+
+    /// Whether the contender runs already, so that the comparison neither starts nor ends it.
+    fn runs_already(&self) -> bool {
+        false
+    }
 }
 
 /// Reads the TOML file of a comparison.
@@ -57,12 +62,13 @@ pub(crate) fn check<E: Entry>(entries: &[E]) -> anyhow::Result<()> {
         );
     }
     let mut names = Vec::new();
-    for contender in entries.iter().map(Entry::contender) {
+    for entry in entries {
+        let contender = entry.contender();
         let name = &contender.name;
         if names.contains(name) {
             bail!("{kind} {name:?} is listed twice; rename or remove one");
         }
-        if contender.start.is_empty() {
+        if contender.start.is_empty() && !entry.runs_already() {
             bail!("{kind} {name:?}: start: expected a program and its arguments");
         }
         let mut used = contender.start.iter().flat_map(|word| placeholders(word));

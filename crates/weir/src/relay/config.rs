@@ -169,14 +169,8 @@ impl Configured {
             add("cores", &problem);
         }
         match (&config.tls.certificate, &config.tls.key) {
-            (Some(_), None) => add(
-                "tls.certificate",
-                "needs tls.key (--key) too: set both or neither",
-            ),
-            (None, Some(_)) => add(
-                "tls.key",
-                "needs tls.certificate (--cert) too: set both or neither",
-            ),
+            (Some(_), None) => add("tls.certificate", "needs tls.key (--key) too"),
+            (None, Some(_)) => add("tls.key", "needs tls.certificate (--cert) too"),
             (Some(_), Some(_)) | (None, None) => {}
         }
         let format = config.log.format.as_str();

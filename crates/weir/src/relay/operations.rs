@@ -93,6 +93,7 @@ impl Operations {
             },
             "/links" => self.links(),
             "/tracks" if self.tracks_max > 0 => self.tracks(),
+            "/tracks" => Page::text(404, "not found: set admin.tracks_max to list tracks"),
             _ => Page::text(404, "not found: try /metrics, /links, /healthz or /readyz"),
         }
     }

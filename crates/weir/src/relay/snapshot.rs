@@ -133,7 +133,7 @@ impl Slot {
     }
 }
 
-/// What a relay shares with the threads that observe it.
+/// The state that a relay shares with the threads that observe it.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     /// Where the relay publishes its metrics.

@@ -71,7 +71,7 @@ pub(crate) struct Method {
     pub(crate) no_calibration: bool,
 }
 
-/// What a search varies.
+/// The quantity that a search varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
     /// Subscribers, which take turns among --publishers

@@ -141,18 +141,115 @@ fn runs_in_real_time_go_through_relays_that_run_already() {
     }
 }
 
-#[test]
-fn a_run_whose_encoder_dies_fails_with_its_words() {
+/// A program in place of ffmpeg, and a PATH on which it comes first.
+fn in_place_of_ffmpeg(folder: &Folder, script: &str) -> String {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = Folder::new("encoder-that-dies");
-    let script = "#!/bin/sh\necho no such generator >&2\nexit 3\n";
     let encoder = folder.write("ffmpeg", script);
     fs::set_permissions(&encoder, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = std::env::var("PATH").unwrap();
+    format!("{}:{}", folder.file(""), std::env::var("PATH").unwrap())
+}
+
+#[test]
+fn files_profiles_and_thresholds_of_ones_own_are_used() {
+    let folder = Folder::new("own-material");
+    let own = folder.write("tunnel.profile", "2M 3s\n300k 2s # dark\n2M 1s\n");
+    // A player for whom another program has to repack the file: the script plays ffmpeg.
+    let plain = folder.write("plain.mp4", "not fragmented");
+    let script = format!("#!/bin/sh\nexec cat {FRAGMENTED}\n");
+    let path = in_place_of_ffmpeg(&folder, &script);
+    let (csv, frames) = (folder.file("frames.csv"), folder.file("frames.json"));
+    let json = folder.file("runs.json");
+    let sources = format!("scroll,{FRAGMENTED},{plain}");
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["live", "lab", "--strategies", "skip", "--source", &sources])
+        .args(["--profiles", &own, "--rate", "800k", "--trace-time", "5s"])
+        .args(["--freeze", "30ms", "--deadline", "1ms", "--json", &json])
+        .args(["--frames-csv", &csv, "--frames-json", &frames])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let runs: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let links: Vec<&str> = runs
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["link"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "tunnel.profile (scroll)",
+        "800k (scroll)",
+        "tunnel.profile (pyramid.mp4)",
+        "800k (pyramid.mp4)",
+        "tunnel.profile (plain.mp4)",
+        "800k (plain.mp4)",
+    ];
+    assert_eq!(links, expected);
+    // Each frame of 25 in a second stays longer than 30 ms, and none comes within a millisecond.
+    for run in runs.as_array().unwrap() {
+        let figures = &run["figures"];
+        assert!(figures["freezes"].as_u64() > Some(10), "{run}");
+        assert_eq!(figures["on_time"], 0.0, "{run}");
+        assert_eq!(figures["thresholds"]["freeze"], 0.03, "{run}");
+    }
+    // The file and its repacked copy hold the same frames.
+    assert_eq!(runs[2]["figures"], runs[4]["figures"]);
+    assert_ne!(runs[0]["figures"], runs[2]["figures"]);
+    let rows = fs::read_to_string(csv).unwrap();
+    let frames: Value = serde_json::from_str(&fs::read_to_string(frames).unwrap()).unwrap();
+    let received = frames
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["frames"].as_array().unwrap().len());
+    assert_eq!(rows.lines().count(), 1 + received.sum::<usize>());
+}
+
+#[test]
+fn material_that_cannot_be_streamed_is_named() {
+    let folder = Folder::new("bad-material");
+    let plain = folder.write("plain.mp4", "not fragmented");
+    let broken = in_place_of_ffmpeg(&folder, "#!/bin/sh\necho no video here >&2\nexit 1\n");
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["live", "lab", "--source", &plain])
+        .env("PATH", broken)
+        .output()
+        .unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(
+        errors.contains("plain.mp4") && errors.contains("no video here"),
+        "{errors}"
+    );
+    for (source, error) in [
+        (
+            "strife",
+            "neither a file nor one of life, zoom, scroll, ffmpeg",
+        ),
+        ("ffmpeg", "needs --net"),
+    ] {
+        let (code, _, errors) = lab(&["--source", source]);
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(errors.contains(error), "{errors}");
+    }
+}
+
+/// A committed stream with a frame in each fragment.
+const FRAGMENTED: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../live/tests/media/pyramid.mp4"
+);
+
+#[test]
+fn a_run_whose_encoder_dies_fails_with_its_words() {
+    let folder = Folder::new("encoder-that-dies");
+    let script = "#!/bin/sh\necho no such generator >&2\nexit 3\n";
+    let path = in_place_of_ffmpeg(&folder, script);
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["live", "lab", "--net", "--source", "ffmpeg"])
         .args(["--profiles", "SPIKE", "--strategies", "weir"])
-        .env("PATH", format!("{}:{path}", folder.file("")))
+        .env("PATH", path)
         .output()
         .unwrap();
     let errors = text(&output.stderr);

@@ -74,6 +74,81 @@ fn a_search_by_bit_rate_tries_no_rate_that_the_profile_cannot_have() {
 }
 
 #[test]
+fn a_search_by_publishers_or_tracks_gives_each_load_its_tracks() {
+    let folder = Folder::new("publishers");
+    for (by, name, objects_each) in [("publishers", "publishers", 1), ("tracks", "tracks", 2)] {
+        let loads_given = [
+            "--subscribers",
+            "4",
+            "--from",
+            "2",
+            "--most",
+            "2",
+            "--least",
+            "2",
+        ];
+        let record = search(
+            &folder,
+            "audio-short.ini",
+            &[&["--by", by][..], &loads_given].concat(),
+        );
+        assert_eq!(record["search"]["dimension"], name, "{record}");
+        let probe = &record["probes"][0];
+        assert_eq!(probe["load"], 2, "{record}");
+        // Four subscribers that receive one publisher's track each, or both copies of it. A generator without time receives
+        // less, never more.
+        let received = probe["figures"]["objects_delivered"].as_u64().unwrap();
+        let whole = 4 * objects_each * 100;
+        assert!(
+            (whole / 2 + 1..=whole).contains(&received),
+            "{by}: {received} of {whole}"
+        );
+    }
+}
+
+#[test]
+fn several_publishers_fan_out_in_one_run() {
+    let folder = Folder::new("fan-out");
+    let (json, profile) = (
+        folder.file("run.json"),
+        format!("{PROFILES}/audio-short.ini"),
+    );
+    let run = [
+        "bench",
+        &profile,
+        "--publishers",
+        "2",
+        "--subscribers",
+        "5",
+        "--seconds",
+        "1",
+    ];
+    let output = weir(&[&run[..], &["--slo", ANY, "--json", &json]].concat());
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{}",
+        text(&output.stderr)
+    );
+    let report = folder.json("run.json");
+    let rows = report["tracks"][0]["subscribers"].as_array().unwrap();
+    let of = |publisher: &str| {
+        let rows = rows
+            .iter()
+            .filter(|row| row["track_name"].as_str().unwrap().contains(publisher));
+        rows.count()
+    };
+    // The publishers serve subscribers in turn.
+    assert_eq!(
+        (rows.len(), of("audio-0"), of("audio-1")),
+        (5, 3, 2),
+        "{rows:?}"
+    );
+    for row in rows {
+        assert_eq!(row["completion"]["objects_received"], 50, "{row}");
+    }
+}
+
+#[test]
 fn a_search_that_cannot_be_is_refused_in_words() {
     let profile = format!("{PROFILES}/audio-video-short.ini");
     for (arguments, problem) in [

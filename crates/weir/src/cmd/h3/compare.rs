@@ -159,3 +159,25 @@ fn network(arguments: &CompareArguments) -> anyhow::Result<String> {
 /// The section of the results, and the command that writes it.
 const SECTION: &str = "http3-servers";
 const COMMAND: &str = "make results-h3";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_has_all_cores_without_a_server() {
+        let machine = |cores: &[usize]| Machine {
+            cores: cores.to_vec(),
+            ..Machine::this()
+        };
+        let file = |head: &str, server: &str| {
+            let text = format!("{head}\n[[server]]\nname = \"a\"\nstart = [\"a\"]\n{server}\n");
+            toml::from_str::<ServerFile>(&text).unwrap()
+        };
+        let one = file("server_core = 0", "");
+        assert_eq!(other_cores(&one, &machine(&[0, 1, 2, 3])), [1, 2, 3]);
+        assert_eq!(other_cores(&one, &machine(&[0])), [0], "there is no other");
+        let own = file("server_core = 0", "core = 2");
+        assert_eq!(other_cores(&own, &machine(&[0, 1, 2, 3])), [1, 3]);
+    }
+}

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::stage::folder;
-use crate::process::{ANY, Folder, free_port, text, weir};
+use crate::process::{ANY, Folder, Relay, free_port, text, weir};
 
 /// A file of two relays on free ports, with `more` at the end of the second one.
 fn description(folder: &Folder, head: &str, more: &str) -> String {
@@ -116,4 +116,65 @@ fn the_limits_of_two_relays_are_searched_and_calibrated() {
         }
     }
     assert!(folder.text("table.md").contains("| profile.ini | one"));
+}
+
+#[test]
+fn a_relay_that_runs_already_is_measured_and_asked_for_its_version() {
+    let folder = folder("running");
+    let relay = Relay::start(&[]);
+    let (address, process) = (relay.address(), relay.pid().to_string());
+    let head = head().replace("repeats = 1", "repeats = 2");
+    let text = format!(
+        "{head}[[relay]]\nname = \"here\"\nurl = \"moqt://{address}\"\nready_ms = 1\npreset = \"weir\"\n\
+         arguments = [\"--insecure\", \"--relay-pid\", \"{process}\"]\n\
+         [[relay]]\nname = \"elsewhere\"\nurl = \"moqt://{address}\"\nready_ms = 1\n\
+         preset = \"moq-relay-ietf\"\narguments = [\"--insecure\"]\n"
+    );
+    let file = folder.write("relays.toml", &text);
+    let (json, markdown) = (folder.file("runs.json"), folder.file("table.md"));
+    let forms = ["--json", &json, "--markdown", &markdown];
+    let output = weir(&[&["bench", "compare", &file], &forms[..]].concat());
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        crate::process::text(&output.stderr)
+    );
+    let comparison = folder.json("runs.json");
+    for name in ["here", "elsewhere"] {
+        let standing = standing(&comparison, name);
+        let entry = &standing["entry"];
+        assert!(
+            entry["version"].as_str().unwrap().starts_with("weir/"),
+            "{entry}"
+        );
+        assert_eq!(entry["audience"]["acknowledgements"], "delayed", "{entry}");
+        let runs = entry["runs"].as_array().unwrap();
+        assert_eq!(runs.len(), 2, "{entry}");
+        assert_eq!(runs[1]["figures"]["objects_delivered"], 2 * 50, "{entry}");
+        // Only a process that is named is watched, and only its first sessions make it grow.
+        let is_watched = name == "here";
+        let has = |run: &Value, figure: &str| !run["figures"][figure].is_null();
+        assert_eq!(has(&runs[1], "cpu_percent"), is_watched, "{entry}");
+        assert!(!has(&runs[1], "bytes_per_session"), "{entry}");
+    }
+    let table = folder.text("table.md");
+    for words in [
+        "here: ran already; weir did not start it.",
+        "elsewhere: keeps only the latest datagram of a track",
+        "Audience: 1 socket, 1 thread",
+        "no ACK_FREQUENCY",
+    ] {
+        assert!(table.contains(words), "{words}: {table}");
+    }
+    // A level that nobody can judge is refused before anything runs.
+    let text = text.replace(ANY, "cpu<70%");
+    let file = folder.write("relays.toml", &text);
+    let output = weir(&["bench", "compare", &file, "--only", "elsewhere"]);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = crate::process::text(&output.stderr);
+    assert!(
+        errors.contains("relay \"elsewhere\"") && errors.contains("cpu"),
+        "{errors}"
+    );
 }

@@ -251,6 +251,57 @@ fn a_benchmark_needs_the_token_that_the_relay_demands() {
 }
 
 #[test]
+fn each_client_of_a_benchmark_can_have_a_token_of_its_own() {
+    let folder = Folder::new("tokens");
+    let (secret, public) = key(&folder, "issuer");
+    let relay = Relay::start(&["--set", &format!("auth.jwt.keys={public}")]);
+    let url = format!("moqt://{}", relay.address());
+    let profile = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../profiles/audio-short.ini"
+    );
+    let run = ["bench", profile, "--relay", &url, "--insecure"];
+    let size = ["--subscribers", "3", "--seconds", "1", "--slo", "failed=0"];
+    let json = folder.file("run.json");
+    let received = |more: &[&str]| -> Vec<u64> {
+        let output = weir(&[&run[..], &size, &["--json", &json], more].concat());
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+        let text = std::fs::read_to_string(&json).unwrap();
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let rows = report["tracks"][0]["subscribers"]
+            .as_array()
+            .unwrap()
+            .iter();
+        rows.map(|row| row["completion"]["objects_received"].as_u64().unwrap())
+            .collect()
+    };
+    assert_eq!(received(&["--sign-tokens", &secret]), [50, 50, 50]);
+    // The publisher's token, and two for three subscribers: the first one and the third have the same.
+    let publisher = format!(
+        "@{}",
+        folder.write("publisher", &sign(&secret, &["--put", ""]))
+    );
+    let good = sign(&secret, &["--get", "perf"]);
+    let bad = sign(&secret, &["--get", "live"]);
+    let several = folder.write("several", &format!("{good}\n\n{bad}\n"));
+    assert_eq!(
+        received(&["--token", &publisher, "--tokens", &several]),
+        [50, 0, 50]
+    );
+    let empty = folder.write("empty", "\n");
+    for (more, problem) in [
+        (["--tokens", &*empty], "expected a token in each line"),
+        (["--tokens", "nowhere"], "--tokens: nowhere"),
+        (["--sign-tokens", &*public], "not a private EC P-256 key"),
+    ] {
+        let output = weir(&[&run[..], &size, &more].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains(problem), "{error}");
+    }
+}
+
+#[test]
 fn what_a_token_granted_ends_with_it() {
     let folder = Folder::new("expiry");
     let (secret, public) = key(&folder, "issuer");
