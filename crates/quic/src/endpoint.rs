@@ -3,6 +3,9 @@
 mod admission;
 mod events;
 mod layer;
+mod outgoing;
+
+pub use self::outgoing::ConnectError;
 
 use std::{
     collections::VecDeque,
@@ -13,15 +16,14 @@ use std::{
 
 use bytes::BytesMut;
 use quinn_proto::{
-    ConnectionHandle, ConnectionId, DatagramEvent, EcnCodepoint, ServerConfig, TokenMemoryCache,
-    Transmit, TransportConfig,
+    ConnectionHandle, DatagramEvent, EcnCodepoint, ServerConfig, TokenMemoryCache, Transmit,
+    TransportConfig,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use weir_transport::Transport as _;
 
 use crate::{
-    ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, Liveness, Outbox,
-    Packets, Qlog, Shard,
+    ConfigError, Connection, EndpointConfig, Event, Limits, Outbox, Packets, Qlog, Shard,
     config::TimeSource,
     connection::{EngineConnection, Way},
     connection_id::SeededConnectionIds,
@@ -29,7 +31,7 @@ use crate::{
     peer_thread::{ThreadConnections, message::Packet},
     slots::Slots,
     tls::ServerTls,
-    web_transport::{Offer, WebTransport},
+    web_transport::Offer,
     wheel::{Tick, UNSCHEDULED, Wheel},
 };
 
@@ -45,23 +47,6 @@ impl Handle {
     pub fn index(self) -> usize {
         self.index as usize
     }
-}
-
-/// Why a connection could not be started.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectError {
-    /// The server's name is not valid in a certificate.
-    #[error("{0:?} is not a valid server name")]
-    ServerName(String),
-    /// The address is not valid for a connection.
-    #[error("{0} is not an address to connect to")]
-    Address(SocketAddr),
-    /// [`Limits::connections_max`] is reached.
-    #[error("the limit of {0} connections is reached")]
-    TooMany(usize),
-    /// The engine refused for another reason.
-    #[error("cannot connect: {0}")]
-    Engine(String),
 }
 
 /// Counters of an endpoint.
@@ -223,65 +208,6 @@ impl Endpoint {
             datagrams: Shared::default(),
             now: None,
         })
-    }
-
-    /// Starts a connection to `remote` on the host's socket number `socket`. The peer's certificate has to be valid for
-    /// `server_name`.
-    pub fn connect(
-        &mut self,
-        now: Instant,
-        config: &ClientConfig,
-        remote: SocketAddr,
-        server_name: &str,
-        socket: u32,
-    ) -> Result<Handle, ConnectError> {
-        self.connect_with(now, config, remote, server_name, socket, None)
-    }
-
-    /// Does the same, with a liveness that replaces the endpoint's limits for this connection.
-    pub fn connect_with(
-        &mut self,
-        now: Instant,
-        config: &ClientConfig,
-        remote: SocketAddr,
-        server_name: &str,
-        socket: u32,
-        liveness: Option<Liveness>,
-    ) -> Result<Handle, ConnectError> {
-        if self.slots.open() >= self.limits.connections_max {
-            return Err(ConnectError::TooMany(self.limits.connections_max));
-        }
-        let initial_id = ConnectionId::new(&self.initial_ids.random::<[u8; INITIAL_ID_BYTES]>());
-        let mut client = quinn_proto::ClientConfig::new(config.tls.config.clone());
-        client
-            .transport_config(self.client_transport(liveness)?)
-            .token_store(self.tokens.clone())
-            .initial_dst_cid_provider(Arc::new(move || initial_id));
-        let (handle, engine) = self
-            .engine
-            .connect(now, client, remote, server_name)
-            .map_err(|error| match error {
-                quinn_proto::ConnectError::InvalidServerName(name) => {
-                    ConnectError::ServerName(name)
-                }
-                quinn_proto::ConnectError::InvalidRemoteAddress(address) => {
-                    ConnectError::Address(address)
-                }
-                error @ (quinn_proto::ConnectError::EndpointStopping
-                | quinn_proto::ConnectError::CidsExhausted
-                | quinn_proto::ConnectError::NoDefaultClientConfig
-                | quinn_proto::ConnectError::UnsupportedVersion) => {
-                    ConnectError::Engine(error.to_string())
-                }
-            })?;
-        self.now = Some(now);
-        let handle = self.adopt(handle, engine, socket);
-        if let Some(slot) = self.slots.at(handle.index) {
-            let request = config.web_transport.clone();
-            slot.web_transport = request.map(|request| Box::new(WebTransport::client(request)));
-            slot.refusals = Some(Arc::clone(config.tls.refusals()));
-        }
-        Ok(handle)
     }
 
     /// Returns the connection of a handle, unless it is lost or closed.

@@ -158,6 +158,7 @@ impl Configured {
     /// Adds the problems of values that do not fit together.
     fn check(&self, problems: &mut Vec<Problem>) {
         let config = &self.config;
+        self.check_upstream(problems);
         let mut add = |key: &str, problem: &str| {
             problems.push(format!("{}: {problem}", self.place(key)));
         };
@@ -170,21 +171,6 @@ impl Configured {
         match (&config.tls.certificate, &config.tls.key) {
             (Some(_), None) => add("tls.certificate", "needs tls.key (--key) too"),
             (None, Some(_)) => add("tls.key", "needs tls.certificate (--cert) too"),
-            (Some(_), Some(_)) | (None, None) => {}
-        }
-        match (&config.upstream.certificate, &config.upstream.key) {
-            (Some(_), None) => add(
-                "upstream.certificate",
-                "needs upstream.key too: set both or neither",
-            ),
-            (None, Some(_)) => add(
-                "upstream.key",
-                "needs upstream.certificate too: set both or neither",
-            ),
-            (Some(_), Some(_)) if config.upstream.insecure => add(
-                "upstream.insecure",
-                "a client certificate is not sent to relays whose certificate is not checked",
-            ),
             (Some(_), Some(_)) | (None, None) => {}
         }
         let format = config.log.format.as_str();
@@ -220,6 +206,29 @@ impl Configured {
             let found = quic.datagram_receive_bytes_max;
             let problem = format!("expected 0, or at least {DATAGRAM_BYTES_MIN}, not {found}");
             add("limits.quic.datagram_receive_bytes_max", &problem);
+        }
+    }
+
+    /// Adds the problems of the settings of upstream relays.
+    fn check_upstream(&self, problems: &mut Vec<Problem>) {
+        let config = &self.config;
+        let mut add = |key: &str, problem: &str| {
+            problems.push(format!("{}: {problem}", self.place(key)));
+        };
+        match (&config.upstream.certificate, &config.upstream.key) {
+            (Some(_), None) => add(
+                "upstream.certificate",
+                "needs upstream.key too: set both or neither",
+            ),
+            (None, Some(_)) => add(
+                "upstream.key",
+                "needs upstream.certificate too: set both or neither",
+            ),
+            (Some(_), Some(_)) if config.upstream.insecure => add(
+                "upstream.insecure",
+                "a client certificate is not sent to relays whose certificate is not checked",
+            ),
+            (Some(_), Some(_)) | (None, None) => {}
         }
     }
 }

@@ -92,6 +92,11 @@ fn tracks_come_through_another_relay_over_both_transports() {
             "--admin",
             "127.0.0.1:0",
         ]);
+        // Metrics have the URL in its usual form.
+        let upstream = match scheme {
+            "https" => format!("{upstream}/"),
+            _ => upstream,
+        };
         expect_metric(edge.admin(), &link("up", &upstream), 1.0);
         deliver(&folder, [origin.address(), edge.address()], &token);
         expect_at_least(edge.admin(), &link("objects_total", &upstream), 35.0);

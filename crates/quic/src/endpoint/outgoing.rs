@@ -1,0 +1,104 @@
+//! Outgoing connections.
+
+use std::{net::SocketAddr, sync::Arc, time::Instant};
+
+use quinn_proto::{ConnectionId, TransportConfig};
+use rand::RngExt as _;
+
+use super::{Endpoint, Handle, INITIAL_ID_BYTES};
+use crate::{ClientConfig, Liveness, web_transport::WebTransport};
+
+/// Why a connection could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The server's name is not valid in a certificate.
+    #[error("{0:?} is not a valid server name")]
+    ServerName(String),
+    /// The address is not valid for a connection.
+    #[error("{0} is not an address to connect to")]
+    Address(SocketAddr),
+    /// [`Limits::connections_max`] is reached.
+    #[error("the limit of {0} connections is reached")]
+    TooMany(usize),
+    /// The engine refused for another reason.
+    #[error("cannot connect: {0}")]
+    Engine(String),
+}
+
+impl Endpoint {
+    /// Starts a connection to `remote` on the host's socket number `socket`. The peer's certificate has to be valid for
+    /// `server_name`.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        config: &ClientConfig,
+        remote: SocketAddr,
+        server_name: &str,
+        socket: u32,
+    ) -> Result<Handle, ConnectError> {
+        self.connect_with(now, config, remote, server_name, socket, None)
+    }
+
+    /// Does the same, with a liveness that replaces the endpoint's limits for this connection.
+    pub fn connect_with(
+        &mut self,
+        now: Instant,
+        config: &ClientConfig,
+        remote: SocketAddr,
+        server_name: &str,
+        socket: u32,
+        liveness: Option<Liveness>,
+    ) -> Result<Handle, ConnectError> {
+        if self.slots.open() >= self.limits.connections_max {
+            return Err(ConnectError::TooMany(self.limits.connections_max));
+        }
+        let initial_id = ConnectionId::new(&self.initial_ids.random::<[u8; INITIAL_ID_BYTES]>());
+        let mut client = quinn_proto::ClientConfig::new(config.tls.config.clone());
+        client
+            .transport_config(self.client_transport(liveness)?)
+            .token_store(self.tokens.clone())
+            .initial_dst_cid_provider(Arc::new(move || initial_id));
+        let (handle, engine) = self
+            .engine
+            .connect(now, client, remote, server_name)
+            .map_err(|error| match error {
+                quinn_proto::ConnectError::InvalidServerName(name) => {
+                    ConnectError::ServerName(name)
+                }
+                quinn_proto::ConnectError::InvalidRemoteAddress(address) => {
+                    ConnectError::Address(address)
+                }
+                error @ (quinn_proto::ConnectError::EndpointStopping
+                | quinn_proto::ConnectError::CidsExhausted
+                | quinn_proto::ConnectError::NoDefaultClientConfig
+                | quinn_proto::ConnectError::UnsupportedVersion) => {
+                    ConnectError::Engine(error.to_string())
+                }
+            })?;
+        self.now = Some(now);
+        let handle = self.adopt(handle, engine, socket);
+        if let Some(slot) = self.slots.at(handle.index) {
+            let request = config.web_transport.clone();
+            slot.web_transport = request.map(|request| Box::new(WebTransport::client(request)));
+            slot.refusals = Some(Arc::clone(config.tls.refusals()));
+        }
+        Ok(handle)
+    }
+
+    /// Returns the transport configuration of the next outgoing connection.
+    fn client_transport(
+        &self,
+        liveness: Option<Liveness>,
+    ) -> Result<Arc<TransportConfig>, ConnectError> {
+        let Some(liveness) = liveness else {
+            let logged = self.logged_transport();
+            return Ok(logged.unwrap_or_else(|| Arc::clone(&self.transport)));
+        };
+        let stream = self.qlog.as_ref().and_then(|it| it.stream(self.opened));
+        let limits = self.limits.with_liveness(liveness);
+        let transport = limits.transport(&self.packets, self.segmentation_offload, stream);
+        transport
+            .map(Arc::new)
+            .map_err(|error| ConnectError::Engine(error.to_string()))
+    }
+}
