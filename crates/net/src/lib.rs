@@ -8,6 +8,7 @@
 pub mod certificate;
 pub mod clock;
 mod host;
+mod receive_arena;
 mod receive_pause;
 mod send_delay;
 mod sending;

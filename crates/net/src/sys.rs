@@ -19,7 +19,7 @@ use libc::{c_int, socklen_t};
 use self::address::size_of_socklen;
 pub use self::child::end_with_parent;
 pub(crate) use self::{
-    batch::{BATCH, Outgoing, ReceiveBatch, SendBatch},
+    batch::{BATCH, Outgoing, ReceiveBatch, SendBatch, SendMemory},
     shared::{bind_shared, steer},
 };
 

@@ -20,8 +20,8 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use weir_transport::Transport as _;
 
 use crate::{
-    ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, Outbox, Packets, Qlog,
-    Shard,
+    ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, OriginCounts, Outbox,
+    Packets, Qlog, Shard,
     config::TimeSource,
     connection::{EngineConnection, Way},
     connection_id::SeededConnectionIds,
@@ -73,6 +73,8 @@ pub struct Counters {
     pub refused_connections: u64,
     /// Incoming connections refused at [`Limits::handshakes_max`].
     pub refused_handshakes: u64,
+    /// Incoming connections refused at [`Limits::handshakes_per_address_max`].
+    pub refused_handshakes_address: u64,
     /// Incoming connections refused because the role does not accept any.
     pub refused_unwanted: u64,
     /// Incoming connections asked to validate their address.
@@ -81,6 +83,10 @@ pub struct Counters {
     pub retries_received: u64,
     /// Handshakes that failed after they were accepted.
     pub handshakes_failed: u64,
+    /// Handshakes closed at [`Limits::handshake_timeout`]. They have failed, too.
+    pub handshakes_overdue: u64,
+    /// Packets dropped because they came from UDP port 0, to which nothing can be sent.
+    pub packets_from_port_zero: u64,
     /// Connections, in handshake or later, that reached the idle timeout.
     pub timed_out: u64,
     /// Connections closed here because the peer violated QUIC, such as its flow control.
@@ -134,6 +140,9 @@ pub struct Endpoint {
     /// Replies to packets of unknown connections, waiting for the outbox.
     responses: VecDeque<(Transmit, u32, Vec<u8>)>,
     handshakes: usize,
+    handshake_counts: OriginCounts,
+    /// When the handshakes of incoming connections have to be over, the oldest first.
+    handshake_deadlines: VecDeque<(Instant, Handle)>,
     refuses_incoming: bool,
     opened: u64,
     counters: Counters,
@@ -213,6 +222,8 @@ impl Endpoint {
             scratch: Vec::with_capacity(packets.joined_max * PACKET_BYTES),
             responses: VecDeque::new(),
             handshakes: 0,
+            handshake_counts: config.handshake_counts,
+            handshake_deadlines: VecDeque::new(),
             refuses_incoming: false,
             opened: 0,
             counters: Counters::default(),
@@ -337,6 +348,10 @@ impl Endpoint {
             data,
         } = packet;
         self.now = Some(now);
+        if remote.port() == 0 {
+            self.counters.packets_from_port_zero += 1;
+            return;
+        }
         if is_retry(&data) {
             self.counters.retries_received += 1;
         }
@@ -376,13 +391,16 @@ impl Endpoint {
     /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let threads = self.peer_threads.poll_timeout();
-        self.wheel.next().into_iter().chain(threads).min()
+        let others = [threads, self.handshake_deadline()];
+        let others = others.into_iter().flatten();
+        self.wheel.next().into_iter().chain(others).min()
     }
 
     /// Handles the timers that are due. Early calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.peer_threads.handle_timeout(now, &mut self.events);
         self.now = Some(now);
+        self.close_overdue_handshakes(now);
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, &mut due);
         for (index, tick) in due.drain(..) {
@@ -524,7 +542,7 @@ impl Endpoint {
         let Some(slot) = self.slots.remove(index) else {
             return;
         };
-        self.handshakes -= usize::from(slot.handshaking);
+        self.handshakes -= usize::from(slot.handshaking.is_some());
     }
 
     fn mark_dirty(&mut self, index: u32) {

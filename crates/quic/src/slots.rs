@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use crate::{
-    Handle,
+    Counted, Handle,
     connection::Bare,
     datagrams::{DatagramQueue, Dropped},
     tls::refusal::Refusals,
@@ -48,8 +48,8 @@ pub(crate) struct Slot {
     pub(crate) datagrams: DatagramQueue,
     pub(crate) datagram_bytes_max: usize,
     pub(crate) state: State,
-    /// Whether it counts as a handshake in flight.
-    pub(crate) handshaking: bool,
+    /// Counts it as a handshake in flight, until the handshake is over.
+    pub(crate) handshaking: Option<Counted>,
     /// Datagrams dropped before they reached the engine.
     pub(crate) dropped: Dropped,
     /// Datagrams handed to the role.

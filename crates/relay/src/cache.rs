@@ -575,8 +575,9 @@ fn stop(next: Option<Location>, end: Location) -> Location {
     next.and_then(before).map_or(end, |stop| stop.min(end))
 }
 
-/// Overhead of a cached object, in addition to its bytes.
-const OBJECT_BYTES: u64 = 160;
+/// Overhead of a cached object, in addition to its bytes: its entry in a queue that may be half empty, and an allocation
+/// of its own that a received packet shares with nobody.
+const OBJECT_BYTES: u64 = 384;
 /// Overhead of a cached group, in addition to its objects.
 const GROUP_BYTES: u64 = 320;
 

@@ -18,6 +18,10 @@ metrics! {
         sessions_refused_address,
         /// Connections closed because the relay was overloaded (`limits.load`).
         sessions_refused_load,
+        /// Sessions without rights closed at `limits.relay.unauthorized_max`.
+        sessions_unauthorized,
+        /// Sessions of publishers closed at `limits.relay.publisher_silence_max`.
+        publishers_silent,
         /// Sessions closed at `limits.relay.resets_per_second_max`.
         sessions_closed_resets,
         /// Sessions closed at shutdown because they had not left after `drain.time`.
@@ -150,6 +154,8 @@ metrics! {
         refused_limit_publications,
         /// PUBLISH_NAMESPACE requests refused at `limits.relay.namespaces_per_session_max`.
         refused_limit_namespaces,
+        /// PUBLISH_NAMESPACE requests refused at `limits.relay.namespaces_max`.
+        refused_limit_announcements,
         /// Subscriptions to prefixes refused at `limits.relay.prefixes_per_session_max`.
         refused_limit_prefixes,
         /// Fetches refused at `limits.relay.fetches_per_session_max`.
@@ -158,6 +164,8 @@ metrics! {
         refused_limit_inquiries,
         /// Requests refused at `limits.relay.tracks_max`.
         refused_limit_tracks,
+        /// Requests refused at `limits.relay.tracks_waiting_max`.
+        refused_limit_waiting,
         /// PUBLISH requests refused at `limits.relay.publishers_per_track_max`.
         refused_limit_publishers,
         /// Times that a publisher was not asked for a track, at `limits.relay.publishers_per_track_max`.

@@ -6,8 +6,10 @@
 mod blocked_streams;
 mod deadlines;
 mod ending;
+mod established;
 mod fan_out;
 mod outgoing;
+mod pending;
 mod range;
 mod state;
 mod stream;
@@ -16,7 +18,7 @@ mod subscription;
 mod timeouts;
 mod update;
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use weir_moqt::{
     parameter::Parameters,
@@ -26,9 +28,11 @@ use weir_quic::Handle;
 
 pub(crate) use self::{blocked_streams::Reader, ending::Scope, update::Joined};
 
-use self::{outgoing::Outgoing, subscribe::PendingSubscribe, subscription::Subscription};
+use self::{
+    established::Established, outgoing::Outgoing, pending::Pending, subscription::Subscription,
+};
 use crate::{
-    ids::{BySession, ByTrack, TrackId},
+    ids::{BySession, ByTrack, SubgroupId, TrackId},
     sessions::peer::Purpose,
     track::{Demand, Track},
     turn::Turn,
@@ -39,15 +43,17 @@ use crate::{
 pub(crate) struct Delivery {
     tracks: ByTrack<Subscriptions>,
     sessions: BySession<Outgoing>,
+    /// Subgroups that some subscriber has released and that are not yet trimmed.
+    untrimmed: BTreeSet<(TrackId, SubgroupId)>,
 }
 
 /// The subscribers of one track.
 #[derive(Debug, Default)]
 struct Subscriptions {
     /// Sorted by session and request, so that the fan-out visits connections in memory order.
-    established: Vec<Subscription>,
+    established: Established,
     /// SUBSCRIBE requests that wait for a publisher.
-    pending: Vec<PendingSubscribe>,
+    pending: Pending,
 }
 
 /// Numbers of subscriptions, over all tracks.
@@ -77,25 +83,24 @@ impl Delivery {
         let is_subscribed = established
             .iter()
             .any(|other| counts(other.is_link) && !other.is_declined_offer());
-        let is_pending = pending.iter().any(|waiting| counts(waiting.is_link));
+        let is_pending = if from_link {
+            pending.clients_len() > 0
+        } else {
+            !pending.is_empty()
+        };
         let wants = |other: &Subscription| other.forwards() && !other.is_ending();
         let is_wanted = established
             .iter()
             .any(|other| wants(other) && counts(other.is_link))
-            || pending.iter().any(|waiting| {
-                if from_link {
-                    !waiting.is_link
-                } else {
-                    waiting.parameters.forward != Some(false)
-                }
-            });
-        let new_groups = pending
-            .iter()
-            .map(|waiting| waiting.parameters.new_group_request);
+            || if from_link {
+                is_pending
+            } else {
+                pending.wants_objects()
+            };
         Demand {
             is_wanted,
             is_unwanted: !is_subscribed && !is_pending,
-            new_group: new_groups.flatten().max(),
+            new_group: pending.new_group(),
             has_subscriptions: !established.is_empty(),
         }
     }
@@ -140,8 +145,7 @@ impl Delivery {
             let links = subscriptions.links_len();
             totals.links += links;
             totals.clients += subscriptions.established.len() - links;
-            let pending = subscriptions.pending.iter();
-            totals.pending += pending.filter(|waiting| !waiting.is_link).count();
+            totals.pending += subscriptions.pending.clients_len();
         }
         totals
     }
@@ -184,36 +188,14 @@ impl Delivery {
         let mut subscription = Subscription::new(handle, request, &parameters, largest, defaults);
         subscription.is_link = is_link;
         subscription.is_offer = is_link;
-        self.tracks.entry(id).insert(subscription);
+        self.tracks.entry(id).established.insert(subscription);
         Ok(request)
     }
 }
 
 impl Subscriptions {
-    fn insert(&mut self, subscription: Subscription) {
-        if let Err(place) = self.position(subscription.handle, subscription.request) {
-            self.established.insert(place, subscription);
-        }
-    }
-
-    /// Returns the index of a subscription, or the index at which to insert it.
-    fn position(&self, handle: Handle, request: RequestId) -> Result<usize, usize> {
-        self.established
-            .binary_search_by_key(&(handle, request), |other| (other.handle, other.request))
-    }
-
-    fn get_mut(&mut self, handle: Handle, request: RequestId) -> Option<&mut Subscription> {
-        let index = self.position(handle, request).ok()?;
-        self.established.get_mut(index)
-    }
-
     fn has_session(&self, handle: Handle) -> bool {
-        let first = self
-            .established
-            .partition_point(|other| other.handle < handle);
-        let next = self.established.get(first);
-        next.is_some_and(|other| other.handle == handle)
-            || self.pending.iter().any(|waiting| waiting.handle == handle)
+        self.established.has_session(handle) || self.pending.has_session(handle)
     }
 
     /// Returns the number of subscriptions of links, which are sorted first.

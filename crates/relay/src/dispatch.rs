@@ -353,6 +353,7 @@ impl Owners {
             Some((joined, subject))
         });
         if turn.is_permitted((handle, id), &request, joined.as_ref()) {
+            turn.note_permitted(handle, &request);
             self.on_permitted(turn, (handle, id), request);
             turn.forget_expiry_if_over(handle, id);
         }
@@ -547,6 +548,9 @@ impl Owners {
             }
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Cache => self.tracks.on_cache_due(turn),
+            Timer::Trim => self.delivery.on_trim_due(&mut self.tracks),
+            Timer::Unauthorized(handle) => turn.on_unauthorized_too_long(handle),
+            Timer::Silence(handle) => turn.on_silence_check(handle),
             Timer::Fill(handle, id) => self.serving().on_fill_timeout(turn, (handle, id)),
         }
         self.carry_effects(turn);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use weir_moqt::session;
-use weir_quic::{App, Endpoint, Event};
+use weir_quic::{App, Endpoint, Event, OriginCounts};
 
 use crate::{
     Authority, Config, Counters, Gauges, Load, Open, Overload, TrackState,
@@ -42,6 +42,14 @@ impl Relay {
             effects: Effects::default(),
             owners: Owners::default(),
         }
+    }
+
+    /// Counts the sessions of each address together with other relays, so that
+    /// [`Limits::sessions_per_address_max`](crate::Limits) holds for all of them.
+    #[must_use]
+    pub fn with_session_counts(mut self, counts: OriginCounts) -> Self {
+        self.sessions.origins = counts;
+        self
     }
 
     /// Returns the counters since the relay was created.

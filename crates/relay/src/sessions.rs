@@ -1,8 +1,9 @@
 //! Sessions: the connected clients and links, what each may do, and how much of it.
 
 mod access;
-pub(crate) mod admission;
+mod admission;
 pub(crate) mod authorization;
+pub(crate) mod deadlines;
 pub(crate) mod drain;
 pub(crate) mod expiries;
 pub(crate) mod log;
@@ -10,14 +11,12 @@ pub(crate) mod peer;
 pub(crate) mod rate;
 pub(crate) mod refusal;
 
-use std::collections::BTreeMap;
-
 use weir_moqt::session;
-use weir_quic::Handle;
+use weir_quic::{Handle, OriginCounts};
 
 use crate::{
     load::{Load, LoadLimits, Shedder},
-    sessions::{admission::Origin, drain::Stage, log::Log, peer::Peer},
+    sessions::{drain::Stage, log::Log, peer::Peer},
     timers::Timer,
     turn::Turn,
 };
@@ -26,7 +25,8 @@ use crate::{
 pub(crate) struct Sessions {
     places: Vec<Option<Box<Peer>>>,
     count: usize,
-    origins: BTreeMap<Origin, usize>,
+    /// Sessions by address, of all threads.
+    pub(crate) origins: OriginCounts,
     /// Sessions that closed, or that may have events, as a result of another session's step.
     unprocessed: Vec<Handle>,
     /// Sum of the counters of sessions that have ended.
@@ -42,7 +42,7 @@ impl Sessions {
         Self {
             places: Vec::new(),
             count: 0,
-            origins: BTreeMap::new(),
+            origins: OriginCounts::default(),
             unprocessed: Vec::new(),
             ended: session::Counters::default(),
             shedder: Shedder::new(load),
@@ -56,9 +56,6 @@ impl Sessions {
         if self.places.len() <= index {
             self.places.resize_with(index + 1, || None);
         }
-        if let Some(origin) = peer.origin {
-            *self.origins.entry(origin).or_default() += 1;
-        }
         self.count += usize::from(!peer.is_link());
         self.places[index] = Some(Box::new(peer));
     }
@@ -71,22 +68,9 @@ impl Sessions {
 
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<Box<Peer>> {
         let peer = self.get(handle)?;
-        let (origin, is_link) = (peer.origin, peer.is_link());
+        let is_link = peer.is_link();
         self.count -= usize::from(!is_link);
-        if let Some(origin) = origin
-            && let Some(count) = self.origins.get_mut(&origin)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.origins.remove(&origin);
-            }
-        }
         self.places[handle.index()].take()
-    }
-
-    /// Returns the number of sessions from an origin.
-    pub(crate) fn from(&self, origin: Origin) -> usize {
-        self.origins.get(&origin).copied().unwrap_or_default()
     }
 
     /// Returns all sessions.

@@ -30,6 +30,12 @@ pub(crate) enum Timer {
     Delivery(Handle),
     /// The oldest group of the cache may have expired.
     Cache,
+    /// Subgroups that subscribers have released are to be trimmed.
+    Trim,
+    /// A session without rights has to have made a permitted request.
+    Unauthorized(Handle),
+    /// The next check of whether a publisher's session still receives packets.
+    Silence(Handle),
 }
 
 /// Wake-ups ordered by time.

@@ -43,12 +43,12 @@ impl Endpoint {
                 quinn_proto::Event::DatagramsUnblocked => {}
                 quinn_proto::Event::Connected => {
                     slot.state = State::Established;
-                    self.handshakes -= usize::from(std::mem::take(&mut slot.handshaking));
+                    self.handshakes -= usize::from(slot.handshaking.take().is_some());
                     self.events.push_back(Event::Connected { handle });
                 }
                 quinn_proto::Event::ConnectionLost { reason } => {
                     slot.state = State::Closed;
-                    let was_handshake = std::mem::take(&mut slot.handshaking);
+                    let was_handshake = slot.handshaking.take().is_some();
                     self.handshakes -= usize::from(was_handshake);
                     self.counters.note_loss(was_handshake, &reason);
                     if let Some(reason) = Lost::from_engine(reason, slot.refusals.as_deref()) {

@@ -15,6 +15,8 @@ pub(super) struct Announcements {
     /// Links first, then clients in the order of their announcements.
     announcers: BTreeMap<Namespace, Vec<Announcer>>,
     count: usize,
+    /// Announcements of clients.
+    clients: usize,
 }
 
 /// A session that announced a namespace.
@@ -42,6 +44,7 @@ impl Announcements {
         let announcers = self.announcers.entry(namespace).or_default();
         let is_first = announcers.is_empty();
         self.count += 1;
+        self.clients += usize::from(!is_link);
         if let Some(announcer) = announcers.iter_mut().find(|it| it.handle == handle) {
             announcer.requests += 1;
             return is_first;
@@ -65,6 +68,7 @@ impl Announcements {
             return false;
         };
         self.count -= 1;
+        self.clients -= usize::from(!announcers[place].is_link);
         announcers[place].requests -= 1;
         if announcers[place].requests == 0 {
             announcers.remove(place);
@@ -141,6 +145,11 @@ impl Catalogue {
         let max = turn.config.limits.namespaces_per_session_max;
         if !is_link && peer.counts().namespaces >= max {
             turn.counters.refused_limit_namespaces += 1;
+            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+        }
+        let max = turn.config.limits.namespaces_max;
+        if !is_link && self.announcements.clients >= max {
+            turn.counters.refused_limit_announcements += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         peer.insert(id, Purpose::Namespace(namespace.clone()));

@@ -1,6 +1,9 @@
 //! Delivery, the last step of an object: to which subscribers it is sent, and on which connections.
 
-use std::{cmp::Reverse, time::Instant};
+use std::{
+    cmp::Reverse,
+    time::{Duration, Instant},
+};
 
 use weir_moqt::{error::ResetCode, session::RequestId};
 use weir_quic::{Connection, Endpoint, Handle, SendDatagramError};
@@ -18,6 +21,7 @@ use crate::{
     Counters,
     effect::Effect,
     ids::{BySession, SubgroupId, TrackId},
+    timers::Timer,
     track::{Mark, OutgoingDatagram, Subgroup, Track, Tracks},
     turn::Turn,
 };
@@ -55,21 +59,20 @@ impl Delivery {
         let Some(subscriptions) = self.tracks.get(id) else {
             return;
         };
-        let (links, clients) = subscriptions
-            .established
-            .split_at(subscriptions.links_len());
         let (now, location) = (turn.now, datagram.location);
-        if !datagram.from_link {
-            for link in links.iter().filter(|link| link.wants(location)) {
-                if let Some(mut connection) = turn.endpoint.connection(now, link.handle) {
+        for piece in subscriptions.established.pieces() {
+            for subscription in piece {
+                if !subscription.wants(location) {
+                    continue;
+                }
+                if !subscription.is_link {
+                    send_datagram(now, turn.endpoint, turn.counters, subscription, datagram);
+                } else if !datagram.from_link
+                    && let Some(mut connection) = turn.endpoint.connection(now, subscription.handle)
+                {
                     // The connection limits and counts datagrams itself.
                     let _sent = connection.send_datagram(datagram.encoded.clone(), None);
                 }
-            }
-        }
-        for client in clients {
-            if client.wants(location) {
-                send_datagram(now, turn.endpoint, turn.counters, client, datagram);
             }
         }
     }
@@ -120,6 +123,41 @@ impl Delivery {
         }
     }
 
+    /// Trims subgroups that a subscriber has released. Each time visits all subscriptions of the track, so with many
+    /// subscriptions it is done later, for all who catch up or leave until then.
+    pub(super) fn release(
+        &mut self,
+        turn: &mut Turn<'_>,
+        tracks: &mut Tracks,
+        id: TrackId,
+        released: Vec<SubgroupId>,
+    ) {
+        let (Some(subscriptions), Some(track)) = (self.tracks.get_mut(id), tracks.get(id)) else {
+            return;
+        };
+        if released.is_empty() {
+            return;
+        }
+        if subscriptions.established.len() <= TRIMMED_AT_ONCE_MAX {
+            for log in released {
+                subscriptions.trim_subgroup(track, log);
+            }
+            return;
+        }
+        if self.untrimmed.is_empty() {
+            turn.timers.set(turn.now + TRIM_DELAY, Timer::Trim);
+        }
+        self.untrimmed
+            .extend(released.into_iter().map(|log| (id, log)));
+    }
+
+    /// Trims the subgroups that subscribers have released.
+    pub(crate) fn on_trim_due(&mut self, tracks: &mut Tracks) {
+        for (id, log) in std::mem::take(&mut self.untrimmed) {
+            self.trim_subgroup(tracks, id, log);
+        }
+    }
+
     /// Removes a stream from the blocked streams. Returns its rank and what it carries.
     pub(crate) fn unblock(&mut self, handle: Handle, stream: StreamId) -> Option<(i32, Reader)> {
         self.sessions.get_mut(handle)?.unblock(stream)
@@ -156,8 +194,8 @@ impl Delivery {
         };
         let pending = peer.subscriptions().filter_map(|(request, id)| {
             let subscriptions = self.tracks.get(id)?;
-            let index = subscriptions.position(handle, request).ok()?;
-            let (rank, log) = subscriptions.established[index].pending()?;
+            let subscription = subscriptions.established.get(handle, request)?;
+            let (rank, log) = subscription.pending()?;
             Some((Reverse(rank), Reader::Subgroup(id, request, log)))
         });
         pending.collect()
@@ -172,10 +210,8 @@ impl Delivery {
         let Some(subscriptions) = self.tracks.get(id) else {
             return false;
         };
-        let index = subscriptions.position(handle, request);
-        let pending = index
-            .ok()
-            .and_then(|index| subscriptions.established[index].pending());
+        let subscription = subscriptions.established.get(handle, request);
+        let pending = subscription.and_then(Subscription::pending);
         pending.is_some_and(|(_, pending)| pending == log)
     }
 
@@ -228,11 +264,10 @@ impl Delivery {
     ) -> Option<T> {
         let track = tracks.get(id)?;
         let subscriptions = self.tracks.get_mut(id)?;
-        let index = subscriptions.position(handle, request).ok()?;
+        let subscription = subscriptions.established.get_mut(handle, request)?;
         let mut connection = turn.endpoint.connection(turn.now, handle)?;
         let defaults = track.defaults();
         let mut fan_out = FanOut::new(turn.now, &turn.config.limits, turn.counters, defaults);
-        let subscription = &mut subscriptions.established[index];
         let result = act(
             subscription,
             &mut connection,
@@ -245,9 +280,7 @@ impl Delivery {
         fan_out.counters.streams_waited += outgoing.note_waits(id, request, waits);
         let (released, ended) = (fan_out.released, fan_out.ended);
         let deadlines = fan_out.deadlines;
-        for log in released {
-            subscriptions.trim_subgroup(track, log);
-        }
+        self.release(turn, tracks, id, released);
         for (handle, request) in ended {
             turn.push(Effect::MaybeDrained(id, handle, request));
         }
@@ -270,12 +303,11 @@ impl Subscriptions {
     ) -> Outcome {
         let now = fan_out.now;
         let mut outcome = Outcome::default();
-        let first = if subgroup.from_link {
-            self.links_len()
-        } else {
-            0
-        };
-        for subscription in &mut self.established[first..] {
+        let subscriptions = self.established.pieces_mut().iter_mut();
+        for subscription in subscriptions.flatten() {
+            if subgroup.from_link && subscription.is_link {
+                continue;
+            }
             let handle = subscription.handle;
             let Some(mut connection) = endpoint.connection(now, handle) else {
                 continue;
@@ -317,11 +349,16 @@ impl Subscriptions {
 
     fn remove_subgroup(&mut self, track: &mut Track, log: SubgroupId) {
         track.remove_subgroup(log);
-        for subscription in &mut self.established {
+        for subscription in self.established.iter_mut() {
             subscription.forget(log);
         }
     }
 }
+
+/// Subscriptions of a track up to which what one of them has released is removed at once.
+const TRIMMED_AT_ONCE_MAX: usize = 64;
+/// How long released memory of a track with more subscriptions may stay.
+const TRIM_DELAY: Duration = Duration::from_millis(20);
 
 fn send_datagram(
     now: Instant,

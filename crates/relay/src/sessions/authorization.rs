@@ -50,8 +50,10 @@ impl Turn<'_> {
         let denial = judged.as_ref().err().copied();
         let access = std::mem::replace(&mut peer.access, Access::Unknown);
         peer.access = access.after_setup(credentials, judged);
-        // A session without tokens in its SETUP may still send tokens with its requests.
-        if let Some(denial) = denial.filter(|_| has_tokens) {
+        if denial.is_some() && !has_tokens {
+            // The session may still send tokens with its requests.
+            self.set_permit_deadline(handle);
+        } else if let Some(denial) = denial {
             self.counters.sessions_denied += 1;
             let code = denial.session_error();
             self.log_refused_session(handle, code, &denial.to_string());

@@ -6,9 +6,9 @@ use weir_moqt::{
     name::Namespace,
     session::{RequestId, Session},
 };
-use weir_quic::Handle;
+use weir_quic::{Counted, Handle};
 
-use super::{access::Access, admission::Origin, expiries::Expiries, rate::Rate};
+use super::{access::Access, deadlines::Silence, expiries::Expiries, rate::Rate};
 use crate::{
     Grant,
     ids::{RequestKey, TrackId},
@@ -19,8 +19,8 @@ use crate::{
 pub(crate) struct Peer {
     pub(super) handle: Handle,
     session: Session,
-    /// The origin of the session, if it is counted.
-    pub(super) origin: Option<Origin>,
+    /// Counts the session for its address.
+    _counted: Option<Counted>,
     /// The rate of its updates.
     pub(super) updates: Rate,
     /// The rate of its stream resets and stops.
@@ -40,6 +40,10 @@ pub(crate) struct Peer {
     pub(super) expiries: Expiries,
     /// When the earliest expiry is checked.
     pub(super) expiry_timer: Option<Instant>,
+    /// By when the session has to make a permitted request, if it has no rights.
+    pub(super) permit_by: Option<Instant>,
+    /// How long nothing has come from the session, if it publishes.
+    pub(super) silence: Option<Silence>,
 }
 
 /// The purpose of a request.
@@ -76,6 +80,11 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Returns whether a session publishes or announces anything.
+    pub(crate) fn publishes(&self) -> bool {
+        self.sources + self.namespaces > 0
+    }
+
     /// Returns the count that a purpose belongs to, if it is counted.
     fn of(&mut self, purpose: &Purpose) -> Option<&mut usize> {
         match purpose {
@@ -93,8 +102,8 @@ impl Counts {
 
 impl Peer {
     /// Creates the session of a publisher or subscriber.
-    pub(crate) fn client(handle: Handle, session: Session, origin: Option<Origin>) -> Self {
-        Self::new(handle, session, origin, Access::Unknown)
+    pub(crate) fn client(handle: Handle, session: Session, counted: Counted) -> Self {
+        Self::new(handle, session, Some(counted), Access::Unknown)
     }
 
     /// Creates the session of another relay, which acts for all of its clients.
@@ -102,10 +111,10 @@ impl Peer {
         Self::new(handle, session, None, Access::Link(Grant::everything()))
     }
 
-    fn new(handle: Handle, session: Session, origin: Option<Origin>, access: Access) -> Self {
+    fn new(handle: Handle, session: Session, counted: Option<Counted>, access: Access) -> Self {
         Self {
             handle,
-            origin,
+            _counted: counted,
             updates: Rate::default(),
             resets: Rate::default(),
             session,
@@ -117,6 +126,8 @@ impl Peer {
             access,
             expiries: Expiries::default(),
             expiry_timer: None,
+            permit_by: None,
+            silence: None,
         }
     }
 
@@ -160,10 +171,13 @@ impl Peer {
     }
 
     /// Returns the timers that are set for the session.
-    pub(crate) fn timers(&self) -> [(Option<Instant>, Timer); 2] {
+    pub(crate) fn timers(&self) -> [(Option<Instant>, Timer); 4] {
+        let silence = self.silence.map(|silence| silence.due);
         [
             (self.timer, Timer::Session(self.handle)),
             (self.expiry_timer, Timer::Expiry(self.handle)),
+            (self.permit_by, Timer::Unauthorized(self.handle)),
+            (silence, Timer::Silence(self.handle)),
         ]
     }
 

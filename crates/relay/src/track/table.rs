@@ -7,6 +7,7 @@ use weir_quic::Handle;
 
 use super::{Track, inbound::InboundStreams};
 use crate::{
+    Counters, Limits,
     cache::Ledger,
     effect::Effect,
     ids::{BySession, SubgroupId, TrackId},
@@ -26,6 +27,25 @@ pub(crate) struct Tracks {
     pub(super) grown: Vec<(TrackId, SubgroupId)>,
 }
 
+/// Which limit of tracks is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// [`Limits::tracks_max`].
+    Tracks,
+    /// [`Limits::tracks_waiting_max`].
+    Waiting,
+}
+
+impl Full {
+    /// Counts a request that is refused.
+    pub(crate) fn count(self, counters: &mut Counters) {
+        match self {
+            Self::Tracks => counters.refused_limit_tracks += 1,
+            Self::Waiting => counters.refused_limit_waiting += 1,
+        }
+    }
+}
+
 /// Tracks by name and by ID.
 #[derive(Debug, Default)]
 pub(super) struct TrackTable {
@@ -35,6 +55,8 @@ pub(super) struct TrackTable {
     next_alias: u64,
     /// Tracks that exist only in the cache, by alias: the oldest first.
     resting: BTreeMap<u64, TrackId>,
+    /// The number of tracks of which no publisher is known.
+    unknown: usize,
 }
 
 impl Tracks {
@@ -50,6 +72,25 @@ impl Tracks {
     /// Returns the track of a name. Creates it if fewer than `max` tracks are in use.
     pub(crate) fn find_or_create(&mut self, name: &FullTrackName, max: usize) -> Option<TrackId> {
         self.table.find_or_create(name, max)
+    }
+
+    /// Returns the track of a name, for a request that may have to wait for a publisher. Creates the track within the
+    /// limits of all tracks, and of tracks without a publisher.
+    pub(crate) fn find_or_await(
+        &mut self,
+        name: &FullTrackName,
+        limits: &Limits,
+    ) -> Result<TrackId, Full> {
+        if self.table.unknown >= limits.tracks_waiting_max && self.find(name).is_none() {
+            return Err(Full::Waiting);
+        }
+        let id = self.find_or_create(name, limits.tracks_max);
+        id.ok_or(Full::Tracks)
+    }
+
+    /// Notes that a publisher of a track is known.
+    pub(crate) fn note_known(&mut self, id: TrackId) {
+        self.table.note_known(id);
     }
 
     /// Returns the tracks in a namespace and under it.
@@ -178,7 +219,17 @@ impl TrackTable {
         self.places[index as usize] = Some(track);
         let id = TrackId { index, alias };
         self.by_name.insert(name.clone(), id);
+        self.unknown += 1;
         Some(id)
+    }
+
+    /// Notes that a publisher of a track is known.
+    pub(super) fn note_known(&mut self, id: TrackId) {
+        if let Some(track) = self.get(id)
+            && !std::mem::replace(&mut track.is_known, true)
+        {
+            self.unknown -= 1;
+        }
     }
 
     /// Removes a track that is not in use, and returns what is left of it.
@@ -187,6 +238,7 @@ impl TrackTable {
         self.resting.remove(&id.alias);
         let track = self.places[id.index as usize].take()?;
         self.by_name.remove(&track.name);
+        self.unknown -= usize::from(!track.is_known);
         self.vacant.push(id.index);
         Some(track)
     }

@@ -93,6 +93,43 @@ fn client_with(stage: &mut Stage, tokens: &[&str]) -> weir_sim::NodeId {
     node
 }
 
+/// Such a session holds a place, whatever else the relay refuses it.
+#[test]
+fn a_session_without_rights_has_to_show_some_in_time() {
+    let mut setting = guarded();
+    setting.relay.unauthorized_max = secs(10);
+    setting.client.keep_alive = Some(secs(10));
+    story(&setting, |stage| {
+        let idle = stage.client();
+        let refused = stage.client();
+        let late = stage.client();
+        let entitled = client_with(stage, &["subscribe:a:99"]);
+        let asked = stage.subscribe(refused, "a--x");
+        stage.step("ask for what is not permitted", secs(9));
+        assert_eq!(stage.refusal(asked), UNAUTHORIZED);
+        let parameters = Parameters {
+            authorization_tokens: vec![token("publish:a:99")],
+            ..Parameters::default()
+        };
+        let published = stage.publish_with(late, "a--x", parameters, Properties::EMPTY);
+        stage.wait(millis(500));
+        assert!(stage.is_accepted(published));
+        assert_eq!(stage.counters().sessions_unauthorized, 0);
+        stage.step("the time is over", secs(1));
+        for node in [idle, refused] {
+            let lost = stage.actor(node).lost.as_ref();
+            let Some(Lost::Application { code, .. }) = lost else {
+                panic!("{lost:?}");
+            };
+            assert_eq!(*code, SessionError::UNAUTHORIZED.0);
+        }
+        assert_eq!(stage.counters().sessions_unauthorized, 2);
+        stage.step("the others stay, asking for nothing", secs(60));
+        assert_eq!(stage.gauges().sessions, 2);
+        assert!(stage.actor(late).lost.is_none() && stage.actor(entitled).lost.is_none());
+    });
+}
+
 const UNAUTHORIZED: Option<RequestErrorCode> = Some(RequestErrorCode::UNAUTHORIZED);
 
 #[test]

@@ -41,6 +41,25 @@ fn sessions_are_bounded() {
     });
 }
 
+/// A client chooses the thread, by its first connection ID.
+#[test]
+fn sessions_from_one_address_are_bounded_over_all_threads() {
+    let mut setting = Setting {
+        threads: 4,
+        ..Setting::default()
+    };
+    setting.relay.sessions_per_address_max = 1;
+    story(&setting, |stage| {
+        for again in stage.clients(8) {
+            stage.sim.kill(again);
+            stage.begin(again, Setup::default());
+            stage.step("two from one address", secs(1));
+            assert!(is_closed_with(stage, again, SessionError::INTERNAL_ERROR));
+        }
+        assert_eq!(stage.counters().sessions_refused_address, 8);
+    });
+}
+
 #[test]
 fn sessions_from_one_address_are_bounded() {
     let mut setting = Setting::default();

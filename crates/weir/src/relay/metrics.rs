@@ -158,7 +158,7 @@ fn quic(page: &mut Page, numbers: &Numbers) {
         name,
         "counter",
         "Connections refused before their handshake. Reasons: `connections` (`limits.quic.connections_max`), `handshakes` \
-         (`limits.quic.handshakes_max`), `unwanted` (overload or shutdown).",
+         (`limits.quic.handshakes_max`), `address` (`limits.quic.handshakes_per_address_max`), `unwanted` (overload or shutdown).",
     );
     for (reason, of) in QUIC_REFUSED {
         page.sample(name, &format!("{{reason=\"{reason}\"}}"), sum(of));
@@ -314,7 +314,7 @@ fn process(page: &mut Page, numbers: &Numbers) {
 type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
 
 /// Counters of the QUIC endpoints.
-const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
+const QUIC_COUNTERS: [Counter<Snapshot>; 13] = [
     (
         "weir_quic_accepted_total",
         "Connections accepted.",
@@ -329,6 +329,16 @@ const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
         "weir_quic_handshakes_failed_total",
         "Handshakes that failed, for example without a common ALPN or with an untrusted certificate.",
         |snapshot| snapshot.quic.handshakes_failed,
+    ),
+    (
+        "weir_quic_handshakes_overdue_total",
+        "Handshakes closed at `limits.quic.handshake_timeout`, which have failed, too.",
+        |snapshot| snapshot.quic.handshakes_overdue,
+    ),
+    (
+        "weir_quic_packets_from_port_zero_total",
+        "Packets dropped because they came from UDP port 0, to which nothing can be sent: somebody forges addresses.",
+        |snapshot| snapshot.quic.packets_from_port_zero,
     ),
     (
         "weir_quic_timed_out_total",
@@ -376,9 +386,12 @@ const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
 type Reason = (&'static str, fn(&Snapshot) -> u64);
 
 /// Reasons to refuse a connection.
-const QUIC_REFUSED: [Reason; 3] = [
+const QUIC_REFUSED: [Reason; 4] = [
     ("connections", |snapshot| snapshot.quic.refused_connections),
     ("handshakes", |snapshot| snapshot.quic.refused_handshakes),
+    ("address", |snapshot| {
+        snapshot.quic.refused_handshakes_address
+    }),
     ("unwanted", |snapshot| snapshot.quic.refused_unwanted),
 ];
 

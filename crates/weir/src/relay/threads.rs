@@ -6,7 +6,7 @@ use std::{
 };
 
 use weir_net::{HostConfig, Stop, Telemetry, UdpSocket, clock};
-use weir_quic::{EndpointConfig, tls::ServerTls};
+use weir_quic::{EndpointConfig, OriginCounts, tls::ServerTls};
 use weir_relay::{Config, Relay};
 
 use crate::{
@@ -50,6 +50,7 @@ impl Plan<'_> {
                 ..event_loop::endpoint(quic_limits(config))?
             })
         })?;
+        let session_counts = OriginCounts::default();
         let mut members = Vec::new();
         for ((number, mut one), (slot, telemetry)) in event_loops.into_iter().enumerate().zip(slots)
         {
@@ -67,7 +68,8 @@ impl Plan<'_> {
                 tracks_max: config.admin.tracks_max,
                 memory: Arc::clone(&self.memory),
             };
-            let relay = Relay::with_authority(relay_config(config), Arc::clone(&self.gate) as _);
+            let relay = Relay::with_authority(relay_config(config), Arc::clone(&self.gate) as _)
+                .with_session_counts(session_counts.clone());
             members.push((one, Observed::new(relay, view, clock::now())));
         }
         Ok(ServingThreads {
