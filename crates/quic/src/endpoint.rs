@@ -1,8 +1,11 @@
 //! One endpoint: many connections, one timer wheel, one outbox.
 
 mod admission;
+mod counters;
 mod events;
 mod layer;
+
+pub use self::counters::Counters;
 
 use std::{
     collections::VecDeque,
@@ -62,53 +65,6 @@ pub enum ConnectError {
     /// The engine refused for another reason.
     #[error("cannot connect: {0}")]
     Engine(String),
-}
-
-/// Counters of an endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Connections accepted from peers.
-    pub accepted: u64,
-    /// Incoming connections refused at [`Limits::connections_max`].
-    pub refused_connections: u64,
-    /// Incoming connections refused at [`Limits::handshakes_max`].
-    pub refused_handshakes: u64,
-    /// Incoming connections refused at [`Limits::handshakes_per_address_max`].
-    pub refused_handshakes_address: u64,
-    /// Incoming connections refused because the role does not accept any.
-    pub refused_unwanted: u64,
-    /// Incoming connections asked to validate their address.
-    pub retried: u64,
-    /// Retry packets received (RFC 9000 §8.1.2). Anyone who can send packets to this endpoint can raise this counter.
-    pub retries_received: u64,
-    /// Handshakes that failed after they were accepted.
-    pub handshakes_failed: u64,
-    /// Handshakes closed at [`Limits::handshake_timeout`]. They have failed, too.
-    pub handshakes_overdue: u64,
-    /// Packets dropped because they came from UDP port 0, to which nothing can be sent.
-    pub packets_from_port_zero: u64,
-    /// Connections, in handshake or later, that reached the idle timeout.
-    pub timed_out: u64,
-    /// Connections closed here because the peer violated QUIC, such as its flow control.
-    pub violated: u64,
-    /// Datagrams dropped to make room for newer ones.
-    pub datagrams_dropped_oldest: u64,
-    /// Datagrams dropped at their deadline.
-    pub datagrams_dropped_expired: u64,
-    /// Datagrams received and dropped because newer ones came before they were read.
-    pub datagrams_dropped_unread: u64,
-    /// WebTransport sessions established.
-    pub web_transport_sessions: u64,
-    /// HTTP/3 connections closed because no WebTransport session came in time.
-    pub web_transport_overdue: u64,
-    /// HTTP/3 requests answered with an error status, or reset because there were too many.
-    pub http3_requests_refused: u64,
-    /// HTTP/3 connections closed because the peer violated HTTP/3.
-    pub http3_violations: u64,
-    /// Streams of no established WebTransport session, and early streams beyond the limit.
-    pub web_transport_streams_refused: u64,
-    /// Datagrams of no established WebTransport session, and early datagrams beyond the limit.
-    pub web_transport_datagrams_dropped: u64,
 }
 
 /// Many connections as one sans-I/O state machine.

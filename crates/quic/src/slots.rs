@@ -26,6 +26,8 @@ pub(crate) struct Hot {
     generation: u32,
     /// The socket on which the peer's packets arrive.
     pub(crate) socket: u32,
+    /// Bytes of stream data handed to the engine.
+    pub(crate) written_bytes: u64,
     /// Whether the connection may have packets to send. It is then also `listed`.
     pub(crate) dirty: bool,
     /// Whether the place is in the endpoint's list of connections that may have packets. Stays when the connection is
@@ -174,6 +176,7 @@ impl Hot {
         Self {
             generation: 0,
             socket: 0,
+            written_bytes: 0,
             dirty: false,
             listed: false,
             active: false,

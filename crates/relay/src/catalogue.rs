@@ -4,12 +4,13 @@ mod namespaces;
 mod offers;
 mod prefix_subscriptions;
 mod track_status;
+pub(crate) mod walks;
 
 use std::collections::BTreeMap;
 
 use self::{
     namespaces::Announcements, prefix_subscriptions::PrefixSubscriptions,
-    track_status::TrackStatusRequest,
+    track_status::TrackStatusRequest, walks::Walks,
 };
 pub(crate) use self::{prefix_subscriptions::PrefixSubscription, track_status::TrackStatusEvent};
 use crate::{delivery::Delivery, ids::RequestKey, track::Tracks};
@@ -19,6 +20,7 @@ use crate::{delivery::Delivery, ids::RequestKey, track::Tracks};
 pub(crate) struct Catalogue {
     announcements: Announcements,
     subscriptions: PrefixSubscriptions,
+    walks: Walks,
     /// TRACK_STATUS requests that wait for a publisher's answer.
     track_statuses: BTreeMap<RequestKey, TrackStatusRequest>,
 }

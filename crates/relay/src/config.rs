@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_moqt::draft::Draft;
 
-use crate::{LoadLimits, sessions::deadlines::SILENCE_MAX};
+use crate::LoadLimits;
 
 /// Configuration of a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Default for Limits {
             sessions_max: 20_000,
             sessions_per_address_max: 4096,
             unauthorized_max: Duration::from_secs(10),
-            publisher_silence_max: SILENCE_MAX,
+            publisher_silence_max: Duration::from_millis(2_500),
             updates_per_second_max: 100,
             resets_per_second_max: 1000,
             subscriptions_per_session_max: 1024,

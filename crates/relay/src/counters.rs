@@ -24,6 +24,8 @@ metrics! {
         publishers_silent,
         /// Sessions closed at `limits.relay.resets_per_second_max`.
         sessions_closed_resets,
+        /// Sessions closed because memory was nearly used up (`limits.load.memory_bytes_max`) and they held the most.
+        sessions_closed_memory,
         /// Sessions closed at shutdown because they had not left after `drain.time`.
         sessions_drained_late,
         /// GOAWAY messages sent for single requests at shutdown, after half of `drain.time`.

@@ -138,6 +138,12 @@ impl Delivery {
         self.sessions.iter().map(|it| it.lag_bytes()).sum()
     }
 
+    /// Returns the bytes that the subscriptions of a session have not read.
+    pub(crate) fn lag_of(&self, handle: Handle) -> u64 {
+        let outgoing = self.sessions.get(handle);
+        outgoing.map_or(0, |outgoing| outgoing.lag_bytes())
+    }
+
     /// Counts subscriptions. Visits every track.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();

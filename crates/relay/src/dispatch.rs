@@ -117,7 +117,8 @@ impl Owners {
                     session.handle_streams_available(now, connection, direction);
                 });
                 if direction == Direction::Uni {
-                    self.serving().resume_pending(turn, handle);
+                    // Once in a turn, however often the peer raises its limit.
+                    turn.timers.set(now, Timer::Streams(handle));
                 }
                 self.process_session(turn, handle);
             }
@@ -548,6 +549,12 @@ impl Owners {
             }
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Cache => self.tracks.on_cache_due(turn),
+            Timer::Fetch(handle, id) => self.serving().serve(turn, (handle, id)),
+            Timer::Walks => self.on_walks(turn),
+            Timer::Stopped(handle) => {
+                self.delivery.on_stopped_due(turn, &mut self.tracks, handle);
+            }
+            Timer::Streams(handle) => self.serving().resume_pending(turn, handle),
             Timer::Trim => self.delivery.on_trim_due(&mut self.tracks),
             Timer::Unauthorized(handle) => turn.on_unauthorized_too_long(handle),
             Timer::Silence(handle) => turn.on_silence_check(handle),
@@ -579,8 +586,7 @@ impl Owners {
                 if self.serving().on_stopped(turn, handle, stream) {
                     turn.counters.streams_stopped += 1;
                 } else {
-                    self.delivery
-                        .stop_stream(turn, &mut self.tracks, handle, stream);
+                    self.delivery.note_stopped(turn, handle, stream);
                 }
                 turn.note_reset(handle);
             }

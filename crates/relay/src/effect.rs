@@ -11,7 +11,7 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
-    ids::{PublisherId, SubgroupId, TrackId},
+    ids::{PublisherId, RequestKey, SubgroupId, TrackId},
     sessions::peer::Purpose,
 };
 
@@ -28,8 +28,8 @@ pub(crate) enum Effect {
     RequestEnded(Handle, RequestId, Purpose),
     /// An update of a request was refused, and the request ends with it where the draft says so.
     UpdateFailed(Handle, RequestId, RequestErrorCode),
-    /// A session announced a namespace.
-    NamespaceAnnounced(Namespace, Handle),
+    /// A session announced a namespace with a request.
+    NamespaceAnnounced(Namespace, RequestKey),
     /// A session waits for a track.
     TrackWanted {
         track: TrackId,

@@ -28,7 +28,7 @@ mod turn;
 #[cfg(test)]
 mod tests;
 
-pub use authority::{AccessToken, Authority, Credentials, Denial, Grant, Open};
+pub use authority::{AccessToken, Authority, Credentials, Denial, Grant, Open, TokenMemo, Verdict};
 pub use config::{Config, Limits};
 pub use counters::{Counters, Gauges};
 pub use dispatch::TrackState;

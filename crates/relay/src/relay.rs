@@ -83,10 +83,14 @@ impl Relay {
     }
 
     /// Observes how the host keeps up. Under too much load, new connections are refused before their handshake, and new
-    /// requests with `EXCESSIVE_LOAD` and a retry interval. What is established continues.
+    /// requests with `EXCESSIVE_LOAD` and a retry interval. What is established continues, unless memory runs out: then the
+    /// cache is cut, and the sessions that hold the most are closed.
     pub fn observe_load(&mut self, now: Instant, endpoint: &mut Endpoint, load: Load) {
-        let (_, mut turn) = self.turn(now, endpoint);
+        let (owners, mut turn) = self.turn(now, endpoint);
         turn.observe_load(load);
+        let excess = turn.sessions.shedder.excess(load);
+        owners.free_memory(&mut turn, excess);
+        owners.process_sessions(&mut turn);
     }
 
     /// Returns the owners, and what their steps may touch.

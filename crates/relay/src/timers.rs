@@ -32,6 +32,14 @@ pub(crate) enum Timer {
     Cache,
     /// Subgroups that subscribers have released are to be trimmed.
     Trim,
+    /// A fetch continues that paused for the sake of others.
+    Fetch(Handle, RequestId),
+    /// Announcements and questions continue that are made in pieces.
+    Walks,
+    /// Streams that a session has stopped in this turn are to be given up.
+    Stopped(Handle),
+    /// A session has allowed more streams in this turn.
+    Streams(Handle),
     /// A session without rights has to have made a permitted request.
     Unauthorized(Handle),
     /// The next check of whether a publisher's session still receives packets.

@@ -118,8 +118,17 @@ impl Announcements {
         &'a self,
         prefix: &'a Namespace,
     ) -> impl Iterator<Item = &'a Namespace> {
+        self.under_from(prefix, prefix)
+    }
+
+    /// Returns the same namespaces from one of them on.
+    pub(super) fn under_from<'a>(
+        &'a self,
+        prefix: &'a Namespace,
+        from: &Namespace,
+    ) -> impl Iterator<Item = &'a Namespace> + use<'a> {
         self.announcers
-            .range(prefix.clone()..)
+            .range(from.clone()..)
             .map(|(namespace, _)| namespace)
             .take_while(move |namespace| namespace.starts_with(prefix))
     }
@@ -159,7 +168,7 @@ impl Catalogue {
         if is_first {
             self.send_namespace_to_all(turn, namespace);
         }
-        turn.push(Effect::NamespaceAnnounced(namespace.clone(), handle));
+        turn.push(Effect::NamespaceAnnounced(namespace.clone(), (handle, id)));
     }
 
     /// Forgets a PUBLISH_NAMESPACE request of a session, which has ended.

@@ -239,18 +239,24 @@ impl Delivery {
         turn.push(Effect::MaybeDrained(id, handle, request));
     }
 
-    /// Handles a subgroup stream that the peer has stopped.
-    pub(crate) fn stop_stream(
+    /// Notes a subgroup stream that the peer has stopped. All of a turn are given up together.
+    pub(crate) fn note_stopped(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId) {
+        let outgoing = self.sessions.entry(handle);
+        outgoing.stopped.insert(stream, ResetCode::CANCELLED);
+        turn.timers.set(turn.now, Timer::Stopped(handle));
+    }
+
+    /// Gives up the subgroup streams that the peer has stopped.
+    pub(crate) fn on_stopped_due(
         &mut self,
         turn: &mut Turn<'_>,
         tracks: &mut Tracks,
         handle: Handle,
-        stream: StreamId,
     ) {
-        let code = ResetCode::CANCELLED;
-        if let Some((id, request)) = self.abort_stream(turn, tracks, handle, stream, code) {
-            turn.counters.streams_stopped += 1;
-            turn.push(Effect::MaybeDrained(id, handle, request));
+        if let Some(outgoing) = self.sessions.get_mut(handle) {
+            let stopped = std::mem::take(&mut outgoing.stopped);
+            let aborted = self.abort_streams(turn, tracks, handle, &stopped);
+            turn.counters.streams_stopped += aborted.len() as u64;
         }
     }
 

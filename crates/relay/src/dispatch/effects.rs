@@ -3,13 +3,14 @@
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
     message::PublishDone,
+    name::{FullTrackName, Namespace},
     session::RequestId,
 };
 use weir_quic::Handle;
 
 use super::Owners;
 use crate::{
-    catalogue::TrackStatusEvent,
+    catalogue::{TrackStatusEvent, walks},
     delivery::Scope,
     effect::Effect,
     ids::{PublisherId, TrackId},
@@ -36,13 +37,13 @@ impl Owners {
             Effect::DrainOver => turn.end_drain(),
             Effect::RequestEnded(handle, id, purpose) => self.on_ended(turn, (handle, id), purpose),
             Effect::UpdateFailed(handle, id, code) => self.fail_update(turn, (handle, id), code),
-            Effect::NamespaceAnnounced(namespace, handle) => {
-                if !turn.is_link(handle) {
+            Effect::NamespaceAnnounced(namespace, id) => {
+                if !turn.is_link(id.0) {
                     self.links.announce(turn, &namespace);
                 }
-                for track in self.tracks.under(&namespace).collect::<Vec<_>>() {
-                    self.ask(turn, track, handle);
-                }
+                let start = walks::start(&namespace);
+                let rest = self.ask_announcer(turn, &namespace, id.0, &start);
+                self.catalogue.walk_on(turn, id, rest);
             }
             Effect::TrackWanted {
                 track,
@@ -72,6 +73,44 @@ impl Owners {
             Effect::Malformed(track, publisher) => self.on_malformed(turn, track, publisher),
             Effect::Released(track) => self.forget_if_unused(turn, track),
         }
+    }
+
+    /// Asks a session that announced a namespace for the next tracks that somebody waits for, from a name on. Returns the
+    /// name of the first track that is left.
+    fn ask_announcer(
+        &mut self,
+        turn: &mut Turn<'_>,
+        namespace: &Namespace,
+        handle: Handle,
+        from: &FullTrackName,
+    ) -> Option<FullTrackName> {
+        let count = walks::TRACKS_MAX;
+        let tracks = self.tracks.under_from(namespace, from);
+        let mut tracks: Vec<_> = tracks.take(count + 1).collect();
+        let rest = (tracks.len() > count).then(|| tracks.pop()).flatten();
+        for track in tracks {
+            self.ask(turn, track, handle);
+        }
+        Some(self.tracks.get(rest?)?.name().clone())
+    }
+
+    /// Continues what requests ask for under their prefixes.
+    pub(super) fn on_walks(&mut self, turn: &mut Turn<'_>) {
+        self.catalogue.on_walks_due();
+        for _ in 0..walks::WALKS_PER_TURN {
+            let Some((id, from)) = self.catalogue.take_walk() else {
+                break;
+            };
+            let rest = match turn.purpose(id) {
+                Some(Purpose::Prefix(_)) => self.offering().send_matches(turn, id, &from),
+                Some(Purpose::Namespace(namespace)) => {
+                    self.ask_announcer(turn, &namespace, id.0, &from)
+                }
+                Some(_) | None => None,
+            };
+            self.catalogue.walk_on(turn, id, rest);
+        }
+        self.catalogue.arm_walks(turn);
     }
 
     /// Returns the demand for a track, for publishers that are clients and for links.
@@ -321,6 +360,56 @@ impl Owners {
         }
     }
 
+    /// Frees memory because the process has given out too much: this thread's share of `excess` bytes. The oldest groups
+    /// of the cache go first, then the sessions that hold the most.
+    pub(crate) fn free_memory(&mut self, turn: &mut Turn<'_>, excess: u64) {
+        if excess == 0 {
+            return;
+        }
+        let share = excess.div_ceil(u64::from(turn.endpoint.shard().count()));
+        let mut rest = share.saturating_sub(self.tracks.shrink_cache(turn, share));
+        if rest == 0 {
+            return;
+        }
+        let mut held = Vec::new();
+        for handle in turn.sessions.handles() {
+            let bytes = self.held_by(turn, handle);
+            if bytes >= HELD_BYTES_MIN {
+                held.push((bytes, handle));
+            }
+        }
+        held.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
+        for (bytes, handle) in held.into_iter().take(CLOSED_AT_ONCE_MAX) {
+            if rest == 0 {
+                return;
+            }
+            rest = rest.saturating_sub(bytes);
+            turn.counters.sessions_closed_memory += 1;
+            tracing::info!(connection = handle.index(), bytes, "closed: out of memory");
+            let reason = "the relay is out of memory, and this session holds the most";
+            self.close_session(turn, handle, SessionError::INTERNAL_ERROR, reason);
+        }
+    }
+
+    /// Returns the bytes that a session keeps in memory, as far as they can be told apart: what it has not read, its
+    /// requests, and what it publishes.
+    fn held_by(&mut self, turn: &mut Turn<'_>, handle: Handle) -> u64 {
+        let Some(peer) = turn.sessions.get(handle) else {
+            return 0;
+        };
+        let published: Vec<_> = peer.published().collect();
+        let mut bytes = peer.held_bytes() + self.delivery.lag_of(handle);
+        for track in published {
+            let track = self.tracks.get(track);
+            bytes += track.map_or(0, |track| track.properties().as_bytes().len() as u64);
+        }
+        if let Some(connection) = turn.endpoint.connection(turn.now, handle) {
+            let stats = connection.stats();
+            bytes += stats.stream_bytes_unsent + stats.datagram_bytes_waiting as u64;
+        }
+        bytes
+    }
+
     /// Closes a session from this side.
     fn close_session(
         &mut self,
@@ -361,3 +450,8 @@ impl Owners {
         self.publish_grown(turn);
     }
 }
+
+/// Bytes from which a session may be closed to free memory. Whoever only watches holds a few KiB.
+const HELD_BYTES_MIN: u64 = 64 << 10;
+/// Sessions that are closed before memory is measured again.
+const CLOSED_AT_ONCE_MAX: usize = 64;

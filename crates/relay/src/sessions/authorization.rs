@@ -12,7 +12,7 @@ use weir_quic::{Carrier, Handle};
 
 use crate::{
     Credentials, Denial, Grant,
-    authority::{Action, Subject, access_tokens},
+    authority::{Action, Subject, TOKENS_MAX, access_tokens},
     effect::Effect,
     ids::FetchId,
     sessions::access::Access,
@@ -46,7 +46,11 @@ impl Turn<'_> {
             has_client_certificate,
         };
         let has_tokens = !credentials.session_tokens.is_empty();
-        let judged = self.authority.grant(self.now, &credentials);
+        let judged = if credentials.session_tokens.len() > TOKENS_MAX {
+            Err(Denial::Malformed)
+        } else {
+            self.authority.grant(self.now, &credentials, &mut peer.memo)
+        };
         let denial = judged.as_ref().err().copied();
         let access = std::mem::replace(&mut peer.access, Access::Unknown);
         peer.access = access.after_setup(credentials, judged);
@@ -168,7 +172,12 @@ impl Turn<'_> {
                 request_tokens,
                 ..peer.access.credentials()
             };
-            own = self.authority.grant(self.now, &credentials)?;
+            if credentials.request_tokens.len() > TOKENS_MAX {
+                return Err(Denial::Malformed);
+            }
+            own = self
+                .authority
+                .grant(self.now, &credentials, &mut peer.memo)?;
             grants.extend(&own);
             grants.extend(peer.access.grants().into_iter().flatten());
         }

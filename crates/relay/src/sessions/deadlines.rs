@@ -1,6 +1,6 @@
 //! Deadlines of sessions: the first permitted request of one without rights, and the silence of publishers.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weir_moqt::{error::SessionError, session::Request};
 use weir_quic::Handle;
@@ -112,5 +112,3 @@ impl Turn<'_> {
 const CHECKS: u32 = 5;
 /// Checks without a payload before the publisher is pinged. It then has at least three checks to answer.
 const CHECKS_BEFORE_PING: u32 = 2;
-/// The default of `publisher_silence_max`: a killed publisher is noticed within 3 s.
-pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(2_500);

@@ -10,7 +10,7 @@ use weir_quic::{Counted, Handle};
 
 use super::{access::Access, deadlines::Silence, expiries::Expiries, rate::Rate};
 use crate::{
-    Grant,
+    Grant, TokenMemo,
     ids::{RequestKey, TrackId},
     timers::Timer,
 };
@@ -40,6 +40,8 @@ pub(crate) struct Peer {
     pub(super) expiries: Expiries,
     /// When the earliest expiry is checked.
     pub(super) expiry_timer: Option<Instant>,
+    /// What is known of its tokens.
+    pub(super) memo: TokenMemo,
     /// By when the session has to make a permitted request, if it has no rights.
     pub(super) permit_by: Option<Instant>,
     /// How long nothing has come from the session, if it publishes.
@@ -126,6 +128,7 @@ impl Peer {
             access,
             expiries: Expiries::default(),
             expiry_timer: None,
+            memo: TokenMemo::default(),
             permit_by: None,
             silence: None,
         }
@@ -153,6 +156,17 @@ impl Peer {
     /// Returns the purpose of a request.
     pub(crate) fn purpose(&self, request: RequestId) -> Option<&Purpose> {
         self.requests.get(&request)
+    }
+
+    /// Returns the tracks whose objects come from the session.
+    pub(crate) fn published(&self) -> impl Iterator<Item = TrackId> {
+        self.sources.iter().map(|&(_, track)| track)
+    }
+
+    /// Returns the bytes in memory for its requests and for control messages that it does not read. Visits every request.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let requests = self.requests.len() as u64 * REQUEST_BYTES;
+        requests + self.session.waiting_bytes() as u64
     }
 
     /// Returns its requests, in order of their ID.
@@ -239,3 +253,6 @@ impl Peer {
             })
     }
 }
+
+/// About what a request costs, in the session, in the relay's tables and in its track.
+const REQUEST_BYTES: u64 = 1 << 10;

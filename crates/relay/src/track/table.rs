@@ -94,8 +94,20 @@ impl Tracks {
     }
 
     /// Returns the tracks in a namespace and under it.
-    pub(crate) fn under(&self, prefix: &Namespace) -> impl Iterator<Item = TrackId> {
+    pub(crate) fn under<'a>(
+        &'a self,
+        prefix: &'a Namespace,
+    ) -> impl Iterator<Item = TrackId> + use<'a> {
         self.table.under(prefix)
+    }
+
+    /// Returns the same tracks, by name from `from` on.
+    pub(crate) fn under_from<'a>(
+        &'a self,
+        prefix: &'a Namespace,
+        from: &FullTrackName,
+    ) -> impl Iterator<Item = TrackId> + use<'a> {
+        self.table.under_from(prefix, from)
     }
 
     /// Returns all tracks, in a deterministic order.
@@ -251,13 +263,25 @@ impl TrackTable {
     }
 
     /// Returns the tracks in a namespace and under it.
-    pub(super) fn under(&self, prefix: &Namespace) -> impl Iterator<Item = TrackId> {
+    pub(super) fn under<'a>(
+        &'a self,
+        prefix: &'a Namespace,
+    ) -> impl Iterator<Item = TrackId> + use<'a> {
         let first = FullTrackName {
             namespace: prefix.clone(),
             name: TrackName::default(),
         };
+        self.under_from(prefix, &first)
+    }
+
+    /// Returns the same tracks, by name from `from` on.
+    pub(super) fn under_from<'a>(
+        &'a self,
+        prefix: &'a Namespace,
+        from: &FullTrackName,
+    ) -> impl Iterator<Item = TrackId> + use<'a> {
         self.by_name
-            .range(first..)
+            .range(from.clone()..)
             .take_while(|(name, _)| name.namespace.starts_with(prefix))
             .map(|(_, &id)| id)
     }

@@ -14,7 +14,7 @@ use weir_moqt::{
     token::Token,
 };
 use weir_quic::Lost;
-use weir_relay::{Authority, Credentials, Denial, Grant};
+use weir_relay::{Authority, Credentials, Denial, Grant, TokenMemo};
 
 use crate::stage::{Asked, Setting, Stage, millis, name, rendezvous, secs, space, story};
 
@@ -23,7 +23,12 @@ use crate::stage::{Asked, Setting, Stage, millis, name, rendezvous, secs, space,
 struct Doorkeeper;
 
 impl Authority for Doorkeeper {
-    fn grant(&self, now: Instant, credentials: &Credentials) -> Result<Vec<Grant>, Denial> {
+    fn grant(
+        &self,
+        now: Instant,
+        credentials: &Credentials,
+        _memo: &mut TokenMemo,
+    ) -> Result<Vec<Grant>, Denial> {
         let tokens = if credentials.request_tokens.is_empty() {
             &credentials.session_tokens
         } else {

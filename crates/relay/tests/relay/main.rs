@@ -33,6 +33,7 @@ mod malformed;
 mod model;
 mod moving;
 mod offering;
+mod pieces;
 mod publishers;
 mod reserved;
 mod sharing;

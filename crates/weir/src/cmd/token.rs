@@ -63,6 +63,12 @@ enum Action {
         /// Issuer of the token, its claim `iss` [default: none]
         #[arg(long, value_name = "NAME")]
         issuer: Option<String>,
+        /// ID of the token, its claim `jti`, by which `auth.revoked` can end it [default: none]
+        #[arg(long, value_name = "ID")]
+        id: Option<String>,
+        /// Bearer of the token, its claim `sub`, by which `auth.revoked` can end all of its tokens [default: none]
+        #[arg(long, value_name = "NAME")]
+        subject: Option<String>,
     },
 }
 
@@ -77,6 +83,8 @@ pub(crate) fn run(arguments: TokenArguments) -> anyhow::Result<ExitCode> {
             lasts,
             audience,
             issuer,
+            id,
+            subject,
         } => {
             if put.is_empty() && get.is_empty() {
                 bail!(
@@ -94,6 +102,8 @@ pub(crate) fn run(arguments: TokenArguments) -> anyhow::Result<ExitCode> {
                 nbf: None,
                 aud: audience.map(Into::into),
                 iss: issuer,
+                jti: id,
+                sub: subject,
             };
             let name = || format!("--key: {}", key.display());
             let text = fs::read(&key).with_context(name)?;

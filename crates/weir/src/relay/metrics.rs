@@ -18,6 +18,8 @@ pub(crate) struct Numbers {
     /// For each serving thread: the relay's snapshot, the host's telemetry, and the age of the snapshot.
     pub(crate) threads: Vec<(Snapshot, TelemetrySnapshot, Duration)>,
     pub(crate) process: Usage,
+    /// Memory that the allocator has given out, in bytes.
+    pub(crate) heap_bytes: u64,
     pub(crate) open_files: u64,
     pub(crate) phase: Phase,
     /// Time until the certificate expires, in seconds, negative afterwards; `None` if the certificate cannot be read.
@@ -292,6 +294,11 @@ fn process(page: &mut Page, numbers: &Numbers) {
         "process_resident_memory_bytes",
         "Resident memory, in bytes.",
         process.resident_bytes,
+    );
+    page.gauge(
+        "weir_heap_bytes",
+        "Memory that the allocator has given out, in bytes, which `limits.load.memory_bytes_max` bounds.",
+        numbers.heap_bytes,
     );
     page.gauge(
         "process_resident_memory_peak_bytes",

@@ -163,6 +163,7 @@ impl Operations {
         Numbers {
             threads: threads.collect(),
             process: process::usage(std::process::id()).unwrap_or_default(),
+            heap_bytes: weir_net::heap_bytes(),
             open_files: std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count) as u64,
             phase: self.lifecycle.phase(),
             certificate_seconds: expiry

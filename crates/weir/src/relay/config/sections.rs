@@ -123,6 +123,7 @@ section! {
         jwks_ca: Option<PathBuf> = None,
             "CA certificates (PEM file) for `auth.jwt.jwks_url`. Not set: those of the system.";
         jwks_refresh: Duration = Duration::from_mins(5), in SECOND..=DAY, "Interval at which the JWKS is fetched.";
+        jwks_age_max: Duration = Duration::from_hours(24), in SECOND..=30 * DAY, "Age from which the keys of a JWKS that can no longer be fetched are dropped, with the sessions that they permitted.";
         jwks_timeout: Duration = Duration::from_secs(10), in 100 * MILLISECOND..=MINUTE, "Time that one fetch of the JWKS may take. Then it has failed, and known keys stay.";
         algorithms: Vec<String> = words(&["ES256", "ES384", "EdDSA", "RS256", "PS256"]),
             "Signature algorithms that tokens may use. Tokens with another one are refused.";
