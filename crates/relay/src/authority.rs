@@ -127,6 +127,18 @@ pub struct Grant {
     pub subscribe: Vec<Namespace>,
     /// When the grant expires, with everything that it permitted; `None` if never.
     pub expires: Option<Instant>,
+    /// The owner to whom the namespaces that the bearer publishes in are reserved while one of the owner's sessions is
+    /// connected: others may not publish there, and what they published before ends. `None`: no reservation.
+    pub owner: Option<String>,
+}
+
+/// How a request is permitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Permission {
+    /// Until when; `None` if without end.
+    pub(crate) expires: Option<Instant>,
+    /// The owner to whom its namespace is reserved.
+    pub(crate) owner: Option<String>,
 }
 
 /// Why nothing is granted.
@@ -141,6 +153,9 @@ pub enum Denial {
     /// The credentials cannot be read.
     #[error("the authorization token cannot be read")]
     Malformed,
+    /// The namespace is reserved to another publisher.
+    #[error("the namespace is reserved to another publisher")]
+    Owned,
 }
 
 /// What a request does, as far as authorization distinguishes it.
@@ -179,6 +194,7 @@ impl Grant {
             publish: vec![Namespace::EMPTY],
             subscribe: vec![Namespace::EMPTY],
             expires: None,
+            owner: None,
         }
     }
 
@@ -201,7 +217,7 @@ impl Denial {
     /// Returns the error code for a request that is denied [moqt-18 §10.6.2].
     pub(crate) fn code(self) -> RequestErrorCode {
         match self {
-            Self::Unauthorized => RequestErrorCode::UNAUTHORIZED,
+            Self::Unauthorized | Self::Owned => RequestErrorCode::UNAUTHORIZED,
             Self::Expired => RequestErrorCode::EXPIRED_AUTH_TOKEN,
             Self::Malformed => RequestErrorCode::MALFORMED_AUTH_TOKEN,
         }
@@ -210,7 +226,7 @@ impl Denial {
     /// Returns the error that closes a session whose SETUP tokens are denied [moqt-18 §3.5].
     pub(crate) fn session_error(self) -> SessionError {
         match self {
-            Self::Unauthorized => SessionError::UNAUTHORIZED,
+            Self::Unauthorized | Self::Owned => SessionError::UNAUTHORIZED,
             Self::Expired => SessionError::EXPIRED_AUTH_TOKEN,
             Self::Malformed => SessionError::MALFORMED_AUTH_TOKEN,
         }
@@ -311,6 +327,7 @@ mod tests {
             publish: vec![namespace(&["a", "b"])],
             subscribe: vec![namespace(&["a"])],
             expires: Some(now + Duration::from_secs(1)),
+            owner: None,
         };
         let publishes = |fields: &[&str]| grant.permits(now, Action::Publish, &namespace(fields));
         assert!(publishes(&["a", "b"]) && publishes(&["a", "b", "c"]));

@@ -43,6 +43,10 @@ metrics! {
         sessions_denied,
         /// Sessions closed at `limits.relay.token_cache_bytes_max`.
         sessions_token_overflow,
+        /// Sessions closed because their token or its key was revoked.
+        sessions_revoked,
+        /// Requests ended because their token or its key was revoked, or their namespace reserved to another publisher.
+        requests_revoked,
         /// Requests ended because their authorization expired.
         requests_expired,
         /// PUBLISH messages sent to subscribers of a track prefix (SUBSCRIBE_TRACKS).
@@ -185,6 +189,8 @@ metrics! {
         /// Requests and updates refused with `UNAUTHORIZED`: the client lacks the right. Check `put` and `get` of its
         /// token.
         refused_unauthorized,
+        /// Requests to publish refused because the namespace is reserved to another publisher, which is connected.
+        refused_owned,
         /// Requests and updates refused because their token has expired. The client needs a new token.
         refused_expired,
         /// Requests and updates refused because their token cannot be read.

@@ -430,7 +430,7 @@ impl Owners {
         if let Some(prefix) = &parameters.track_namespace_prefix {
             subject.namespace.clone_from(prefix);
         }
-        match turn.permit(id.0, &parameters.authorization_tokens, &subject) {
+        match turn.permit_request(id, &parameters.authorization_tokens, &subject) {
             Ok(expires) => {
                 turn.note_expiry(id.0, id.1, expires);
                 for joining in self.fetches.authorized_by(id.0, id.1).collect::<Vec<_>>() {
@@ -449,7 +449,7 @@ impl Owners {
     }
 
     /// Returns what a request of a session is about, for authorization.
-    fn subject(&mut self, turn: &mut Turn<'_>, id: RequestKey) -> Option<Subject> {
+    pub(super) fn subject(&mut self, turn: &mut Turn<'_>, id: RequestKey) -> Option<Subject> {
         let (action, namespace) = match turn.purpose(id)? {
             Purpose::Source(track) => {
                 let track = self.tracks.get(track)?;
@@ -555,6 +555,7 @@ impl Owners {
                 self.delivery.on_stopped_due(turn, &mut self.tracks, handle);
             }
             Timer::Streams(handle) => self.serving().resume_pending(turn, handle),
+            Timer::Judge => self.on_judge(turn),
             Timer::Trim => self.delivery.on_trim_due(&mut self.tracks),
             Timer::Unauthorized(handle) => turn.on_unauthorized_too_long(handle),
             Timer::Silence(handle) => turn.on_silence_check(handle),

@@ -6,7 +6,7 @@ use weir_moqt::session;
 use weir_quic::{App, Endpoint, Event, OriginCounts};
 
 use crate::{
-    Authority, Config, Counters, Gauges, Load, Open, Overload, TrackState,
+    Authority, Config, Counters, Gauges, Load, Open, Overload, Ownership, TrackState,
     dispatch::{Owners, track_states},
     effect::Effects,
     sessions::Sessions,
@@ -52,6 +52,13 @@ impl Relay {
         self
     }
 
+    /// Shares reserved namespaces with other relays, so that a reservation holds on all of them.
+    #[must_use]
+    pub fn with_ownership(mut self, ownership: Ownership) -> Self {
+        self.sessions.ownership = ownership;
+        self
+    }
+
     /// Returns the counters since the relay was created.
     pub fn counters(&self) -> Counters {
         self.counters
@@ -88,6 +95,7 @@ impl Relay {
     pub fn observe_load(&mut self, now: Instant, endpoint: &mut Endpoint, load: Load) {
         let (owners, mut turn) = self.turn(now, endpoint);
         turn.observe_load(load);
+        turn.note_rules();
         let excess = turn.sessions.shedder.excess(load);
         owners.free_memory(&mut turn, excess);
         owners.process_sessions(&mut turn);

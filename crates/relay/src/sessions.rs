@@ -6,17 +6,21 @@ pub(crate) mod authorization;
 pub(crate) mod deadlines;
 pub(crate) mod drain;
 pub(crate) mod expiries;
+pub(crate) mod judging;
 pub(crate) mod log;
 pub(crate) mod peer;
 pub(crate) mod rate;
 pub(crate) mod refusal;
+
+use std::collections::VecDeque;
 
 use weir_moqt::session;
 use weir_quic::{Handle, OriginCounts};
 
 use crate::{
     load::{Load, LoadLimits, Shedder},
-    sessions::{drain::Stage, log::Log, peer::Peer},
+    ownership::Ownership,
+    sessions::{drain::Stage, judging::Rules, log::Log, peer::Peer},
     timers::Timer,
     turn::Turn,
 };
@@ -34,6 +38,12 @@ pub(crate) struct Sessions {
     pub(crate) shedder: Shedder,
     pub(crate) stage: Stage,
     pub(crate) log: Log,
+    /// Namespaces reserved to one publisher, of all threads.
+    pub(crate) ownership: Ownership,
+    /// The rules by which sessions were judged; `None` before the first look.
+    rules: Option<Rules>,
+    /// Sessions that have to be judged again.
+    unjudged: VecDeque<Handle>,
 }
 
 impl Sessions {
@@ -48,6 +58,9 @@ impl Sessions {
             shedder: Shedder::new(load),
             stage: Stage::default(),
             log: Log::default(),
+            ownership: Ownership::default(),
+            rules: None,
+            unjudged: VecDeque::new(),
         }
     }
 

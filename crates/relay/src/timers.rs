@@ -30,6 +30,8 @@ pub(crate) enum Timer {
     Delivery(Handle),
     /// The oldest group of the cache may have expired.
     Cache,
+    /// More sessions are to be judged by rules that have changed.
+    Judge,
     /// Subgroups that subscribers have released are to be trimmed.
     Trim,
     /// A fetch continues that paused for the sake of others.

@@ -429,15 +429,69 @@ impl Owners {
         turn.clear_expiry_timer(handle);
         // The end of one request may end others. Those are not revoked, since they were told why they end.
         while let Some(id) = turn.pop_expired(handle) {
-            self.revoke(turn, (handle, id));
+            self.expire(turn, (handle, id));
             self.carry_effects(turn);
         }
         turn.set_expiry_timer(handle);
     }
 
+    /// Judges some sessions by rules that have changed: closes those without rights, and ends the requests that are not
+    /// permitted any longer.
+    pub(super) fn on_judge(&mut self, turn: &mut Turn<'_>) {
+        for handle in turn.take_unjudged() {
+            if let Err(denial) = turn.judge_session(handle) {
+                turn.counters.sessions_revoked += 1;
+                let reason = denial.to_string();
+                self.close_session(turn, handle, denial.session_error(), &reason);
+            } else {
+                self.judge_requests(turn, handle);
+            }
+            self.carry_effects(turn);
+        }
+    }
+
+    fn judge_requests(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let Some(peer) = turn.sessions.get(handle) else {
+            return;
+        };
+        // Requests of the relay have no tokens. Offers have those of the request that asked for offers; tracks that the
+        // relay asked for end with the announcement of their namespace.
+        let mut requests: Vec<_> = peer.requests().collect();
+        requests.sort_by_key(|&id| !peer.session().is_of_peer(id));
+        let mut revoked = Vec::new();
+        for id in requests {
+            let Some(subject) = self.subject(turn, (handle, id)) else {
+                continue;
+            };
+            let is_asked = turn.sessions.get(handle).is_some_and(|peer| {
+                let is_source = matches!(peer.purpose(id), Some(Purpose::Source(_)));
+                is_source && !peer.session().is_of_peer(id)
+            });
+            let is_over = if is_asked {
+                revoked.iter().any(|it| subject.namespace.starts_with(it))
+            } else {
+                !turn.is_still_permitted((handle, id), &subject)
+            };
+            if !is_over {
+                continue;
+            }
+            if let Some(Purpose::Namespace(namespace)) = turn.purpose((handle, id)) {
+                revoked.push(namespace);
+            }
+            turn.counters.requests_revoked += 1;
+            self.revoke(turn, (handle, id));
+            self.carry_effects(turn);
+        }
+    }
+
     /// Ends a request whose authorization has expired.
-    fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): PublisherId) {
+    fn expire(&mut self, turn: &mut Turn<'_>, id: PublisherId) {
         turn.counters.requests_expired += 1;
+        self.revoke(turn, id);
+    }
+
+    /// Ends a request that is not permitted any longer.
+    fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): PublisherId) {
         if let Some(Purpose::Subscriber(track)) = turn.purpose((handle, id)) {
             let who = (track, handle, id);
             let code = PublishDoneCode::EXPIRED;

@@ -10,8 +10,9 @@ use weir_quic::{Counted, Handle};
 
 use super::{access::Access, deadlines::Silence, expiries::Expiries, rate::Rate};
 use crate::{
-    Grant, TokenMemo,
+    AccessToken, Grant, TokenMemo,
     ids::{RequestKey, TrackId},
+    ownership::Reserved,
     timers::Timer,
 };
 
@@ -40,6 +41,10 @@ pub(crate) struct Peer {
     pub(super) expiries: Expiries,
     /// When the earliest expiry is checked.
     pub(super) expiry_timer: Option<Instant>,
+    /// The tokens by which a request is permitted, if they came with it.
+    own_tokens: BTreeMap<RequestId, Vec<AccessToken>>,
+    /// Namespaces that the session has reserved.
+    pub(super) reserved: BTreeMap<Namespace, Reserved>,
     /// What is known of its tokens.
     pub(super) memo: TokenMemo,
     /// By when the session has to make a permitted request, if it has no rights.
@@ -128,6 +133,8 @@ impl Peer {
             access,
             expiries: Expiries::default(),
             expiry_timer: None,
+            own_tokens: BTreeMap::new(),
+            reserved: BTreeMap::new(),
             memo: TokenMemo::default(),
             permit_by: None,
             silence: None,
@@ -158,6 +165,20 @@ impl Peer {
         self.requests.get(&request)
     }
 
+    /// Returns the tokens that came with a request, or with the one that it was derived from.
+    pub(crate) fn own_tokens(&self, request: RequestId) -> Vec<AccessToken> {
+        self.own_tokens.get(&request).cloned().unwrap_or_default()
+    }
+
+    /// Notes the tokens by which a request is permitted. None: the session's grants permit it.
+    pub(crate) fn set_own_tokens(&mut self, request: RequestId, tokens: Vec<AccessToken>) {
+        if tokens.is_empty() {
+            self.own_tokens.remove(&request);
+        } else {
+            self.own_tokens.insert(request, tokens);
+        }
+    }
+
     /// Returns the tracks whose objects come from the session.
     pub(crate) fn published(&self) -> impl Iterator<Item = TrackId> {
         self.sources.iter().map(|&(_, track)| track)
@@ -166,7 +187,9 @@ impl Peer {
     /// Returns the bytes in memory for its requests and for control messages that it does not read. Visits every request.
     pub(crate) fn held_bytes(&self) -> u64 {
         let requests = self.requests.len() as u64 * REQUEST_BYTES;
-        requests + self.session.waiting_bytes() as u64
+        let tokens = self.own_tokens.values().flatten();
+        let tokens: usize = tokens.map(|token| token.value.len()).sum();
+        requests + tokens as u64 + self.session.waiting_bytes() as u64
     }
 
     /// Returns its requests, in order of their ID.
@@ -211,6 +234,7 @@ impl Peer {
     }
 
     pub(crate) fn remove(&mut self, request: RequestId) -> Option<Purpose> {
+        self.own_tokens.remove(&request);
         let purpose = self.requests.remove(&request)?;
         self.expiries.remove(request);
         if let Purpose::Source(_) = purpose {

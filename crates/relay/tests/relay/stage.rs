@@ -15,7 +15,9 @@ use weir_moqt::{
     session::{self, Refused, RequestId, Session},
 };
 use weir_quic::{App as _, Connection, Endpoint, Limits as QuicLimits, OriginCounts};
-use weir_relay::{Authority, Config, Counters, Gauges, Limits, Load, LoadLimits, Open, Relay};
+use weir_relay::{
+    Authority, Config, Counters, Gauges, Limits, Load, LoadLimits, Open, Ownership, Relay,
+};
 use weir_sim::{NodeConfig, NodeId, Sim};
 use weir_transport::{Direction, StreamId, Transport as _};
 
@@ -139,11 +141,12 @@ impl Stage {
             },
             ..Config::default()
         };
-        let counts = OriginCounts::default();
+        let (counts, ownership) = (OriginCounts::default(), Ownership::default());
         for &thread in &threads {
             let authority = Arc::clone(&setting.authority);
             let relay = Relay::with_authority(config.clone(), authority);
-            sim.start(thread, relay.with_session_counts(counts.clone()));
+            let relay = relay.with_session_counts(counts.clone());
+            sim.start(thread, relay.with_ownership(ownership.clone()));
         }
         Self {
             sim,

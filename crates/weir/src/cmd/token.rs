@@ -63,6 +63,9 @@ enum Action {
         /// Issuer of the token, its claim `iss` [default: none]
         #[arg(long, value_name = "NAME")]
         issuer: Option<String>,
+        /// Reserve the namespaces that the bearer publishes in to --subject while it is connected, claim `own`
+        #[arg(long, requires = "subject")]
+        own: bool,
         /// ID of the token, its claim `jti`, by which `auth.revoked` can end it [default: none]
         #[arg(long, value_name = "ID")]
         id: Option<String>,
@@ -83,6 +86,7 @@ pub(crate) fn run(arguments: TokenArguments) -> anyhow::Result<ExitCode> {
             lasts,
             audience,
             issuer,
+            own,
             id,
             subject,
         } => {
@@ -102,6 +106,7 @@ pub(crate) fn run(arguments: TokenArguments) -> anyhow::Result<ExitCode> {
                 nbf: None,
                 aud: audience.map(Into::into),
                 iss: issuer,
+                own,
                 jti: id,
                 sub: subject,
             };

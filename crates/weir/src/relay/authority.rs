@@ -45,6 +45,7 @@ impl Gate {
                 publish: read("publish", publish)?,
                 subscribe: read("subscribe", subscribe)?,
                 expires: None,
+                owner: None,
             })
         };
         let jwt = &auth.jwt;

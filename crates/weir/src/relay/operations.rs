@@ -347,6 +347,7 @@ pub(crate) fn start(
         let served = http::serve(
             address,
             limits,
+            admin.hosts.clone(),
             Arc::new(move |path: &str| pages.page(path)),
         );
         served.with_context(|| configured.place("admin.listen"))

@@ -7,7 +7,7 @@ use std::{
 
 use weir_net::{HostConfig, Stop, Telemetry, UdpSocket, clock};
 use weir_quic::{EndpointConfig, OriginCounts, tls::ServerTls};
-use weir_relay::{Config, Relay};
+use weir_relay::{Config, Ownership, Relay};
 
 use crate::{
     event_loop::{self, EventLoop},
@@ -50,7 +50,7 @@ impl Plan<'_> {
                 ..event_loop::endpoint(quic_limits(config))?
             })
         })?;
-        let session_counts = OriginCounts::default();
+        let (session_counts, ownership) = (OriginCounts::default(), Ownership::default());
         let mut members = Vec::new();
         for ((number, mut one), (slot, telemetry)) in event_loops.into_iter().enumerate().zip(slots)
         {
@@ -69,7 +69,8 @@ impl Plan<'_> {
                 memory: Arc::clone(&self.memory),
             };
             let relay = Relay::with_authority(relay_config(config), Arc::clone(&self.gate) as _)
-                .with_session_counts(session_counts.clone());
+                .with_session_counts(session_counts.clone())
+                .with_ownership(ownership.clone());
             members.push((one, Observed::new(relay, view, clock::now())));
         }
         Ok(ServingThreads {

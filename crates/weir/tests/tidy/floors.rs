@@ -16,7 +16,15 @@ const FLOORS: [&[&str]; 10] = [
     &["track"],
     &["cache"],
     &["sessions", "turn", "effect"],
-    &["authority", "config", "counters", "ids", "load", "timers"],
+    &[
+        "authority",
+        "config",
+        "counters",
+        "ids",
+        "load",
+        "ownership",
+        "timers",
+    ],
 ];
 
 /// How many files of the relay may hold an `impl` of what brings its owners together.

@@ -39,6 +39,9 @@ pub(crate) struct Claims {
     /// Issuer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) iss: Option<String>,
+    /// Whether the namespaces that the bearer publishes in are reserved to `sub` while it is connected.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) own: bool,
     /// Token ID, by which the token can be revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) jti: Option<String>,
@@ -163,6 +166,12 @@ impl TokenVerifier {
             .checked_sub(since_epoch)
             .filter(|left| !left.is_zero());
         let left = left.ok_or(Denial::Expired)?;
+        // Without a name, an owner could not come back while its lost session is still there.
+        let owner = match (claims.own, &claims.sub) {
+            (true, None) => return Err(Denial::Malformed),
+            (true, subject @ Some(_)) => subject.clone(),
+            (false, _) => None,
+        };
         let namespaces =
             |prefixes: &Prefixes| prefixes.namespaces(&claims.root).ok_or(Denial::Malformed);
         Ok(Grant {
@@ -170,6 +179,7 @@ impl TokenVerifier {
             subscribe: namespaces(&claims.get)?,
             // An `Instant` cannot hold a time that is centuries ahead.
             expires: now.checked_add(left.min(LIFETIME_MAX)),
+            owner,
         })
     }
 

@@ -59,6 +59,8 @@ section! {
     AdminConfig at [admin] {
         listen: Option<SocketAddr> = None,
             "TCP address of the HTTP listener for metrics and health checks, without access control. Not set: no listener.";
+        hosts: Vec<String> = Vec::new(),
+            "Host names by which the listener may be reached. IP addresses and localhost always work; requests for another host get status 421, so that web pages cannot read metrics by DNS rebinding.";
         tracks_max: usize = 0, in 0..=100_000,
             "Tracks that the page /tracks may list; with more, it answers 503. 0: no such page, since it shows names of tracks.";
         connections_max: usize = 16, in 1..=1024, "Connections of the listener at once. Further ones get status 503.";

@@ -65,6 +65,7 @@ fn numbers() -> Numbers {
     Numbers {
         threads: vec![thread.clone(), thread],
         process: Usage::default(),
+        heap_bytes: 7,
         open_files: 9,
         phase: Phase::Draining,
         certificate_seconds: Some(-1.5),
