@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Instant,
@@ -115,7 +115,11 @@ struct Keys {
 impl Keys {
     fn revoke(&self, key: &str) {
         let key = Bytes::copy_from_slice(key.as_bytes());
-        self.revoked.lock().unwrap().push(key);
+        self.revoked().push(key);
+    }
+
+    fn revoked(&self) -> MutexGuard<'_, Vec<Bytes>> {
+        self.revoked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,7 +130,7 @@ impl Authority for Keys {
         credentials: &Credentials,
         memo: &mut TokenMemo,
     ) -> Result<Vec<Grant>, Denial> {
-        let revoked = self.revoked.lock().unwrap();
+        let revoked = self.revoked();
         let all = credentials
             .session_tokens
             .iter()
@@ -147,7 +151,7 @@ impl Authority for Keys {
     }
 
     fn revision(&self) -> u64 {
-        self.revoked.lock().unwrap().len() as u64
+        self.revoked().len() as u64
     }
 }
 
