@@ -175,7 +175,7 @@ impl Draft {
     }
 }
 
-/// What follows serialization flags.
+/// The fields that follow serialization flags.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FetchFlags {
     /// An object with these flags.

@@ -8,6 +8,8 @@ pub(crate) mod walks;
 
 use std::collections::BTreeMap;
 
+use weir_quic::Handle;
+
 use self::{
     namespaces::Announcements, prefix_subscriptions::PrefixSubscriptions,
     track_status::TrackStatusRequest, walks::Walks,
@@ -21,6 +23,8 @@ pub(crate) struct Catalogue {
     announcements: Announcements,
     subscriptions: PrefixSubscriptions,
     walks: Walks,
+    /// Links to ask for what no session announced, in order of preference.
+    fallbacks: Vec<Handle>,
     /// TRACK_STATUS requests that wait for a publisher's answer.
     track_statuses: BTreeMap<RequestKey, TrackStatusRequest>,
 }
@@ -33,9 +37,9 @@ pub(crate) struct Offering<'a> {
 }
 
 impl Catalogue {
-    /// Returns the number of open PUBLISH_NAMESPACE requests.
-    pub(crate) fn announcements_len(&self) -> usize {
-        self.announcements.len()
+    /// Returns the number of open PUBLISH_NAMESPACE requests of clients.
+    pub(crate) fn client_namespaces(&self) -> usize {
+        self.announcements.client_count()
     }
 
     /// Returns the number of open SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS requests.

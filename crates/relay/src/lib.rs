@@ -33,6 +33,7 @@ pub use authority::{AccessToken, Authority, Credentials, Denial, Grant, Open, To
 pub use config::{Config, Limits};
 pub use counters::{Counters, Gauges};
 pub use dispatch::TrackState;
+pub use links::{LinkState, Upstream};
 pub use load::{Load, LoadLimits, Overload, STANDING, Shedder};
 pub use ownership::Ownership;
 pub use relay::Relay;

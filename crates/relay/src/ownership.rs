@@ -113,7 +113,7 @@ mod tests {
         let show = namespace(&["live", "show"]);
         let first = ownership.reserve(&show, "alice").unwrap();
         let revision = ownership.revision();
-        let again = ownership.clone().reserve(&show, "alice").unwrap();
+        let again = ownership.reserve(&show, "alice").unwrap();
         assert_eq!(ownership.revision(), revision, "she had it");
         assert!(ownership.reserve(&show, "mallory").is_none());
         let below = namespace(&["live", "show", "camera"]);

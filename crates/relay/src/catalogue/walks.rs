@@ -11,45 +11,50 @@ use std::{
 };
 
 use weir_moqt::name::{FullTrackName, Namespace, TrackName};
+use weir_quic::Handle;
 
 use crate::{catalogue::Catalogue, ids::RequestKey, timers::Timer, turn::Turn};
+
+/// What a walk is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Walk {
+    /// A subscription to a prefix, by its request.
+    Prefix(RequestKey),
+    /// A session that announced a namespace.
+    Announcer(Handle, Namespace),
+}
 
 /// The walks that are not at their end.
 #[derive(Debug, Default)]
 pub(super) struct Walks {
-    /// The name at which each continues, by its request.
-    open: BTreeMap<RequestKey, FullTrackName>,
-    /// The request that took the last steps.
-    last: Option<RequestKey>,
+    /// The name at which each continues.
+    open: BTreeMap<Walk, FullTrackName>,
+    /// The walk that took the last steps.
+    last: Option<Walk>,
     /// Whether the timer is set.
     is_armed: bool,
 }
 
 impl Walks {
-    fn take(&mut self) -> Option<(RequestKey, FullTrackName)> {
-        let after = self.last.map_or(Unbounded, Excluded);
+    fn take(&mut self) -> Option<(Walk, FullTrackName)> {
+        let after = self.last.as_ref().map_or(Unbounded, Excluded);
         let next = self.open.range((after, Unbounded)).next();
-        let key = *next.or_else(|| self.open.first_key_value())?.0;
-        self.last = Some(key);
-        self.open.remove_entry(&key)
+        let walk = next.or_else(|| self.open.first_key_value())?.0.clone();
+        self.last = Some(walk.clone());
+        self.open.remove_entry(&walk)
     }
 }
 
 impl Catalogue {
     /// Takes the next walk, with the name at which it continues.
-    pub(crate) fn take_walk(&mut self) -> Option<(RequestKey, FullTrackName)> {
+    pub(crate) fn take_walk(&mut self) -> Option<(Walk, FullTrackName)> {
         self.walks.take()
     }
 
     /// Continues a walk later, at a name; `None` if it is at its end.
-    pub(crate) fn walk_on(
-        &mut self,
-        turn: &mut Turn<'_>,
-        request: RequestKey,
-        at: Option<FullTrackName>,
-    ) {
+    pub(crate) fn walk_on(&mut self, turn: &mut Turn<'_>, walk: Walk, at: Option<FullTrackName>) {
         if let Some(at) = at {
-            self.walks.open.insert(request, at);
+            self.walks.open.insert(walk, at);
             self.arm_walks(turn);
         }
     }
@@ -96,14 +101,15 @@ mod tests {
     fn walks_take_turns() {
         let [one, other] = handles();
         let at = start(&Namespace::EMPTY);
-        let keys = [(one, 0), (one, 2), (other, 0)].map(|(it, id)| (it, RequestId(id)));
+        let keys =
+            [(one, 0), (one, 2), (other, 0)].map(|(it, id)| Walk::Prefix((it, RequestId(id))));
         let mut walks = Walks::default();
         assert!(walks.take().is_none());
-        for key in keys {
+        for key in keys.clone() {
             walks.open.insert(key, at.clone());
         }
         for _ in 0..3 {
-            for key in keys {
+            for key in keys.clone() {
                 let (taken, at) = walks.take().unwrap();
                 assert_eq!(taken, key);
                 walks.open.insert(taken, at);

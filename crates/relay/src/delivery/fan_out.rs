@@ -21,6 +21,7 @@ use crate::{
     Counters,
     effect::Effect,
     ids::{BySession, SubgroupId, TrackId},
+    sessions::peer::PeerKind,
     timers::Timer,
     track::{Mark, OutgoingDatagram, Subgroup, Track, Tracks},
     turn::Turn,
@@ -59,16 +60,16 @@ impl Delivery {
         let Some(subscriptions) = self.tracks.get(id) else {
             return;
         };
-        let (now, location) = (turn.now, datagram.location);
+        let (now, location, from) = (turn.now, datagram.location, datagram.from);
         for piece in subscriptions.established.pieces() {
             for subscription in piece {
-                if !subscription.wants(location) {
+                if !subscription.wants(location) || !from.serves(subscription.kind) {
                     continue;
                 }
-                if !subscription.is_link {
+                if subscription.kind != PeerKind::Sibling {
                     send_datagram(now, turn.endpoint, turn.counters, subscription, datagram);
-                } else if !datagram.from_link
-                    && let Some(mut connection) = turn.endpoint.connection(now, subscription.handle)
+                } else if let Some(mut connection) =
+                    turn.endpoint.connection(now, subscription.handle)
                 {
                     // The connection limits and counts datagrams itself.
                     let _sent = connection.send_datagram(datagram.encoded.clone(), None);
@@ -311,7 +312,7 @@ impl Subscriptions {
         let mut outcome = Outcome::default();
         let subscriptions = self.established.pieces_mut().iter_mut();
         for subscription in subscriptions.flatten() {
-            if subgroup.from_link && subscription.is_link {
+            if !subgroup.from.serves(subscription.kind) {
                 continue;
             }
             let handle = subscription.handle;

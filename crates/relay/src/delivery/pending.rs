@@ -8,15 +8,18 @@ use std::{
 use weir_moqt::{parameter::Parameters, session::RequestId};
 use weir_quic::Handle;
 
-use crate::{ids::RequestKey, timers::Timer};
+use crate::{ids::RequestKey, sessions::peer::PeerKind, timers::Timer};
+
+/// Every kind of session.
+const KINDS: [PeerKind; 3] = [PeerKind::Client, PeerKind::Sibling, PeerKind::Upstream];
 
 /// A SUBSCRIBE request that waits for a publisher.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PendingSubscribe {
     pub(super) handle: Handle,
     pub(super) request: RequestId,
-    /// Whether the request came over a link.
-    pub(super) is_link: bool,
+    /// What the session is to this relay.
+    pub(super) kind: PeerKind,
     pub(super) parameters: Parameters,
     /// How long the request waits for a publisher to appear; a time in the past if it does not wait.
     pub(super) until: Instant,
@@ -44,11 +47,12 @@ pub(super) struct Pending {
     requests: BTreeMap<RequestKey, PendingSubscribe>,
     /// Requests that wait for the answers of publishers. The others wait for a publisher to appear.
     unanswered: BTreeSet<RequestKey>,
+    /// Until when each request waits for a publisher to appear.
+    untils: BTreeSet<(Instant, RequestKey)>,
     /// The new groups that requests ask for, each with their number.
     new_groups: BTreeMap<u64, usize>,
-    links: usize,
-    /// Requests that want objects.
-    wanting: usize,
+    /// The number of requests of each kind of session, and of those among them that want objects.
+    counts: [(usize, usize); KINDS.len()],
 }
 
 impl Pending {
@@ -62,17 +66,29 @@ impl Pending {
 
     /// Returns the number of requests of clients.
     pub(super) fn clients_len(&self) -> usize {
-        self.requests.len() - self.links
+        self.counts[PeerKind::Client as usize].0
     }
 
-    /// Returns whether some request wants objects.
-    pub(super) fn wants_objects(&self) -> bool {
-        self.wanting > 0
+    /// Returns whether there is a request of a session of some kind.
+    pub(super) fn any(&self, of: impl Fn(PeerKind) -> bool) -> bool {
+        let mut kinds = KINDS.into_iter();
+        kinds.any(|kind| of(kind) && self.counts[kind as usize].0 > 0)
+    }
+
+    /// Returns whether a request of a session of some kind wants objects.
+    pub(super) fn any_wants_objects(&self, of: impl Fn(PeerKind) -> bool) -> bool {
+        let mut kinds = KINDS.into_iter();
+        kinds.any(|kind| of(kind) && self.counts[kind as usize].1 > 0)
     }
 
     /// Returns the largest new group that a request asks for.
     pub(super) fn new_group(&self) -> Option<u64> {
         self.new_groups.last_key_value().map(|(&group, _)| group)
+    }
+
+    /// Returns until when the most patient request waits.
+    pub(super) fn patience(&self) -> Option<Instant> {
+        self.untils.last().map(|&(until, _)| until)
     }
 
     pub(super) fn get(&self, key: RequestKey) -> Option<&PendingSubscribe> {
@@ -85,13 +101,16 @@ impl Pending {
         self.requests.range(of_session).next().is_some()
     }
 
-    /// Returns the requests of links.
-    pub(super) fn of_links(&self) -> Vec<RequestKey> {
-        if self.links == 0 {
+    /// Returns the requests of sessions of a kind.
+    pub(super) fn of_kind(&self, kind: PeerKind) -> Vec<RequestKey> {
+        if self.counts[kind as usize].0 == 0 {
             return Vec::new();
         }
-        let links = self.requests.values().filter(|waiting| waiting.is_link);
-        links.map(PendingSubscribe::key).collect()
+        let of_kind = self
+            .requests
+            .values()
+            .filter(|waiting| waiting.kind == kind);
+        of_kind.map(PendingSubscribe::key).collect()
     }
 
     /// Adds a request, which waits for the answers of publishers.
@@ -105,15 +124,17 @@ impl Pending {
         self.take(key)
     }
 
-    /// Removes the requests that can be established: all, or those of clients.
-    pub(super) fn take_all(&mut self, with_links: bool) -> Vec<PendingSubscribe> {
-        if with_links || self.links == 0 {
-            let all = std::mem::take(self).requests;
-            return all.into_values().collect();
+    /// Removes the requests that can be established, by the kind of their session.
+    pub(super) fn take_all(&mut self, of: impl Fn(PeerKind) -> bool) -> Vec<PendingSubscribe> {
+        if !self.any(|kind| !of(kind)) {
+            return std::mem::take(self).requests.into_values().collect();
         }
-        let clients = self.requests.values().filter(|waiting| !waiting.is_link);
-        let clients: Vec<_> = clients.map(PendingSubscribe::key).collect();
-        clients
+        let taken: Vec<_> = KINDS
+            .into_iter()
+            .filter(|&kind| of(kind))
+            .flat_map(|kind| self.of_kind(kind))
+            .collect();
+        taken
             .into_iter()
             .filter_map(|key| self.remove(key))
             .collect()
@@ -152,18 +173,22 @@ impl Pending {
     }
 
     fn add(&mut self, request: PendingSubscribe) {
-        self.links += usize::from(request.is_link);
-        self.wanting += usize::from(request.wants_objects());
+        let (all, wanting) = &mut self.counts[request.kind as usize];
+        *all += 1;
+        *wanting += usize::from(request.wants_objects());
         if let Some(group) = request.parameters.new_group_request {
             *self.new_groups.entry(group).or_default() += 1;
         }
+        self.untils.insert((request.until, request.key()));
         self.requests.insert(request.key(), request);
     }
 
     fn take(&mut self, key: RequestKey) -> Option<PendingSubscribe> {
         let request = self.requests.remove(&key)?;
-        self.links -= usize::from(request.is_link);
-        self.wanting -= usize::from(request.wants_objects());
+        self.untils.remove(&(request.until, key));
+        let (all, wanting) = &mut self.counts[request.kind as usize];
+        *all -= 1;
+        *wanting -= usize::from(request.wants_objects());
         if let Some(group) = request.parameters.new_group_request
             && let Some(count) = self.new_groups.get_mut(&group)
         {
@@ -187,7 +212,7 @@ mod tests {
         PendingSubscribe {
             handle,
             request: RequestId(request),
-            is_link: false,
+            kind: PeerKind::Client,
             parameters: Parameters::default(),
             until: epoch() + Duration::from_secs(waits_secs),
             wake: epoch() + Duration::from_secs(10),
@@ -207,6 +232,7 @@ mod tests {
             assert_eq!(refused, []);
         }
         assert_eq!(looked_at, 1000);
+        assert_eq!(pending.patience(), Some(epoch() + Duration::from_secs(30)));
         pending.insert(request(handle, 1000, 0));
         let refused = pending.decline(epoch(), |_, _| panic!("answered before"));
         assert_eq!(refused, [(handle, RequestId(1000))]);
@@ -221,28 +247,29 @@ mod tests {
             forward,
             ..Parameters::default()
         };
-        let known = |pending: &Pending| (pending.new_group(), pending.wants_objects());
+        let known = |pending: &Pending| (pending.new_group(), pending.any_wants_objects(|_| true));
         pending.insert(PendingSubscribe {
             parameters: asks(Some(7), Some(false)),
             ..request(handle, 0, 0)
         });
         assert_eq!(known(&pending), (Some(7), false));
         pending.insert(PendingSubscribe {
-            is_link: true,
+            kind: PeerKind::Sibling,
             parameters: asks(Some(9), None),
             ..request(link, 0, 0)
         });
         assert_eq!(known(&pending), (Some(9), true));
         assert_eq!((pending.len(), pending.clients_len()), (2, 1));
-        assert_eq!(pending.of_links(), [(link, RequestId(0))]);
+        assert_eq!(pending.of_kind(PeerKind::Sibling), [(link, RequestId(0))]);
         assert!(pending.has_session(handle) && pending.has_session(link));
         assert!(pending.change((link, RequestId(0)), &asks(None, Some(false))));
         assert_eq!(known(&pending), (Some(9), false));
         assert!(!pending.change((link, RequestId(2)), &asks(None, None)));
-        assert_eq!(pending.take_all(false).len(), 1);
+        assert_eq!(pending.take_all(|kind| !kind.is_link()).len(), 1);
         assert_eq!((pending.len(), pending.clients_len()), (1, 0));
         assert_eq!(known(&pending), (Some(9), false));
         assert!(pending.remove((link, RequestId(0))).is_some());
         assert!(pending.is_empty() && pending.new_group().is_none());
+        assert_eq!(pending.patience(), None);
     }
 }

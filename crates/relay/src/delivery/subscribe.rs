@@ -1,6 +1,6 @@
 //! SUBSCRIBE: requests that wait for a publisher, and how they become subscriptions.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_moqt::{
     error::RequestErrorCode,
@@ -15,7 +15,7 @@ use super::{Delivery, pending::PendingSubscribe, subscription::Subscription};
 use crate::{
     effect::Effect,
     ids::TrackId,
-    sessions::peer::Purpose,
+    sessions::peer::{PeerKind, Purpose},
     track::{Track, Tracks},
     turn::Turn,
 };
@@ -33,8 +33,8 @@ impl Delivery {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        let is_link = peer.is_link();
-        if !is_link && peer.counts().subscribers >= limits.subscriptions_per_session_max {
+        let kind = peer.kind();
+        if !kind.is_link() && peer.counts().subscribers >= limits.subscriptions_per_session_max {
             turn.counters.refused_limit_subscriptions += 1;
             return turn.refuse(handle, request, RequestErrorCode::EXCESSIVE_LOAD);
         }
@@ -56,7 +56,7 @@ impl Delivery {
         let pending = PendingSubscribe {
             handle,
             request,
-            is_link,
+            kind,
             parameters,
             until,
             wake: until.max(turn.now + UPSTREAM_ANSWER_MAX),
@@ -66,20 +66,21 @@ impl Delivery {
         peer.insert(request, Purpose::Subscriber(id));
         turn.push(Effect::TrackWanted {
             track: id,
-            by_link: is_link,
+            by: kind,
             new_group,
         });
     }
 
     /// Establishes the requests that wait for a track, which has a publisher. Requests of links continue to wait unless
-    /// a client publishes the track.
+    /// a publisher serves them.
     pub(crate) fn admit_pending(&mut self, turn: &mut Turn<'_>, tracks: &mut Tracks, id: TrackId) {
         let Some(track) = tracks.get(id) else {
             return;
         };
-        let serves_links = track.is_established_by_client();
+        let serves = [PeerKind::Client, PeerKind::Sibling, PeerKind::Upstream]
+            .map(|kind| track.is_established_for(kind));
         let pending = &mut self.tracks.entry(id).pending;
-        for pending in pending.take_all(serves_links) {
+        for pending in pending.take_all(|kind| serves[kind as usize]) {
             turn.timers.cancel(pending.wake, pending.timer());
             self.admit(turn, track, id, &pending);
         }
@@ -103,7 +104,7 @@ impl Delivery {
         }
         let (largest, defaults) = (track.largest(), track.defaults());
         let mut subscription = Subscription::new(handle, request, parameters, largest, defaults);
-        subscription.is_link = pending.is_link;
+        subscription.kind = pending.kind;
         self.tracks.entry(id).established.insert(subscription);
         let ok = SubscribeOk {
             track_alias: track.alias(),
@@ -117,6 +118,11 @@ impl Delivery {
         turn.with_session(handle, |session, connection| {
             session.subscribe_ok(connection, request, ok);
         });
+    }
+
+    /// Returns until when the most patient of the waiting requests for a track waits for a publisher to appear.
+    pub(crate) fn patience(&self, id: TrackId) -> Option<Instant> {
+        self.tracks.get(id)?.pending.patience()
     }
 
     /// Handles a request whose time to wait for a publisher is over.
@@ -159,9 +165,14 @@ impl Delivery {
         }
     }
 
-    /// Refuses the waiting requests of links for a track.
-    pub(crate) fn refuse_pending_links(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        let links = self.tracks.get(id).map(|it| it.pending.of_links());
+    /// Refuses the waiting requests of links of a kind for a track.
+    pub(crate) fn refuse_pending_links(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        kind: PeerKind,
+    ) {
+        let links = self.tracks.get(id).map(|it| it.pending.of_kind(kind));
         for (handle, request) in links.into_iter().flatten() {
             self.refuse_pending(turn, handle, request, RequestErrorCode::DOES_NOT_EXIST);
         }
