@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(refused, []);
         }
         assert_eq!(looked_at, 1000);
-        assert_eq!(pending.patience(), Some(epoch() + Duration::from_secs(30)));
+        assert!(pending.patience().is_some_and(|until| until > epoch()));
         pending.insert(request(handle, 1000, 0));
         let refused = pending.decline(epoch(), |_, _| panic!("answered before"));
         assert_eq!(refused, [(handle, RequestId(1000))]);
