@@ -1,5 +1,6 @@
 //! Dispatch: hands events and timers to the owners that they concern, and the effects of each owner to the others.
 
+mod closing;
 mod effects;
 mod inspection;
 

@@ -38,6 +38,7 @@ mod outages;
 mod pieces;
 mod publishers;
 mod reserved;
+mod revoking;
 mod sharing;
 mod slow;
 mod streams;
