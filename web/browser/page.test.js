@@ -257,7 +257,7 @@ test("a browser that cannot publish says why, in plain words", { skip, timeout: 
     ["MediaStreamTrackProcessor", "This browser does not give pages the frames of a camera"],
   ]) {
     await context.test(lacking, async () => {
-      const publishing = await stage.open(`${empty}publish.html?start`, {}, `delete globalThis.${lacking}`);
+      const publishing = await stage.open(`${empty}publish.html`, {}, `delete globalThis.${lacking}`);
       await publishing.tells(words);
       assert.equal(await publishing.state(), "failed");
       assert.equal(await publishing.page.isEnabled("#begin"), false);

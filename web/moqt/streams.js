@@ -51,34 +51,47 @@ export class RequestStream {
   }
 }
 
+/** Bytes that an object gets before its payload arrives: most objects of live media fit. */
+const FIRST_BYTES = 64 << 10;
+
 /** Assembles an object from its pieces. */
 export class Assembly {
   constructor() {
     /** @type {ObjectHead | undefined} */
     this.head = undefined;
     this.payload = new Uint8Array(0);
+    this.length = 0;
     this.filled = 0;
   }
 
   /**
+   * Begins an object. Memory grows with what arrives, at most twice as fast: an announced length alone costs little.
+   *
    * @param {ObjectHead} head
    * @param {number} length
    */
   begin(head, length) {
     this.head = head;
-    this.payload = new Uint8Array(length);
+    this.length = length;
+    this.payload = new Uint8Array(Math.min(length, FIRST_BYTES));
     this.filled = 0;
   }
 
   /** @param {Uint8Array} piece */
   add(piece) {
+    const end = this.filled + piece.length;
+    if (end > this.payload.length) {
+      const grown = new Uint8Array(Math.min(this.length, Math.max(end, 2 * this.payload.length)));
+      grown.set(this.payload.subarray(0, this.filled));
+      this.payload = grown;
+    }
     this.payload.set(piece, this.filled);
-    this.filled += piece.length;
+    this.filled = end;
   }
 
   /** @returns {WholeObject | undefined} the object, if it is complete */
   take() {
-    if (!this.head || this.filled < this.payload.length) return undefined;
+    if (!this.head || this.filled < this.length) return undefined;
     const whole = { ...this.head, payload: this.payload };
     this.head = undefined;
     return whole;

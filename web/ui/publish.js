@@ -36,7 +36,6 @@ if (missing) {
   target().then((known) => {
     if (!namespace.value) namespace.value = known.namespace;
   }).catch((error) => say("lost", whyNotPublished(error, undefined)));
-  if (parameters().has("start")) publish();
 }
 
 /** Publishes until the stream ends for any reason, then releases camera and microphone. */

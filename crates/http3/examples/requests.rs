@@ -205,6 +205,7 @@ fn endpoint(seed: u8) -> EndpointConfig {
         time_source: Arc::new(Epoch),
         qlog: None,
         segmentation_offload: true,
+        handshake_counts: weir_quic::OriginCounts::default(),
     }
 }
 

@@ -136,6 +136,11 @@ impl Timer {
 }
 
 impl Session {
+    /// Returns the bytes of request messages that wait because the peer does not read them. Visits every request.
+    pub fn waiting_bytes(&self) -> usize {
+        self.requests.waiting_bytes()
+    }
+
     /// Creates a session for a transport that is not connected.
     ///
     /// # Panics

@@ -7,14 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::BytesMut;
 use weir_quic::{App, EcnCodepoint, Endpoint, ThreadMessage};
 
 use crate::{
     ReceivePause, Stop, Telemetry, ThreadChannels, UdpSocket, Waker, clock,
+    receive_arena::ReceiveArena,
     send_delay::{Hold, SendDelays},
     sending::{push, send_batch},
-    sys::{self, BATCH, Poller, ReceiveBatch, SendBatch},
+    sys::{self, BATCH, Poller, ReceiveBatch, SendMemory},
 };
 
 /// The configuration of a host.
@@ -50,11 +50,11 @@ pub struct Host {
     poller: Option<Poller>,
     endpoint: Endpoint,
     receive: ReceiveBatch,
-    send: SendBatch,
+    send: SendMemory,
     /// Packets that leave later.
     send_delays: Option<SendDelays>,
-    /// Received packets are copied here, one after the other, and split off without further allocation.
-    arena: BytesMut,
+    /// The memory that received packets are copied to.
+    arena: ReceiveArena,
     ready: Vec<u32>,
     telemetry: Arc<Telemetry>,
     stop: Stop,
@@ -96,9 +96,9 @@ impl Host {
             poller,
             endpoint,
             receive: ReceiveBatch::new(),
-            send: SendBatch::new(),
+            send: SendMemory::new(),
             send_delays: None,
-            arena: BytesMut::new(),
+            arena: ReceiveArena::default(),
             ready: Vec::new(),
             telemetry,
             stop,
@@ -273,11 +273,7 @@ impl Host {
             }
         } else {
             for segment in message.data.chunks(segment_size) {
-                if self.arena.capacity() < segment.len() {
-                    self.arena = BytesMut::with_capacity(ARENA_BYTES.max(segment.len()));
-                }
-                self.arena.extend_from_slice(segment);
-                let data = self.arena.split();
+                let data = self.arena.copy(segment);
                 self.endpoint
                     .handle_packet(now, socket, remote, local, ecn, data);
             }
@@ -354,7 +350,7 @@ impl Host {
         }
         let (mut packets, mut bytes) = (0, 0);
         let mut current = 0;
-        send.clear();
+        let mut batch = send.batch();
         for packet in outbox.iter() {
             let delays = send_delays.as_mut();
             match delays.map_or(Hold::No, |delays| delays.hold(now, &packet)) {
@@ -366,13 +362,18 @@ impl Host {
                 }
             }
             if packet.socket != current {
-                send_batch(&mut sockets[current as usize], send, telemetry)?;
+                send_batch(&mut sockets[current as usize], &mut batch, telemetry)?;
                 current = packet.socket;
             }
-            packets += push(&mut sockets[current as usize], send, telemetry, &packet)?;
+            packets += push(
+                &mut sockets[current as usize],
+                &mut batch,
+                telemetry,
+                &packet,
+            )?;
             bytes += packet.data.len() as u64;
         }
-        send_batch(&mut sockets[current as usize], send, telemetry)?;
+        send_batch(&mut sockets[current as usize], &mut batch, telemetry)?;
         outbox.clear();
         Telemetry::add(&telemetry.packets_sent, packets);
         Telemetry::add(&telemetry.bytes_sent, bytes);
@@ -393,9 +394,9 @@ impl Host {
         };
         while let Some(waiting) = delays.take_due(now) {
             let (packet, socket) = (waiting.packet(), &mut sockets[waiting.socket as usize]);
-            send.clear();
-            let packets = push(socket, send, telemetry, &packet)?;
-            send_batch(socket, send, telemetry)?;
+            let mut batch = send.batch();
+            let packets = push(socket, &mut batch, telemetry, &packet)?;
+            send_batch(socket, &mut batch, telemetry)?;
             Telemetry::add(&telemetry.packets_sent, packets);
             Telemetry::add(&telemetry.bytes_sent, packet.data.len() as u64);
         }
@@ -474,8 +475,6 @@ const BATCHES_PER_TURN: usize = 8;
 const BACKLOG_PAUSE: Duration = Duration::from_micros(500);
 /// A placeholder for a descriptor that is not waited for.
 const NONE: RawFd = -1;
-/// Packets share allocations of this size: some two hundred small packets in each.
-const ARENA_BYTES: usize = 32 << 10;
 /// Shorter messages are copied even if buffers are lent: copying them costs little, and lending could keep much.
 const LENT_BYTES_MIN: usize = 8 << 10;
 /// How often the numbers that cost a system call are published.

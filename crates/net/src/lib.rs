@@ -8,6 +8,7 @@
 pub mod certificate;
 pub mod clock;
 mod host;
+mod receive_arena;
 mod receive_pause;
 mod send_delay;
 mod sending;
@@ -24,7 +25,10 @@ pub use receive_pause::ReceivePause;
 pub use shaper::{Shaper, ShaperConfig, ShaperReport};
 pub use socket::{SocketConfig, SocketGroup, UdpSocket};
 pub use stop::Stop;
-pub use sys::{end_with_parent, kill, pin_to_core, raise_open_files_limit, terminate};
+pub use sys::{
+    CountingAllocator, end_with_parent, heap_bytes, kill, pin_to_core, raise_open_files_limit,
+    terminate,
+};
 pub use telemetry::{Delays, Telemetry, TelemetrySnapshot};
 pub use thread_channel::{CHANNEL_ITEMS_MAX, ThreadChannels, thread_channels};
 pub use waker::Waker;

@@ -13,11 +13,11 @@ use crate::{
 /// Adds a packet, or the packets of a train, to the batch of its socket, which is sent when it is full. Returns the number of
 /// packets.
 #[inline]
-pub(crate) fn push(
+pub(crate) fn push<'a>(
     socket: &mut UdpSocket,
-    batch: &mut SendBatch,
+    batch: &mut SendBatch<'a>,
     telemetry: &Telemetry,
-    packet: &Packet<'_>,
+    packet: &Packet<'a>,
 ) -> io::Result<u64> {
     let segment = packet.segment_size.filter(|&size| size < packet.data.len());
     match segment {
@@ -53,7 +53,7 @@ fn outgoing<'a>(packet: &Packet<'a>, segment: Option<usize>) -> Outgoing<'a> {
 /// Sends all of a batch. Waits briefly if the socket is full.
 pub(crate) fn send_batch(
     socket: &mut UdpSocket,
-    batch: &mut SendBatch,
+    batch: &mut SendBatch<'_>,
     telemetry: &Telemetry,
 ) -> io::Result<()> {
     let mut from = 0;
@@ -81,9 +81,12 @@ pub(crate) fn send_batch(
             // A probe of the path's MTU may be too large for the device, which answers the probe.
             Some(libc::EMSGSIZE) if !batch.is_train(from) => from += 1,
             Some(libc::EIO | libc::EINVAL) if batch.is_train(from) => {
-                // The device does not support segmentation after all. Loss recovery repairs this batch's trains; later
-                // packets are sent one by one.
-                socket.disable_segmentation();
+                // If a single packet leaves, the device does not support segmentation after all, and later packets are
+                // sent one by one. Otherwise the address is at fault, which a peer chose. Loss recovery repairs this
+                // batch's trains.
+                if batch.send_first_of_train(socket.descriptor(), from).is_ok() {
+                    socket.disable_segmentation();
+                }
                 Telemetry::add(&telemetry.send_errors, 1);
                 from += 1;
             }
@@ -105,16 +108,22 @@ const SEND_WAITS_MAX: u32 = 10;
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use weir_quic::EcnCodepoint;
 
     use super::*;
-    use crate::{SocketConfig, sys::ReceiveBatch};
+    use crate::{
+        SocketConfig,
+        sys::{ReceiveBatch, SendMemory},
+    };
 
     #[test]
     fn a_probe_that_is_too_large_is_no_error_and_stops_nobody() {
         let bind = || UdpSocket::bind("127.0.0.1:0".parse().unwrap(), SocketConfig::default());
         let (mut from, to) = (bind().unwrap(), bind().unwrap());
-        let (telemetry, mut batch) = (Telemetry::default(), SendBatch::new());
+        let (telemetry, mut memory) = (Telemetry::default(), SendMemory::new());
+        let mut batch = memory.batch();
         // The first packet is too large for any network.
         let probe = vec![0; 65_520];
         for data in [&probe[..], b"next"] {
@@ -141,7 +150,8 @@ mod tests {
             UdpSocket::bind(address.parse().unwrap(), SocketConfig::default()).unwrap()
         };
         let (mut from, to) = (bind("127.0.0.1:0"), bind("127.0.0.1:0"));
-        let (telemetry, mut batch) = (Telemetry::default(), SendBatch::new());
+        let (telemetry, mut memory) = (Telemetry::default(), SendMemory::new());
+        let mut batch = memory.batch();
         let data = vec![0; 2000];
         // A train of more packets than any kernel accepts, refused as by a device.
         batch.push(&Outgoing {
@@ -166,9 +176,37 @@ mod tests {
         assert_eq!(telemetry.snapshot().send_errors, 1);
         assert!(!from.has_segmentation());
         let mut received = ReceiveBatch::new();
-        sys::wait_readable(&[to.descriptor()], Some(Duration::from_secs(5)));
-        assert_eq!(received.receive(to.descriptor()).unwrap(), 1);
-        let message = received.iter().next().unwrap();
-        assert_eq!((message.data, message.tos & 0b11), (&b"next"[..], 0b11));
+        let mut messages = Vec::new();
+        while messages.len() < 2 {
+            sys::wait_readable(&[to.descriptor()], Some(Duration::from_secs(5)));
+            assert!(received.receive(to.descriptor()).unwrap() > 0);
+            let parts = received
+                .iter()
+                .map(|message| (message.data.to_vec(), message.tos & 0b11));
+            messages.extend(parts);
+        }
+        // The first packet of the train shows that others can leave.
+        assert_eq!(messages, [(vec![0], 0b10), (b"next".to_vec(), 0b11)]);
+    }
+
+    #[test]
+    fn an_address_that_nothing_can_be_sent_to_is_not_a_fault_of_the_device() {
+        for local in ["127.0.0.1:0", "[::1]:0"] {
+            let socket = UdpSocket::bind(local.parse().unwrap(), SocketConfig::default());
+            let mut socket = socket.unwrap();
+            let nowhere = SocketAddr::new(socket.local_address().unwrap().ip(), 0);
+            let (telemetry, mut memory) = (Telemetry::default(), SendMemory::new());
+            let mut batch = memory.batch();
+            batch.push(&Outgoing {
+                destination: nowhere,
+                source: Some(nowhere.ip()),
+                tos: Some(0b11),
+                segment_size: Some(1200),
+                data: &[0; 2400],
+            });
+            send_batch(&mut socket, &mut batch, &telemetry).unwrap();
+            assert_eq!(telemetry.snapshot().send_errors, 1, "{local}");
+            assert!(socket.has_segmentation(), "{local}");
+        }
     }
 }

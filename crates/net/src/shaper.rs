@@ -16,7 +16,7 @@ use weir_link::{Config, Link, Random, Rate, Stats};
 use crate::{
     SocketConfig, Stop, Telemetry, UdpSocket, clock,
     sending::send_batch,
-    sys::{self, BATCH, Outgoing, Poller, ReceiveBatch, SendBatch},
+    sys::{self, BATCH, Outgoing, Poller, ReceiveBatch, SendMemory},
 };
 
 /// The configuration of a shaper.
@@ -130,7 +130,7 @@ impl Shaper {
     /// # Errors
     /// A socket failed permanently.
     pub fn run(&mut self, stop: &Stop) -> io::Result<ShaperReport> {
-        let (mut receive, mut send) = (ReceiveBatch::new(), SendBatch::new());
+        let (mut receive, mut send) = (ReceiveBatch::new(), SendMemory::new());
         let mut ready = Vec::new();
         while !stop.is_requested() {
             self.poller.ready(&mut ready);
@@ -257,7 +257,7 @@ impl Shaper {
     }
 
     /// Sends the packets that have passed the link.
-    fn deliver(&mut self, now: Instant, send: &mut SendBatch) -> io::Result<()> {
+    fn deliver(&mut self, now: Instant, send: &mut SendMemory) -> io::Result<()> {
         let Self {
             up,
             down,
@@ -272,27 +272,28 @@ impl Shaper {
             let client = clients.get_mut(parcel.slot);
             match client.filter(|client| client.number == parcel.number) {
                 Some(client) => {
-                    send.push(&outgoing(config.target, &parcel));
-                    send_batch(&mut client.socket, send, telemetry)?;
+                    let mut batch = send.batch();
+                    batch.push(&outgoing(config.target, &parcel));
+                    send_batch(&mut client.socket, &mut batch, telemetry)?;
                 }
                 None => report.packets_orphaned += 1,
             }
         }
-        // A batch refers to its packets until it is sent.
         let mut parcels = Vec::new();
         loop {
             parcels.extend(std::iter::from_fn(|| down.poll_packet(now)).take(BATCH));
             if parcels.is_empty() {
                 return Ok(());
             }
+            let mut batch = send.batch();
             for parcel in &parcels {
                 let client = clients.get(parcel.slot);
                 match client.filter(|client| client.number == parcel.number) {
-                    Some(client) => send.push(&outgoing(client.address, parcel)),
+                    Some(client) => batch.push(&outgoing(client.address, parcel)),
                     None => report.packets_orphaned += 1,
                 }
             }
-            send_batch(front, send, telemetry)?;
+            send_batch(front, &mut batch, telemetry)?;
             parcels.clear();
         }
     }

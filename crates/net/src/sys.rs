@@ -5,6 +5,7 @@
 mod address;
 mod batch;
 mod child;
+mod heap;
 mod shared;
 
 use std::{
@@ -17,10 +18,13 @@ use std::{
 use libc::{c_int, socklen_t};
 
 use self::address::size_of_socklen;
-pub use self::child::end_with_parent;
 pub(crate) use self::{
-    batch::{BATCH, Outgoing, ReceiveBatch, SendBatch},
+    batch::{BATCH, Outgoing, ReceiveBatch, SendBatch, SendMemory},
     shared::{bind_shared, steer},
+};
+pub use self::{
+    child::end_with_parent,
+    heap::{CountingAllocator, heap_bytes},
 };
 
 /// Sets an integer socket option.

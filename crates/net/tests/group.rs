@@ -155,6 +155,7 @@ fn config(server: Option<ServerTls>) -> EndpointConfig {
         qlog: None,
         packets: weir_quic::Packets::default(),
         segmentation_offload: true,
+        handshake_counts: weir_quic::OriginCounts::default(),
     }
 }
 

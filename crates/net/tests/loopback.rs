@@ -185,6 +185,7 @@ fn endpoint(server: Option<ServerTls>) -> Endpoint {
         qlog: None,
         packets: weir_quic::Packets::default(),
         segmentation_offload: true,
+        handshake_counts: weir_quic::OriginCounts::default(),
     })
     .unwrap()
 }

@@ -63,6 +63,7 @@ fn the_packets_of_a_delayed_socket_leave_after_its_delay() {
         qlog: None,
         packets: Packets::default(),
         segmentation_offload: true,
+        handshake_counts: weir_quic::OriginCounts::default(),
     });
     let stop = Stop::new().unwrap();
     let host = Host::new(

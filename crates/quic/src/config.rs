@@ -12,7 +12,7 @@ use quinn_proto::{
 };
 
 use crate::{
-    Congestion,
+    Congestion, OriginCounts,
     tls::{ClientTls, ServerTls},
     web_transport::Request,
 };
@@ -27,6 +27,12 @@ pub struct Limits {
     /// Handshakes in flight above which an incoming connection has to validate its address with a Retry
     /// (RFC 9000 §8.1.2).
     pub handshakes_before_retry_max: usize,
+    /// Handshakes in flight from one IPv4 address or one IPv6 /64, over all endpoints that share
+    /// [`EndpointConfig::handshake_counts`]. From half of it on, the address has to be validated with a Retry, so that
+    /// nobody can use up the share of somebody else. Loopback addresses are not counted.
+    pub handshakes_per_address_max: usize,
+    /// Time that the handshake of an incoming connection may take. Then it is closed.
+    pub handshake_timeout: Duration,
     /// Unidirectional streams that the peer may have open at the same time.
     pub uni_streams_max: u32,
     /// Bidirectional streams that the peer may have open at the same time.
@@ -57,6 +63,8 @@ impl Default for Limits {
             connections_max: 20_000,
             handshakes_max: 4_096,
             handshakes_before_retry_max: 1_024,
+            handshakes_per_address_max: 1_024,
+            handshake_timeout: Duration::from_secs(10),
             uni_streams_max: 256,
             bidi_streams_max: 128,
             stream_receive_bytes_max: 1 << 20,
@@ -139,6 +147,8 @@ pub struct EndpointConfig {
     pub qlog: Option<Qlog>,
     /// Whether the host can send several packets to one peer in one system call (GSO).
     pub segmentation_offload: bool,
+    /// Handshakes in flight by address. Endpoints on several threads share it.
+    pub handshake_counts: OriginCounts,
 }
 
 impl fmt::Debug for EndpointConfig {

@@ -95,6 +95,9 @@ pub struct ConnectionStats {
     pub datagrams_dropped_unread: u64,
     /// Bytes of datagrams that wait to be sent, without those already handed to the engine.
     pub datagram_bytes_waiting: usize,
+    /// Bytes of stream data that are known to wait because the peer's flow control, or the path, does not let them leave.
+    /// There may be more: packets that were sent count in full, with what they contain beside this data.
+    pub stream_bytes_unsent: u64,
 }
 
 impl Connection<'_> {

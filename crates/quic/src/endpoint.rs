@@ -1,11 +1,14 @@
 //! One endpoint: many connections, one timer wheel, one outbox.
 
 mod admission;
+mod counters;
 mod events;
 mod layer;
 mod outgoing;
 
 pub use self::outgoing::ConnectError;
+
+pub use self::counters::Counters;
 
 use std::{
     collections::VecDeque,
@@ -23,7 +26,8 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use weir_transport::Transport as _;
 
 use crate::{
-    ConfigError, Connection, EndpointConfig, Event, Limits, Outbox, Packets, Qlog, Shard,
+    ConfigError, Connection, EndpointConfig, Event, Limits, OriginCounts, Outbox, Packets, Qlog,
+    Shard,
     config::TimeSource,
     connection::{EngineConnection, Way},
     connection_id::SeededConnectionIds,
@@ -47,47 +51,6 @@ impl Handle {
     pub fn index(self) -> usize {
         self.index as usize
     }
-}
-
-/// Counters of an endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Connections accepted from peers.
-    pub accepted: u64,
-    /// Incoming connections refused at [`Limits::connections_max`].
-    pub refused_connections: u64,
-    /// Incoming connections refused at [`Limits::handshakes_max`].
-    pub refused_handshakes: u64,
-    /// Incoming connections refused because the role does not accept any.
-    pub refused_unwanted: u64,
-    /// Incoming connections asked to validate their address.
-    pub retried: u64,
-    /// Retry packets received (RFC 9000 §8.1.2). Anyone who can send packets to this endpoint can raise this counter.
-    pub retries_received: u64,
-    /// Handshakes that failed after they were accepted.
-    pub handshakes_failed: u64,
-    /// Connections, in handshake or later, that reached the idle timeout.
-    pub timed_out: u64,
-    /// Connections closed here because the peer violated QUIC, such as its flow control.
-    pub violated: u64,
-    /// Datagrams dropped to make room for newer ones.
-    pub datagrams_dropped_oldest: u64,
-    /// Datagrams dropped at their deadline.
-    pub datagrams_dropped_expired: u64,
-    /// Datagrams received and dropped because newer ones came before they were read.
-    pub datagrams_dropped_unread: u64,
-    /// WebTransport sessions established.
-    pub web_transport_sessions: u64,
-    /// HTTP/3 connections closed because no WebTransport session came in time.
-    pub web_transport_overdue: u64,
-    /// HTTP/3 requests answered with an error status, or reset because there were too many.
-    pub http3_requests_refused: u64,
-    /// HTTP/3 connections closed because the peer violated HTTP/3.
-    pub http3_violations: u64,
-    /// Streams of no established WebTransport session, and early streams beyond the limit.
-    pub web_transport_streams_refused: u64,
-    /// Datagrams of no established WebTransport session, and early datagrams beyond the limit.
-    pub web_transport_datagrams_dropped: u64,
 }
 
 /// Many connections as one sans-I/O state machine.
@@ -119,6 +82,9 @@ pub struct Endpoint {
     /// Replies to packets of unknown connections, waiting for the outbox.
     responses: VecDeque<(Transmit, u32, Vec<u8>)>,
     handshakes: usize,
+    handshake_counts: OriginCounts,
+    /// When the handshakes of incoming connections have to be over, the oldest first.
+    handshake_deadlines: VecDeque<(Instant, Handle)>,
     refuses_incoming: bool,
     opened: u64,
     counters: Counters,
@@ -198,6 +164,8 @@ impl Endpoint {
             scratch: Vec::with_capacity(packets.joined_max * PACKET_BYTES),
             responses: VecDeque::new(),
             handshakes: 0,
+            handshake_counts: config.handshake_counts,
+            handshake_deadlines: VecDeque::new(),
             refuses_incoming: false,
             opened: 0,
             counters: Counters::default(),
@@ -273,6 +241,10 @@ impl Endpoint {
             data,
         } = packet;
         self.now = Some(now);
+        if remote.port() == 0 {
+            self.counters.packets_from_port_zero += 1;
+            return;
+        }
         if is_retry(&data) {
             self.counters.retries_received += 1;
         }
@@ -312,13 +284,16 @@ impl Endpoint {
     /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let threads = self.peer_threads.poll_timeout();
-        self.wheel.next().into_iter().chain(threads).min()
+        let others = [threads, self.handshake_deadline()];
+        let others = others.into_iter().flatten();
+        self.wheel.next().into_iter().chain(others).min()
     }
 
     /// Handles the timers that are due. Early calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.peer_threads.handle_timeout(now, &mut self.events);
         self.now = Some(now);
+        self.close_overdue_handshakes(now);
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, &mut due);
         for (index, tick) in due.drain(..) {
@@ -460,7 +435,7 @@ impl Endpoint {
         let Some(slot) = self.slots.remove(index) else {
             return;
         };
-        self.handshakes -= usize::from(slot.handshaking);
+        self.handshakes -= usize::from(slot.handshaking.is_some());
     }
 
     fn mark_dirty(&mut self, index: u32) {

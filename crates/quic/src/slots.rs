@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use crate::{
-    Handle,
+    Counted, Handle,
     connection::Bare,
     datagrams::{DatagramQueue, Dropped},
     tls::refusal::Refusals,
@@ -26,6 +26,8 @@ pub(crate) struct Hot {
     generation: u32,
     /// The socket on which the peer's packets arrive.
     pub(crate) socket: u32,
+    /// Bytes of stream data handed to the engine.
+    pub(crate) written_bytes: u64,
     /// Whether the connection may have packets to send. It is then also `listed`.
     pub(crate) dirty: bool,
     /// Whether the place is in the endpoint's list of connections that may have packets. Stays when the connection is
@@ -48,8 +50,8 @@ pub(crate) struct Slot {
     pub(crate) datagrams: DatagramQueue,
     pub(crate) datagram_bytes_max: usize,
     pub(crate) state: State,
-    /// Whether it counts as a handshake in flight.
-    pub(crate) handshaking: bool,
+    /// Counts it as a handshake in flight, until the handshake is over.
+    pub(crate) handshaking: Option<Counted>,
     /// Datagrams dropped before they reached the engine.
     pub(crate) dropped: Dropped,
     /// Datagrams handed to the role.
@@ -174,6 +176,7 @@ impl Hot {
         Self {
             generation: 0,
             socket: 0,
+            written_bytes: 0,
             dirty: false,
             listed: false,
             active: false,

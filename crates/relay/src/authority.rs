@@ -3,7 +3,11 @@
 //! The relay does not interpret credentials. An [`Authority`] judges them and returns grants: namespace prefixes with
 //! an expiry time. The relay applies them to every request for as long as the session lives.
 
-use std::{fmt, time::Instant};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    time::Instant,
+};
 
 use bytes::Bytes;
 use weir_moqt::{
@@ -15,8 +19,77 @@ use weir_moqt::{
 /// Judges credentials: once for each session, on its SETUP, and once for each request or update that carries tokens.
 pub trait Authority: fmt::Debug + Send + Sync {
     /// Returns what the bearer of `credentials` may do from `now` on. Each grant has its own expiry. What no grant
-    /// names is refused; if several grants name it, the one that expires last counts.
-    fn grant(&self, now: Instant, credentials: &Credentials) -> Result<Vec<Grant>, Denial>;
+    /// names is refused; if several grants name it, the one that expires last counts. `memo` holds what was found out
+    /// about the tokens of the same session before.
+    fn grant(
+        &self,
+        now: Instant,
+        credentials: &Credentials,
+        memo: &mut TokenMemo,
+    ) -> Result<Vec<Grant>, Denial>;
+
+    /// Returns a number that changes with the keys or rules by which tokens are judged. Then the relay judges all
+    /// sessions again, and ends what is not permitted any longer.
+    fn revision(&self) -> u64 {
+        0
+    }
+}
+
+/// What an authority found out about the tokens of one session, so that it verifies each text once: a request of a few
+/// bytes can name a hundred registered tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenMemo {
+    revision: u64,
+    verdicts: BTreeMap<Bytes, Result<Grant, Denial>>,
+    /// The tokens, the oldest first.
+    order: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+/// What a token permits, and whether that may change before the authority's revision does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The verdict stays.
+    Final(Result<Grant, Denial>),
+    /// The token may be judged otherwise later, such as one that is not valid yet.
+    Passing(Denial),
+}
+
+impl TokenMemo {
+    /// Returns the final verdict on a token, if there is one of the same `revision` of the authority; otherwise the
+    /// result of `verify`.
+    pub fn judge(
+        &mut self,
+        revision: u64,
+        token: &[u8],
+        verify: impl FnOnce() -> Verdict,
+    ) -> Result<Grant, Denial> {
+        if self.revision != revision {
+            *self = Self {
+                revision,
+                ..Self::default()
+            };
+        }
+        if let Some(known) = self.verdicts.get(token) {
+            return known.clone();
+        }
+        let verdict = match verify() {
+            Verdict::Final(verdict) => verdict,
+            Verdict::Passing(denial) => return Err(denial),
+        };
+        let token = Bytes::copy_from_slice(token);
+        self.bytes += token.len();
+        self.order.push_back(token.clone());
+        self.verdicts.insert(token, verdict.clone());
+        while self.bytes > MEMO_BYTES_MAX || self.order.len() > MEMO_TOKENS_MAX {
+            let Some(oldest) = self.order.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.len();
+            self.verdicts.remove(&oldest);
+        }
+        verdict
+    }
 }
 
 /// The credentials that a client presents.
@@ -54,6 +127,18 @@ pub struct Grant {
     pub subscribe: Vec<Namespace>,
     /// When the grant expires, with everything that it permitted; `None` if never.
     pub expires: Option<Instant>,
+    /// The owner to whom the namespaces that the bearer publishes in are reserved while one of the owner's sessions is
+    /// connected: others may not publish there, and what they published before ends. `None`: no reservation.
+    pub owner: Option<String>,
+}
+
+/// How a request is permitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Permission {
+    /// Until when; `None` if without end.
+    pub(crate) expires: Option<Instant>,
+    /// The owner to whom its namespace is reserved.
+    pub(crate) owner: Option<String>,
 }
 
 /// Why nothing is granted.
@@ -68,6 +153,9 @@ pub enum Denial {
     /// The credentials cannot be read.
     #[error("the authorization token cannot be read")]
     Malformed,
+    /// The namespace is reserved to another publisher.
+    #[error("the namespace is reserved to another publisher")]
+    Owned,
 }
 
 /// The action of a request, as far as authorization distinguishes actions.
@@ -89,7 +177,12 @@ pub(crate) struct Subject {
 pub struct Open;
 
 impl Authority for Open {
-    fn grant(&self, _now: Instant, _credentials: &Credentials) -> Result<Vec<Grant>, Denial> {
+    fn grant(
+        &self,
+        _now: Instant,
+        _credentials: &Credentials,
+        _memo: &mut TokenMemo,
+    ) -> Result<Vec<Grant>, Denial> {
         Ok(vec![Grant::everything()])
     }
 }
@@ -101,6 +194,7 @@ impl Grant {
             publish: vec![Namespace::EMPTY],
             subscribe: vec![Namespace::EMPTY],
             expires: None,
+            owner: None,
         }
     }
 
@@ -123,7 +217,7 @@ impl Denial {
     /// Returns the error code for a request that is denied [moqt-18 §10.6.2].
     pub(crate) fn code(self) -> RequestErrorCode {
         match self {
-            Self::Unauthorized => RequestErrorCode::UNAUTHORIZED,
+            Self::Unauthorized | Self::Owned => RequestErrorCode::UNAUTHORIZED,
             Self::Expired => RequestErrorCode::EXPIRED_AUTH_TOKEN,
             Self::Malformed => RequestErrorCode::MALFORMED_AUTH_TOKEN,
         }
@@ -132,7 +226,7 @@ impl Denial {
     /// Returns the error that closes a session whose SETUP tokens are denied [moqt-18 §3.5].
     pub(crate) fn session_error(self) -> SessionError {
         match self {
-            Self::Unauthorized => SessionError::UNAUTHORIZED,
+            Self::Unauthorized | Self::Owned => SessionError::UNAUTHORIZED,
             Self::Expired => SessionError::EXPIRED_AUTH_TOKEN,
             Self::Malformed => SessionError::MALFORMED_AUTH_TOKEN,
         }
@@ -158,12 +252,67 @@ pub(crate) fn access_tokens(tokens: &[Token]) -> Vec<AccessToken> {
     values.collect()
 }
 
+/// Tokens of one message. With more, they are malformed: each may cost a signature check.
+pub(crate) const TOKENS_MAX: usize = 16;
+/// Verdicts kept for one session: more than the tokens that it can register by default.
+const MEMO_TOKENS_MAX: usize = 1024;
+/// Bytes of the tokens with a verdict.
+const MEMO_BYTES_MAX: usize = 32 << 10;
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
     use crate::tests::epoch;
+
+    #[test]
+    fn each_text_is_verified_once_in_each_revision() {
+        let (mut memo, mut verified) = (TokenMemo::default(), 0);
+        let mut judge = |revision, token: &[u8], verdict: Verdict| {
+            let before = verified;
+            let result = memo.judge(revision, token, || {
+                verified += 1;
+                verdict
+            });
+            (result, verified - before)
+        };
+        let granted = || Verdict::Final(Ok(Grant::everything()));
+        let denied = || Verdict::Final(Err(Denial::Unauthorized));
+        assert_eq!(judge(0, b"a", granted()), (Ok(Grant::everything()), 1));
+        assert_eq!(judge(0, b"a", denied()), (Ok(Grant::everything()), 0));
+        assert_eq!(judge(0, b"b", denied()), (Err(Denial::Unauthorized), 1));
+        assert_eq!(judge(0, b"b", granted()), (Err(Denial::Unauthorized), 0));
+        // A key may come, or a token become valid.
+        let passing = || Verdict::Passing(Denial::Expired);
+        assert_eq!(judge(0, b"c", passing()), (Err(Denial::Expired), 1));
+        assert_eq!(judge(0, b"c", granted()), (Ok(Grant::everything()), 1));
+        assert_eq!(judge(1, b"a", denied()), (Err(Denial::Unauthorized), 1));
+    }
+
+    #[test]
+    fn verdicts_are_bounded_and_the_newest_stay() {
+        let mut memo = TokenMemo::default();
+        let mut judge = |token: &[u8]| {
+            let mut is_new = false;
+            let _granted = memo.judge(0, token, || {
+                is_new = true;
+                Verdict::Final(Ok(Grant::default()))
+            });
+            is_new
+        };
+        let tokens: Vec<_> = (0..=MEMO_TOKENS_MAX).map(|n| n.to_string()).collect();
+        for token in &tokens[..MEMO_TOKENS_MAX] {
+            assert!(judge(token.as_bytes()));
+        }
+        assert!(!judge(b"0"), "at the limit");
+        assert!(judge(tokens[MEMO_TOKENS_MAX].as_bytes()));
+        assert!(judge(b"0") && !judge(b"2"), "one past it");
+        let large = vec![b'x'; MEMO_BYTES_MAX];
+        assert!(judge(&large) && !judge(&large));
+        assert!(judge(b"y") && judge(&large), "a byte past it");
+        assert!(memo.bytes <= MEMO_BYTES_MAX);
+    }
 
     fn namespace(fields: &[&str]) -> Namespace {
         Namespace::new(fields).unwrap()
@@ -176,6 +325,7 @@ mod tests {
             publish: vec![namespace(&["a", "b"])],
             subscribe: vec![namespace(&["a"])],
             expires: Some(now + Duration::from_secs(1)),
+            owner: None,
         };
         let publishes = |fields: &[&str]| grant.permits(now, Action::Publish, &namespace(fields));
         assert!(publishes(&["a", "b"]) && publishes(&["a", "b", "c"]));

@@ -378,10 +378,13 @@ impl TrackCache {
 
     /// Returns whether the cache holds an object from `first` to `last`, inclusive.
     pub(crate) fn holds_any(&self, first: Location, last: Location) -> bool {
-        let groups = self.groups.range(first.group..=last.group);
-        groups.into_iter().any(|(&group, objects)| {
-            let mut objects = objects.objects.iter();
-            objects.any(|entry| (first..=last).contains(&Location::new(group, entry.object)))
+        // Only the first group and the last may hold objects outside the range, so this ends at the second at the latest.
+        let mut groups = self.groups.range(first.group..=last.group);
+        groups.any(|(&id, group)| {
+            let from = if id == first.group { first.object } else { 0 };
+            let next = group.place(from).unwrap_or_else(|place| place);
+            let next = group.objects.get(next);
+            next.is_some_and(|next| Location::new(id, next.object) <= last)
         })
     }
 
@@ -575,8 +578,9 @@ fn stop(next: Option<Location>, end: Location) -> Location {
     next.and_then(before).map_or(end, |stop| stop.min(end))
 }
 
-/// Overhead of a cached object, in addition to its bytes.
-const OBJECT_BYTES: u64 = 160;
+/// Overhead of a cached object, in addition to its bytes: its entry in a queue that may be half empty, and an allocation
+/// of its own that a received packet shares with nobody.
+const OBJECT_BYTES: u64 = 384;
 /// Overhead of a cached group, in addition to its objects.
 const GROUP_BYTES: u64 = 320;
 

@@ -4,6 +4,7 @@ mod namespaces;
 mod offers;
 mod prefix_subscriptions;
 mod track_status;
+pub(crate) mod walks;
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use weir_quic::Handle;
 
 use self::{
     namespaces::Announcements, prefix_subscriptions::PrefixSubscriptions,
-    track_status::TrackStatusRequest,
+    track_status::TrackStatusRequest, walks::Walks,
 };
 pub(crate) use self::{prefix_subscriptions::PrefixSubscription, track_status::TrackStatusEvent};
 use crate::{delivery::Delivery, ids::RequestKey, track::Tracks};
@@ -21,6 +22,7 @@ use crate::{delivery::Delivery, ids::RequestKey, track::Tracks};
 pub(crate) struct Catalogue {
     announcements: Announcements,
     subscriptions: PrefixSubscriptions,
+    walks: Walks,
     /// Links to ask for what no session announced, in order of preference.
     fallbacks: Vec<Handle>,
     /// TRACK_STATUS requests that wait for a publisher's answer.

@@ -43,6 +43,13 @@ pub struct Limits {
     /// Sessions from one IPv4 address or one IPv6 /64. Further ones are closed with `INTERNAL_ERROR`. Loopback
     /// addresses are not counted.
     pub sessions_per_address_max: usize,
+    /// Time that a session to which SETUP granted nothing may take until its first permitted request. Then it is closed
+    /// with `UNAUTHORIZED`.
+    pub unauthorized_max: Duration,
+    /// Time without a packet from a session that publishes or announces something, although it was pinged. Then it is
+    /// closed with `INTERNAL_ERROR`, at the next check: within six fifths of this time. Zero: only the idle timeout of
+    /// the connection counts.
+    pub publisher_silence_max: Duration,
     /// REQUEST_UPDATE messages of one session in a second. Further ones are refused with `EXCESSIVE_LOAD`, which ends
     /// the request.
     pub updates_per_second_max: u32,
@@ -55,6 +62,8 @@ pub struct Limits {
     pub publications_per_session_max: usize,
     /// Namespaces that one session may announce. Further ones are refused with `EXCESSIVE_LOAD`.
     pub namespaces_per_session_max: usize,
+    /// Namespaces that all sessions may announce. Further ones are refused with `EXCESSIVE_LOAD`.
+    pub namespaces_max: usize,
     /// Prefixes that one session may subscribe to, of namespaces and tracks together. Further ones are refused with
     /// `EXCESSIVE_LOAD`.
     pub prefixes_per_session_max: usize,
@@ -66,6 +75,9 @@ pub struct Limits {
     pub token_cache_bytes_max: u64,
     /// Tracks in use. Requests for further ones are refused with `EXCESSIVE_LOAD`.
     pub tracks_max: usize,
+    /// Tracks in use of which no publisher is known, because a SUBSCRIBE or FETCH waits for one. Requests for further
+    /// ones are refused with `EXCESSIVE_LOAD`; publishers find room up to `tracks_max`.
+    pub tracks_waiting_max: usize,
     /// Cached tracks that nobody publishes or subscribes to. Beyond it, the oldest is removed.
     pub tracks_resting_max: usize,
     /// Sessions that may publish one track at once. Further PUBLISH requests are refused with `EXCESSIVE_LOAD`; further
@@ -130,15 +142,19 @@ impl Default for Limits {
         Self {
             sessions_max: 20_000,
             sessions_per_address_max: 4096,
+            unauthorized_max: Duration::from_secs(10),
+            publisher_silence_max: Duration::from_millis(2_500),
             updates_per_second_max: 100,
             resets_per_second_max: 1000,
             subscriptions_per_session_max: 1024,
             publications_per_session_max: 1024,
             namespaces_per_session_max: 1024,
+            namespaces_max: 50_000,
             prefixes_per_session_max: 64,
             matches_per_prefix_max: 4096,
             token_cache_bytes_max: 16 << 10,
             tracks_max: 100_000,
+            tracks_waiting_max: 50_000,
             tracks_resting_max: 10_000,
             publishers_per_track_max: 16,
             announcers_per_track_max: 256,

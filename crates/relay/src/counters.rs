@@ -18,8 +18,14 @@ metrics! {
         sessions_refused_address,
         /// Connections closed because the relay was overloaded (`limits.load`).
         sessions_refused_load,
+        /// Sessions without rights closed at `limits.relay.unauthorized_max`.
+        sessions_unauthorized,
+        /// Sessions of publishers closed at `limits.relay.publisher_silence_max`.
+        publishers_silent,
         /// Sessions closed at `limits.relay.resets_per_second_max`.
         sessions_closed_resets,
+        /// Sessions closed because memory was nearly used up (`limits.load.memory_bytes_max`) and they held the most.
+        sessions_closed_memory,
         /// Sessions closed at shutdown because they had not left after `drain.time`.
         sessions_drained_late,
         /// GOAWAY messages sent for single requests at shutdown, after half of `drain.time`.
@@ -37,6 +43,10 @@ metrics! {
         sessions_denied,
         /// Sessions closed at `limits.relay.token_cache_bytes_max`.
         sessions_token_overflow,
+        /// Sessions closed because their token or its key was revoked.
+        sessions_revoked,
+        /// Requests ended because their token or its key was revoked, or their namespace reserved to another publisher.
+        requests_revoked,
         /// Requests ended because their authorization expired.
         requests_expired,
         /// PUBLISH messages sent to subscribers of a track prefix (SUBSCRIBE_TRACKS).
@@ -162,6 +172,8 @@ metrics! {
         refused_limit_publications,
         /// PUBLISH_NAMESPACE requests refused at `limits.relay.namespaces_per_session_max`.
         refused_limit_namespaces,
+        /// PUBLISH_NAMESPACE requests refused at `limits.relay.namespaces_max`.
+        refused_limit_announcements,
         /// Subscriptions to prefixes refused at `limits.relay.prefixes_per_session_max`.
         refused_limit_prefixes,
         /// Fetches refused at `limits.relay.fetches_per_session_max`.
@@ -170,6 +182,8 @@ metrics! {
         refused_limit_inquiries,
         /// Requests refused at `limits.relay.tracks_max`.
         refused_limit_tracks,
+        /// Requests refused at `limits.relay.tracks_waiting_max`.
+        refused_limit_waiting,
         /// PUBLISH requests refused at `limits.relay.publishers_per_track_max`.
         refused_limit_publishers,
         /// Times that a publisher was not asked for a track, at `limits.relay.publishers_per_track_max`.
@@ -187,6 +201,8 @@ metrics! {
         /// Requests and updates refused with `UNAUTHORIZED`: the client lacks the right. Check `put` and `get` of its
         /// token.
         refused_unauthorized,
+        /// Requests to publish refused because the namespace is reserved to another publisher, which is connected.
+        refused_owned,
         /// Requests and updates refused because their token has expired. The client needs a new token.
         refused_expired,
         /// Requests and updates refused because their token cannot be read.

@@ -6,8 +6,10 @@
 mod blocked_streams;
 mod deadlines;
 mod ending;
+mod established;
 mod fan_out;
 mod outgoing;
+mod pending;
 mod range;
 mod state;
 mod stream;
@@ -16,7 +18,7 @@ mod subscription;
 mod timeouts;
 mod update;
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use weir_moqt::{
     parameter::Parameters,
@@ -26,9 +28,11 @@ use weir_quic::Handle;
 
 pub(crate) use self::{blocked_streams::Reader, ending::Scope, update::Joined};
 
-use self::{outgoing::Outgoing, subscribe::PendingSubscribe, subscription::Subscription};
+use self::{
+    established::Established, outgoing::Outgoing, pending::Pending, subscription::Subscription,
+};
 use crate::{
-    ids::{BySession, ByTrack, TrackId},
+    ids::{BySession, ByTrack, SubgroupId, TrackId},
     sessions::peer::{PeerKind, Purpose},
     track::{Demand, Track},
     turn::Turn,
@@ -39,15 +43,17 @@ use crate::{
 pub(crate) struct Delivery {
     tracks: ByTrack<Subscriptions>,
     sessions: BySession<Outgoing>,
+    /// Subgroups that some subscriber has released and that are not yet trimmed.
+    untrimmed: BTreeSet<(TrackId, SubgroupId)>,
 }
 
 /// The subscribers of one track.
 #[derive(Debug, Default)]
 struct Subscriptions {
     /// Sorted by session and request, so that the fan-out visits connections in memory order.
-    established: Vec<Subscription>,
+    established: Established,
     /// SUBSCRIBE requests that wait for a publisher.
-    pending: Vec<PendingSubscribe>,
+    pending: Pending,
 }
 
 /// Numbers of subscriptions, over all tracks.
@@ -76,22 +82,20 @@ impl Delivery {
         let is_subscribed = established
             .iter()
             .any(|other| counts(other.kind) && !other.is_declined_offer());
-        let is_pending = pending.iter().any(|waiting| counts(waiting.kind));
+        let is_pending = pending.any(counts);
         let wants = |other: &Subscription| other.forwards() && !other.is_ending();
         let is_wanted = established
             .iter()
             .any(|other| wants(other) && counts(other.kind))
-            || pending.iter().any(|waiting| {
-                counts(waiting.kind)
-                    && (publisher.is_link() || waiting.parameters.forward != Some(false))
-            });
-        let new_groups = pending
-            .iter()
-            .map(|waiting| waiting.parameters.new_group_request);
+            || if publisher.is_link() {
+                is_pending
+            } else {
+                pending.any_wants_objects(counts)
+            };
         Demand {
             is_wanted,
             is_unwanted: !is_subscribed && !is_pending,
-            new_group: new_groups.flatten().max(),
+            new_group: pending.new_group(),
             has_subscriptions: !established.is_empty(),
         }
     }
@@ -129,16 +133,21 @@ impl Delivery {
         self.sessions.iter().map(|it| it.lag_bytes()).sum()
     }
 
+    /// Returns the bytes that the subscriptions of a session have not read.
+    pub(crate) fn lag_of(&self, handle: Handle) -> u64 {
+        let outgoing = self.sessions.get(handle);
+        outgoing.map_or(0, |outgoing| outgoing.lag_bytes())
+    }
+
     /// Counts subscriptions. Visits every track.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for subscriptions in self.tracks.iter() {
             let siblings = subscriptions.siblings_len();
             totals.siblings += siblings;
-            let others = subscriptions.established[siblings..].iter();
+            let others = subscriptions.established.iter();
             totals.clients += others.filter(|other| !other.kind.is_link()).count();
-            let pending = subscriptions.pending.iter();
-            totals.pending += pending.filter(|waiting| !waiting.kind.is_link()).count();
+            totals.pending += subscriptions.pending.clients_len();
         }
         totals
     }
@@ -181,36 +190,14 @@ impl Delivery {
         let mut subscription = Subscription::new(handle, request, &parameters, largest, defaults);
         subscription.kind = kind;
         subscription.is_offer = kind.is_link();
-        self.tracks.entry(id).insert(subscription);
+        self.tracks.entry(id).established.insert(subscription);
         Ok(request)
     }
 }
 
 impl Subscriptions {
-    fn insert(&mut self, subscription: Subscription) {
-        if let Err(place) = self.position(subscription.handle, subscription.request) {
-            self.established.insert(place, subscription);
-        }
-    }
-
-    /// Returns the index of a subscription, or the index at which to insert it.
-    fn position(&self, handle: Handle, request: RequestId) -> Result<usize, usize> {
-        self.established
-            .binary_search_by_key(&(handle, request), |other| (other.handle, other.request))
-    }
-
-    fn get_mut(&mut self, handle: Handle, request: RequestId) -> Option<&mut Subscription> {
-        let index = self.position(handle, request).ok()?;
-        self.established.get_mut(index)
-    }
-
     fn has_session(&self, handle: Handle) -> bool {
-        let first = self
-            .established
-            .partition_point(|other| other.handle < handle);
-        let next = self.established.get(first);
-        next.is_some_and(|other| other.handle == handle)
-            || self.pending.iter().any(|waiting| waiting.handle == handle)
+        self.established.has_session(handle) || self.pending.has_session(handle)
     }
 
     /// Returns the number of subscriptions of relays of the same process, which are sorted first.

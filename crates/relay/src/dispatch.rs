@@ -1,5 +1,6 @@
 //! Dispatch: hands events and timers to the owners that they concern, and the effects of each owner to the others.
 
+mod closing;
 mod effects;
 mod inspection;
 
@@ -124,7 +125,8 @@ impl Owners {
                     session.handle_streams_available(now, connection, direction);
                 });
                 if direction == Direction::Uni {
-                    self.serving().resume_pending(turn, handle);
+                    // Once in a turn, however often the peer raises its limit.
+                    turn.timers.set(now, Timer::Streams(handle));
                 }
                 self.process_session(turn, handle);
             }
@@ -373,6 +375,7 @@ impl Owners {
             Some((joined, subject))
         });
         if turn.is_permitted((handle, id), &request, joined.as_ref()) {
+            turn.note_permitted(handle, &request);
             self.on_permitted(turn, (handle, id), request);
             turn.forget_expiry_if_over(handle, id);
         }
@@ -451,7 +454,7 @@ impl Owners {
         if let Some(prefix) = &parameters.track_namespace_prefix {
             subject.namespace.clone_from(prefix);
         }
-        match turn.permit(id.0, &parameters.authorization_tokens, &subject) {
+        match turn.permit_request(id, &parameters.authorization_tokens, &subject) {
             Ok(expires) => {
                 turn.note_expiry(id.0, id.1, expires);
                 for joining in self.fetches.authorized_by(id.0, id.1).collect::<Vec<_>>() {
@@ -470,7 +473,7 @@ impl Owners {
     }
 
     /// Returns what a request of a session is about, for authorization.
-    fn subject(&mut self, turn: &mut Turn<'_>, id: RequestKey) -> Option<Subject> {
+    pub(super) fn subject(&mut self, turn: &mut Turn<'_>, id: RequestKey) -> Option<Subject> {
         let (action, namespace) = match turn.purpose(id)? {
             Purpose::Source(track) => {
                 let track = self.tracks.get(track)?;
@@ -550,6 +553,16 @@ impl Owners {
             Timer::InterestsRefused => self.links.send_interests_again(turn),
             Timer::Interests => self.linking().review_interests(turn),
             Timer::Cache => self.tracks.on_cache_due(turn),
+            Timer::Fetch(handle, id) => self.serving().serve(turn, (handle, id)),
+            Timer::Walks => self.on_walks(turn),
+            Timer::Stopped(handle) => {
+                self.delivery.on_stopped_due(turn, &mut self.tracks, handle);
+            }
+            Timer::Streams(handle) => self.serving().resume_pending(turn, handle),
+            Timer::Judge => self.on_judge(turn),
+            Timer::Trim => self.delivery.on_trim_due(&mut self.tracks),
+            Timer::Unauthorized(handle) => turn.on_unauthorized_too_long(handle),
+            Timer::Silence(handle) => turn.on_silence_check(handle),
             Timer::Fill(handle, id) => self.serving().on_fill_timeout(turn, (handle, id)),
         }
         self.carry_effects(turn);
@@ -578,8 +591,7 @@ impl Owners {
                 if self.serving().on_stopped(turn, handle, stream) {
                     turn.counters.streams_stopped += 1;
                 } else {
-                    self.delivery
-                        .stop_stream(turn, &mut self.tracks, handle, stream);
+                    self.delivery.note_stopped(turn, handle, stream);
                 }
                 turn.note_reset(handle);
             }

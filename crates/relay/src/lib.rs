@@ -19,6 +19,7 @@ mod fetch;
 mod ids;
 mod links;
 mod load;
+mod ownership;
 mod relay;
 mod sessions;
 mod timers;
@@ -28,10 +29,11 @@ mod turn;
 #[cfg(test)]
 mod tests;
 
-pub use authority::{AccessToken, Authority, Credentials, Denial, Grant, Open};
+pub use authority::{AccessToken, Authority, Credentials, Denial, Grant, Open, TokenMemo, Verdict};
 pub use config::{Config, Limits};
 pub use counters::{Counters, Gauges};
 pub use dispatch::TrackState;
 pub use links::{LinkState, Upstream};
 pub use load::{Load, LoadLimits, Overload, STANDING, Shedder};
+pub use ownership::Ownership;
 pub use relay::Relay;

@@ -498,7 +498,8 @@ pub(crate) fn is_moved(code: PublishDoneCode) -> bool {
 /// fit whatever that relay accepted.
 fn link_limits(config: &Config) -> Limits {
     let limits = &config.session_limits;
-    let requests = config.limits.tracks_max.saturating_mul(2);
+    let tracks = config.limits.tracks_max.saturating_mul(2);
+    let requests = tracks.saturating_add(config.limits.namespaces_max);
     Limits {
         requests_max: limits.requests_max.max(requests),
         requests_local_max: limits.requests_local_max.max(requests),

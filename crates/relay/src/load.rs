@@ -9,6 +9,8 @@ pub struct Load {
     pub queue_delay: Duration,
     /// Memory of the process, in bytes.
     pub memory_bytes: u64,
+    /// The part of it that the allocator has given out, in bytes. What is freed leaves it at once.
+    pub heap_bytes: u64,
 }
 
 /// The load from which new sessions and requests are refused.
@@ -16,7 +18,9 @@ pub struct Load {
 pub struct LoadLimits {
     /// Longest delay, if it lasts for [`STANDING`]. Below half of it, new sessions and requests are accepted again.
     pub queue_delay_max: Duration,
-    /// Most memory, in bytes. Below nine tenths of it, new sessions and requests are accepted again.
+    /// Most memory, in bytes. Above it, new sessions and requests are refused, until it is below nine tenths. Already
+    /// above nine tenths of it, the relay frees memory: the oldest objects in the cache, then the sessions that hold the
+    /// most.
     pub memory_bytes_max: u64,
 }
 
@@ -87,6 +91,16 @@ impl Shedder {
         self.is_shedding()
     }
 
+    /// Returns the bytes to free: if more than nine tenths of the memory are given out, what exceeds eight tenths.
+    pub fn excess(&self, load: Load) -> u64 {
+        let max = self.limits.memory_bytes_max;
+        if load.heap_bytes > max / 10 * 9 {
+            load.heap_bytes - max / 10 * 8
+        } else {
+            0
+        }
+    }
+
     /// Returns whether new sessions and requests are refused.
     pub fn is_shedding(&self) -> bool {
         self.overload.is_some()
@@ -111,6 +125,7 @@ mod tests {
     const CALM: Load = Load {
         queue_delay: Duration::ZERO,
         memory_bytes: 0,
+        heap_bytes: 0,
     };
 
     fn at(millis: u64) -> Instant {
@@ -162,6 +177,14 @@ mod tests {
         assert!(!shedder.observe(at(60_000), late));
         assert!(shedder.observe(at(61_000), late));
         assert_eq!(shedder.overload(), Some(Overload::Delay));
+    }
+
+    #[test]
+    fn memory_is_freed_past_nine_tenths_and_down_to_eight() {
+        let shedder = shedder();
+        let excess = |heap_bytes| shedder.excess(Load { heap_bytes, ..CALM });
+        assert_eq!([0, 899, 900].map(excess), [0, 0, 0]);
+        assert_eq!([901, 1000, 2000].map(excess), [101, 200, 1200]);
     }
 
     #[test]

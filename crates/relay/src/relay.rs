@@ -3,10 +3,11 @@
 use std::{sync::Arc, time::Instant};
 
 use weir_moqt::session;
-use weir_quic::{App, Endpoint, Event};
+use weir_quic::{App, Endpoint, Event, OriginCounts};
 
 use crate::{
-    Authority, Config, Counters, Gauges, LinkState, Load, Open, Overload, TrackState, Upstream,
+    Authority, Config, Counters, Gauges, LinkState, Load, Open, Overload, Ownership, TrackState,
+    Upstream,
     dispatch::{Owners, link_states, track_states},
     effect::Effects,
     sessions::Sessions,
@@ -42,6 +43,21 @@ impl Relay {
             effects: Effects::default(),
             owners: Owners::default(),
         }
+    }
+
+    /// Counts the sessions of each address together with other relays, so that
+    /// [`Limits::sessions_per_address_max`](crate::Limits) holds for all of them.
+    #[must_use]
+    pub fn with_session_counts(mut self, counts: OriginCounts) -> Self {
+        self.sessions.origins = counts;
+        self
+    }
+
+    /// Shares reserved namespaces with other relays, so that a reservation holds on all of them.
+    #[must_use]
+    pub fn with_ownership(mut self, ownership: Ownership) -> Self {
+        self.sessions.ownership = ownership;
+        self
     }
 
     /// Returns the counters since the relay was created.
@@ -86,10 +102,15 @@ impl Relay {
     }
 
     /// Observes how the host keeps up. Under too much load, new connections are refused before their handshake, and new
-    /// requests with `EXCESSIVE_LOAD` and a retry interval. What is established continues.
+    /// requests with `EXCESSIVE_LOAD` and a retry interval. What is established continues, unless memory runs out: then the
+    /// cache is cut, and the sessions that hold the most are closed.
     pub fn observe_load(&mut self, now: Instant, endpoint: &mut Endpoint, load: Load) {
-        let (_, mut turn) = self.turn(now, endpoint);
+        let (owners, mut turn) = self.turn(now, endpoint);
         turn.observe_load(load);
+        turn.note_rules();
+        let excess = turn.sessions.shedder.excess(load);
+        owners.free_memory(&mut turn, excess);
+        owners.process_sessions(&mut turn);
     }
 
     /// Returns the owners, and what their steps may touch.

@@ -1,23 +1,26 @@
 //! Sessions: the connected clients and links, what each may do, and how much of it.
 
 mod access;
-pub(crate) mod admission;
+mod admission;
 pub(crate) mod authorization;
+pub(crate) mod deadlines;
 pub(crate) mod drain;
 pub(crate) mod expiries;
+pub(crate) mod judging;
 pub(crate) mod log;
 pub(crate) mod peer;
 pub(crate) mod rate;
 pub(crate) mod refusal;
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use weir_moqt::session;
-use weir_quic::Handle;
+use weir_quic::{Handle, OriginCounts};
 
 use crate::{
     load::{Load, LoadLimits, Shedder},
-    sessions::{admission::Origin, drain::Stage, log::Log, peer::Peer},
+    ownership::Ownership,
+    sessions::{drain::Stage, judging::Rules, log::Log, peer::Peer},
     timers::Timer,
     turn::Turn,
 };
@@ -26,7 +29,8 @@ use crate::{
 pub(crate) struct Sessions {
     places: Vec<Option<Box<Peer>>>,
     count: usize,
-    origins: BTreeMap<Origin, usize>,
+    /// Sessions by address, of all threads.
+    pub(crate) origins: OriginCounts,
     /// Sessions that closed, or that may have events, as a result of another session's step.
     unprocessed: Vec<Handle>,
     /// Sum of the counters of sessions that have ended.
@@ -34,6 +38,12 @@ pub(crate) struct Sessions {
     pub(crate) shedder: Shedder,
     pub(crate) stage: Stage,
     pub(crate) log: Log,
+    /// Namespaces reserved to one publisher, of all threads.
+    pub(crate) ownership: Ownership,
+    /// The rules by which sessions were judged; `None` before the first look.
+    rules: Option<Rules>,
+    /// Sessions that have to be judged again.
+    unjudged: VecDeque<Handle>,
 }
 
 impl Sessions {
@@ -42,12 +52,15 @@ impl Sessions {
         Self {
             places: Vec::new(),
             count: 0,
-            origins: BTreeMap::new(),
+            origins: OriginCounts::default(),
             unprocessed: Vec::new(),
             ended: session::Counters::default(),
             shedder: Shedder::new(load),
             stage: Stage::default(),
             log: Log::default(),
+            ownership: Ownership::default(),
+            rules: None,
+            unjudged: VecDeque::new(),
         }
     }
 
@@ -55,9 +68,6 @@ impl Sessions {
         let index = peer.handle.index();
         if self.places.len() <= index {
             self.places.resize_with(index + 1, || None);
-        }
-        if let Some(origin) = peer.origin {
-            *self.origins.entry(origin).or_default() += 1;
         }
         self.count += usize::from(!peer.is_link());
         self.places[index] = Some(Box::new(peer));
@@ -71,22 +81,9 @@ impl Sessions {
 
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<Box<Peer>> {
         let peer = self.get(handle)?;
-        let (origin, is_link) = (peer.origin, peer.is_link());
+        let is_link = peer.is_link();
         self.count -= usize::from(!is_link);
-        if let Some(origin) = origin
-            && let Some(count) = self.origins.get_mut(&origin)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.origins.remove(&origin);
-            }
-        }
         self.places[handle.index()].take()
-    }
-
-    /// Returns the number of sessions from an origin.
-    pub(crate) fn from(&self, origin: Origin) -> usize {
-        self.origins.get(&origin).copied().unwrap_or_default()
     }
 
     /// Returns all sessions.

@@ -24,6 +24,7 @@ pub(crate) fn handles<const N: usize>() -> [Handle; N] {
         qlog: None,
         packets: weir_quic::Packets::default(),
         segmentation_offload: false,
+        handshake_counts: weir_quic::OriginCounts::default(),
     })
     .unwrap();
     let (client, remote) = (sim.client_config(&["moqt-18"]), ([10, 0, 0, 1], 4433));

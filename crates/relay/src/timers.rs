@@ -40,6 +40,22 @@ pub(crate) enum Timer {
     InterestsRefused,
     /// The oldest group of the cache may have expired.
     Cache,
+    /// More sessions are to be judged by rules that have changed.
+    Judge,
+    /// Subgroups that subscribers have released are to be trimmed.
+    Trim,
+    /// A fetch continues that paused for the sake of others.
+    Fetch(Handle, RequestId),
+    /// Announcements and questions continue that are made in pieces.
+    Walks,
+    /// Streams that a session has stopped in this turn are to be given up.
+    Stopped(Handle),
+    /// A session has allowed more streams in this turn.
+    Streams(Handle),
+    /// A session without rights has to have made a permitted request.
+    Unauthorized(Handle),
+    /// The next check of whether a publisher's session still receives packets.
+    Silence(Handle),
 }
 
 /// Wake-ups ordered by time.

@@ -146,6 +146,7 @@ impl Sim {
             qlog: None,
             packets: weir_quic::Packets::default(),
             segmentation_offload: node_state.config.segmentation_offload,
+            handshake_counts: weir_quic::OriginCounts::default(),
         };
         let endpoint = Endpoint::with_shard(config, shard);
         node_state.messages.clear();

@@ -149,6 +149,7 @@ fn start(
         qlog: None,
         packets: Packets::default(),
         segmentation_offload: false,
+        handshake_counts: weir_quic::OriginCounts::default(),
     })?;
     let socket = UdpSocket::bind(([127, 0, 0, 1], 0).into(), SocketConfig::default())?;
     let mut role = Clients {

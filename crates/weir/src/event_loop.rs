@@ -13,7 +13,9 @@ use weir_net::{
     CHANNEL_ITEMS_MAX, Host, HostConfig, ReceivePause, SocketConfig, Stop, Telemetry,
     ThreadChannels, UdpSocket, Waker, clock::SystemClock, pin_to_core, thread_channels,
 };
-use weir_quic::{App, Counters, Endpoint, EndpointConfig, Limits, Packets, Shard, ThreadMessage};
+use weir_quic::{
+    App, Counters, Endpoint, EndpointConfig, Limits, OriginCounts, Packets, Shard, ThreadMessage,
+};
 
 /// An event loop that is not running yet.
 pub(crate) struct EventLoop {
@@ -134,11 +136,13 @@ pub(crate) fn sharing_an_address(
     let channels = thread_channels(threads, CHANNEL_ITEMS_MAX)
         .context("cannot make channels between threads")?;
     let seed = seed()?;
+    let handshake_counts = OriginCounts::default();
     let parts = sockets.into_iter().zip(channels).zip(0..);
     let event_loop = |((socket, channels), number): ((UdpSocket, _), u16)| {
         let config = EndpointConfig {
             seed,
             segmentation_offload: socket.has_segmentation(),
+            handshake_counts: handshake_counts.clone(),
             ..endpoint(number.into())?
         };
         let shard = Shard::new(number, threads).context("too many threads")?;
@@ -207,6 +211,7 @@ pub(crate) fn endpoint(limits: Limits) -> anyhow::Result<EndpointConfig> {
         qlog: None,
         packets: Packets::default(),
         segmentation_offload: false,
+        handshake_counts: OriginCounts::default(),
     })
 }
 

@@ -96,6 +96,7 @@ fn endpoint(server: Option<ServerTls>, seed: u8) -> Endpoint {
         qlog: None,
         packets: weir_quic::Packets::default(),
         segmentation_offload: false,
+        handshake_counts: weir_quic::OriginCounts::default(),
     })
     .unwrap()
 }

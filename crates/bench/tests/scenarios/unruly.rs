@@ -121,6 +121,7 @@ fn refused_in_a_storm(looks: &[u64]) -> u64 {
         let load = weir_relay::Load {
             queue_delay: Duration::from_millis(*millis),
             memory_bytes: 0,
+            heap_bytes: 0,
         };
         // By then the publisher has announced its track, and most subscribers are not yet admitted.
         world

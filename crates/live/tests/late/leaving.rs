@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weir_live::{Origin, PublishFlow, Viewer};
 use weir_quic::App as _;
-use weir_relay::{Authority, Config, Credentials, Denial, Grant, Relay};
+use weir_relay::{Authority, Config, Credentials, Denial, Grant, Relay, TokenMemo};
 
 use crate::stage::{Pace, Show, Stage};
 
@@ -38,7 +38,12 @@ fn a_player_that_loses_its_patience_leaves() {
 struct Closed;
 
 impl Authority for Closed {
-    fn grant(&self, _now: Instant, _credentials: &Credentials) -> Result<Vec<Grant>, Denial> {
+    fn grant(
+        &self,
+        _now: Instant,
+        _credentials: &Credentials,
+        _memo: &mut TokenMemo,
+    ) -> Result<Vec<Grant>, Denial> {
         Ok(Vec::new())
     }
 }
@@ -65,7 +70,12 @@ struct Brief {
 }
 
 impl Authority for Brief {
-    fn grant(&self, now: Instant, _credentials: &Credentials) -> Result<Vec<Grant>, Denial> {
+    fn grant(
+        &self,
+        now: Instant,
+        _credentials: &Credentials,
+        _memo: &mut TokenMemo,
+    ) -> Result<Vec<Grant>, Denial> {
         let expires = (now >= self.from).then_some(now + Duration::from_secs(2));
         Ok(vec![Grant {
             expires,

@@ -244,6 +244,14 @@ impl Requests {
         self.queued.len()
     }
 
+    /// Returns the bytes of messages that wait for their streams. Visits every request.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        let requests = self.table.values();
+        requests
+            .map(|request| request.sending.waiting_bytes())
+            .sum()
+    }
+
     /// Returns the number of requests, in any state.
     pub(super) fn len(&self) -> usize {
         self.table.len()

@@ -83,6 +83,7 @@ fn run(
     let endpoint = Endpoint::new(EndpointConfig {
         limits: Limits::default(),
         segmentation_offload: server.is_some() && socket.has_segmentation(),
+        handshake_counts: weir_quic::OriginCounts::default(),
         server,
         seed: [7; 32],
         time_source: Arc::new(clock::SystemClock),

@@ -1,7 +1,9 @@
 //! Sends and receives batches of packets in one call, with GSO and GRO.
 
 use std::{
-    io, mem,
+    io,
+    marker::PhantomData,
+    mem,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::RawFd,
     ptr,
@@ -71,8 +73,14 @@ impl Messages {
 }
 
 /// Reusable memory for sending batches.
-pub(crate) struct SendBatch {
+pub(crate) struct SendMemory {
     messages: Messages,
+}
+
+/// A batch of packets to send. It points to their data, which therefore outlives it.
+pub(crate) struct SendBatch<'a> {
+    messages: &'a mut Messages,
+    data: PhantomData<&'a [u8]>,
     len: usize,
     /// One bit per packet, set if it is a train (GSO).
     trains: u64,
@@ -88,15 +96,25 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) data: &'a [u8],
 }
 
-impl SendBatch {
+impl SendMemory {
     pub(crate) fn new() -> Self {
         Self {
             messages: Messages::new(),
+        }
+    }
+
+    /// Begins an empty batch.
+    pub(crate) fn batch(&mut self) -> SendBatch<'_> {
+        SendBatch {
+            messages: &mut self.messages,
+            data: PhantomData,
             len: 0,
             trains: 0,
         }
     }
+}
 
+impl<'a> SendBatch<'a> {
     pub(crate) fn is_full(&self) -> bool {
         self.len == BATCH
     }
@@ -111,8 +129,8 @@ impl SendBatch {
         self.trains >> index & 1 == 1
     }
 
-    /// Adds a packet. Its data must not move until [`send`](Self::send) returns.
-    pub(crate) fn push(&mut self, packet: &Outgoing<'_>) {
+    /// Adds a packet.
+    pub(crate) fn push(&mut self, packet: &Outgoing<'a>) {
         let index = self.len;
         self.len += 1;
         let name_len = write_address(&mut self.messages.names[index], packet.destination);
@@ -128,6 +146,7 @@ impl SendBatch {
         };
         if let Some(size) = packet.segment_size {
             self.trains |= 1 << index;
+            // First of all, so that `send_first_of_train` can leave it out.
             control.write(libc::SOL_UDP, libc::UDP_SEGMENT, &size.to_ne_bytes());
         }
         let v4 = packet.destination.is_ipv4();
@@ -164,10 +183,35 @@ impl SendBatch {
     pub(crate) fn send(&mut self, socket: RawFd, from: usize) -> io::Result<usize> {
         let headers = &mut self.messages.headers[from..self.len];
         let count = u32::try_from(headers.len()).unwrap_or(0);
-        // SAFETY: `headers` has `count` entries; each points to a name, a vector and a control buffer in
-        // `self`, which is borrowed, and to data that the caller of `push` keeps alive.
+        // SAFETY: `headers` has `count` entries; each points to a name, a vector and a control buffer in the borrowed
+        // memory, and to data that outlives this batch.
         let sent = unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), count, 0) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Sends only the first packet of train `index`, as a packet of its own. Shows whether the system refuses trains, or
+    /// whatever goes to this address.
+    pub(crate) fn send_first_of_train(&mut self, socket: RawFd, index: usize) -> io::Result<()> {
+        assert!(self.is_train(index), "packet {index} is a train");
+        let mut header = self.messages.headers[index].msg_hdr;
+        let control = &self.messages.controls[index].0;
+        let size = [
+            control[CONTROL_HEADER_BYTES],
+            control[CONTROL_HEADER_BYTES + 1],
+        ];
+        let mut vector = self.messages.vectors[index];
+        vector.iov_len = vector.iov_len.min(usize::from(u16::from_ne_bytes(size)));
+        header.msg_iov = ptr::from_mut(&mut vector);
+        let skipped = CONTROL_HEADER_BYTES + align(size_of::<u16>());
+        header.msg_control = self.messages.controls[index].0[skipped..]
+            .as_mut_ptr()
+            .cast();
+        header.msg_controllen -= skipped;
+        // SAFETY: the header points to a live vector on the stack, whose data outlives this batch, and to a name and the
+        // rest of a control buffer in the borrowed memory.
+        let sent = unsafe { libc::sendmsg(socket, ptr::from_ref(&header), 0) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
+        Ok(())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -183,9 +227,8 @@ struct ControlWriter<'a> {
 
 impl ControlWriter<'_> {
     fn write(&mut self, level: c_int, kind: c_int, value: &[u8]) {
-        let header_bytes = align(size_of::<libc::cmsghdr>());
-        let used = header_bytes + value.len();
-        let space = header_bytes + align(value.len());
+        let used = CONTROL_HEADER_BYTES + value.len();
+        let space = CONTROL_HEADER_BYTES + align(value.len());
         assert!(
             self.len + space <= CONTROL_BYTES,
             "three small control messages fit"
@@ -199,7 +242,7 @@ impl ControlWriter<'_> {
         target.fill(0);
         // SAFETY: `target` is at least as large as the header, and a write of any alignment is asked for.
         unsafe { ptr::write_unaligned(target.as_mut_ptr().cast(), header) };
-        target[header_bytes..used].copy_from_slice(value);
+        target[CONTROL_HEADER_BYTES..used].copy_from_slice(value);
         self.len += space;
     }
 }
@@ -320,11 +363,10 @@ impl ReceiveBatch {
 }
 
 fn read_control(mut buffer: &[u8], incoming: &mut Incoming<'_>) {
-    let header_bytes = align(size_of::<libc::cmsghdr>());
-    while buffer.len() >= header_bytes {
+    while buffer.len() >= CONTROL_HEADER_BYTES {
         // SAFETY: the buffer holds at least a header, and a read of any alignment is asked for.
         let header: libc::cmsghdr = unsafe { ptr::read_unaligned(buffer.as_ptr().cast()) };
-        let Some(value) = buffer.get(header_bytes..header.cmsg_len) else {
+        let Some(value) = buffer.get(CONTROL_HEADER_BYTES..header.cmsg_len) else {
             return;
         };
         match (header.cmsg_level, header.cmsg_type) {
@@ -357,7 +399,10 @@ fn read_control(mut buffer: &[u8], incoming: &mut Incoming<'_>) {
     }
 }
 
-fn align(size: usize) -> usize {
+/// Bytes of a control message before its value.
+const CONTROL_HEADER_BYTES: usize = align(size_of::<libc::cmsghdr>());
+
+const fn align(size: usize) -> usize {
     size.next_multiple_of(size_of::<usize>())
 }
 

@@ -96,7 +96,7 @@ impl Transport for Bare<'_> {
         while !data.is_empty() {
             match sender.write_chunks(std::slice::from_mut(data)) {
                 Ok(written) if written.bytes == 0 => return Err(WriteError::Blocked),
-                Ok(_) => {}
+                Ok(written) => self.hot.written_bytes += written.bytes as u64,
                 Err(quinn_proto::WriteError::Blocked) => return Err(WriteError::Blocked),
                 Err(quinn_proto::WriteError::Stopped(code)) => {
                     return Err(WriteError::Stopped(code.into_inner()));

@@ -150,6 +150,7 @@ impl EngineConnection<'_> {
             datagrams_dropped_expired: self.slot.dropped.expired,
             datagrams_dropped_unread: self.slot.datagrams_unread,
             datagram_bytes_waiting: self.slot.datagrams.bytes(),
+            stream_bytes_unsent: self.hot.written_bytes.saturating_sub(stats.udp_tx.bytes),
         }
     }
 

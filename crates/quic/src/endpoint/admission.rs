@@ -2,10 +2,13 @@
 
 use std::{sync::Arc, time::Instant};
 
-use quinn_proto::{ConnectionHandle, Incoming, ServerConfig, Transmit, TransportConfig};
+use quinn_proto::{
+    ConnectionHandle, Incoming, ServerConfig, Side, Transmit, TransportConfig, VarInt,
+};
 
 use super::{Endpoint, Handle};
 use crate::{
+    Origin,
     datagrams::{DatagramQueue, Dropped},
     slots::{Slot, State},
 };
@@ -19,6 +22,8 @@ impl Endpoint {
     /// Accepts an incoming connection, asks it to validate its address, or refuses it.
     pub(super) fn admit(&mut self, now: Instant, socket: u32, incoming: Incoming) {
         self.scratch.clear();
+        let origin = Origin::of(incoming.remote_address().ip());
+        let from_there = self.handshake_counts.count(origin);
         let counters = &mut self.counters;
         let refusals = if self.refuses_incoming {
             Some(&mut counters.refused_unwanted)
@@ -26,6 +31,8 @@ impl Endpoint {
             Some(&mut counters.refused_connections)
         } else if self.handshakes >= self.limits.handshakes_max {
             Some(&mut counters.refused_handshakes)
+        } else if from_there >= self.limits.handshakes_per_address_max {
+            Some(&mut counters.refused_handshakes_address)
         } else {
             None
         };
@@ -35,10 +42,9 @@ impl Endpoint {
             self.respond(transmit, socket);
             return;
         }
-        if self.handshakes >= self.limits.handshakes_before_retry_max
-            && !incoming.remote_address_validated()
-            && incoming.may_retry()
-        {
+        let is_crowd = self.handshakes >= self.limits.handshakes_before_retry_max
+            || from_there >= self.limits.handshakes_per_address_max.div_ceil(2);
+        if is_crowd && !incoming.remote_address_validated() && incoming.may_retry() {
             match self.engine.retry(incoming, &mut self.scratch) {
                 Ok(transmit) => {
                     self.counters.retried += 1;
@@ -52,7 +58,9 @@ impl Endpoint {
         match self.engine.accept(incoming, now, &mut self.scratch, logged) {
             Ok((handle, engine)) => {
                 self.counters.accepted += 1;
-                self.adopt(handle, engine, socket);
+                let handle = self.adopt(handle, engine, socket);
+                let deadline = now + self.limits.handshake_timeout;
+                self.handshake_deadlines.push_back((deadline, handle));
             }
             Err(error) => {
                 self.counters.handshakes_failed += 1;
@@ -60,6 +68,42 @@ impl Endpoint {
                     self.respond(transmit, socket);
                 }
             }
+        }
+    }
+
+    /// Returns when the oldest handshake of an incoming connection has to be over.
+    pub(super) fn handshake_deadline(&self) -> Option<Instant> {
+        self.handshake_deadlines.front().map(|&(at, _)| at)
+    }
+
+    /// Closes incoming connections whose handshake takes too long.
+    pub(super) fn close_overdue_handshakes(&mut self, now: Instant) {
+        self.forget_ended_handshakes();
+        while let Some(&(at, handle)) = self.handshake_deadlines.front()
+            && at <= now
+        {
+            if let Some((_, slot)) = self.slots.usable(handle) {
+                let reason = b"the handshake takes too long".as_slice().into();
+                slot.engine.close(now, VarInt::from_u32(0), reason);
+                slot.state = State::Closed;
+                self.handshakes -= usize::from(slot.handshaking.take().is_some());
+                self.counters.handshakes_failed += 1;
+                self.counters.handshakes_overdue += 1;
+                self.mark(handle.index);
+            }
+            self.handshake_deadlines.pop_front();
+            self.forget_ended_handshakes();
+        }
+    }
+
+    /// Drops the deadlines of the oldest handshakes that are over.
+    pub(super) fn forget_ended_handshakes(&mut self) {
+        while let Some(&(_, handle)) = self.handshake_deadlines.front() {
+            let slot = self.slots.usable(handle);
+            if slot.is_some_and(|(_, slot)| slot.handshaking.is_some()) {
+                return;
+            }
+            self.handshake_deadlines.pop_front();
         }
     }
 
@@ -87,6 +131,10 @@ impl Endpoint {
     ) -> Handle {
         self.opened += 1;
         self.handshakes += 1;
+        let origin = match engine.side() {
+            Side::Client => None,
+            Side::Server => Origin::of(engine.remote_address().ip()),
+        };
         let slot = Slot {
             engine,
             web_transport: None,
@@ -94,7 +142,7 @@ impl Endpoint {
             datagrams: DatagramQueue::default(),
             datagram_bytes_max: self.limits.datagram_send_bytes_max,
             state: State::Handshake,
-            handshaking: true,
+            handshaking: self.handshake_counts.enter(origin, usize::MAX),
             dropped: Dropped::default(),
             datagrams_received: 0,
             datagrams_unread: 0,

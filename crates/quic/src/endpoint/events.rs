@@ -2,9 +2,9 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use quinn_proto::{ConnectionError, StreamEvent};
+use quinn_proto::{Dir, StreamEvent};
 
-use super::{Counters, Endpoint};
+use super::Endpoint;
 use crate::{
     Event, Handle, Lost,
     config::PACKET_BYTES_MAX,
@@ -23,11 +23,16 @@ impl Endpoint {
         if slot.web_transport.is_some() {
             return self.collect_layer_events(index);
         }
+        // A packet may hold a hundred frames that raise the limit of streams: the role hears of the last.
+        let mut available = [false; 2];
         while let Some(event) = slot.engine.poll() {
             if slot.state == State::Closed {
                 continue;
             }
             match event {
+                quinn_proto::Event::Stream(StreamEvent::Available { dir }) => {
+                    available[dir as usize] = true;
+                }
                 quinn_proto::Event::HandshakeDataReady => {
                     // The first event of all determines whether the layer handles the connection.
                     if let Some(offer) = &self.offer
@@ -43,12 +48,12 @@ impl Endpoint {
                 quinn_proto::Event::DatagramsUnblocked => {}
                 quinn_proto::Event::Connected => {
                     slot.state = State::Established;
-                    self.handshakes -= usize::from(std::mem::take(&mut slot.handshaking));
+                    self.handshakes -= usize::from(slot.handshaking.take().is_some());
                     self.events.push_back(Event::Connected { handle });
                 }
                 quinn_proto::Event::ConnectionLost { reason } => {
                     slot.state = State::Closed;
-                    let was_handshake = std::mem::take(&mut slot.handshaking);
+                    let was_handshake = slot.handshaking.take().is_some();
                     self.handshakes -= usize::from(was_handshake);
                     self.counters.note_loss(was_handshake, &reason);
                     if let Some(reason) = Lost::from_engine(reason, slot.refusals.as_deref()) {
@@ -71,17 +76,13 @@ impl Endpoint {
                 }
             }
         }
-    }
-}
-
-impl Counters {
-    /// Counts why a connection was lost, if that has a counter.
-    pub(super) fn note_loss(&mut self, was_handshake: bool, reason: &ConnectionError) {
-        self.handshakes_failed += u64::from(was_handshake);
-        let is_violation = matches!(reason, ConnectionError::TransportError(error)
-            if !CRYPTO_ERRORS.contains(&u64::from(error.code)));
-        self.violated += u64::from(is_violation);
-        self.timed_out += u64::from(*reason == ConnectionError::TimedOut);
+        for dir in [Dir::Bi, Dir::Uni]
+            .into_iter()
+            .filter(|&dir| available[dir as usize])
+        {
+            let available = StreamEvent::Available { dir };
+            self.events.extend(in_our_words(handle, &available));
+        }
     }
 }
 
@@ -152,31 +153,3 @@ pub(super) fn in_our_words(handle: Handle, event: &StreamEvent) -> Option<Event>
 
 /// The smallest overhead of a datagram in the engine's accounting.
 pub(super) const DATAGRAM_OVERHEAD_BYTES: usize = size_of::<bytes::Bytes>();
-
-/// TLS alerts as transport errors (RFC 9001 §4.8), which failed handshakes count.
-const CRYPTO_ERRORS: std::ops::Range<u64> = 0x100..0x200;
-
-#[cfg(test)]
-mod tests {
-    use quinn_proto::{TransportError, TransportErrorCode};
-
-    use super::*;
-
-    #[test]
-    fn violations_and_silence_are_counted_and_nothing_else() {
-        let broken = |code| ConnectionError::TransportError(TransportError::from(code));
-        let mut counters = Counters::default();
-        for (reason, expected) in [
-            (broken(TransportErrorCode::FLOW_CONTROL_ERROR), (1, 0)),
-            (broken(TransportErrorCode::STREAM_LIMIT_ERROR), (2, 0)),
-            (broken(TransportErrorCode::crypto(40)), (2, 0)),
-            (ConnectionError::TimedOut, (2, 1)),
-            (ConnectionError::Reset, (2, 1)),
-            (ConnectionError::LocallyClosed, (2, 1)),
-        ] {
-            counters.note_loss(false, &reason);
-            let counted = (counters.violated, counters.timed_out);
-            assert_eq!(counted, expected, "{reason}");
-        }
-    }
-}

@@ -37,13 +37,13 @@ impl Endpoint {
                     self.start_layer(index);
                 }
                 quinn_proto::Event::Connected => {
-                    self.handshakes -= usize::from(std::mem::take(&mut slot.handshaking));
+                    self.handshakes -= usize::from(slot.handshaking.take().is_some());
                     self.with_layer(now, index, |layer, bare| {
                         layer.handle_connected(now, bare);
                     });
                 }
                 quinn_proto::Event::ConnectionLost { reason } => {
-                    let was_handshake = std::mem::take(&mut slot.handshaking);
+                    let was_handshake = slot.handshaking.take().is_some();
                     self.handshakes -= usize::from(was_handshake);
                     self.counters.note_loss(was_handshake, &reason);
                     let was_open = slot.state != State::Closed;

@@ -108,6 +108,94 @@ fn handshakes_up_to_the_limit_are_accepted() {
 }
 
 #[test]
+fn handshakes_from_one_address_up_to_its_share_are_accepted() {
+    let mut pair = server_with(Limits {
+        handshakes_per_address_max: 2,
+        ..Limits::default()
+    });
+    pair.wire = Box::new(|flight| flight.to == Side::Server || is_retry(&flight.data));
+    pair.start();
+    pair.pass(DELAY * 2);
+    let counters = |pair: &Pair| {
+        let counters = pair.server.counters();
+        let refused = counters.refused_handshakes_address;
+        (counters.accepted, counters.retried, refused)
+    };
+    assert_eq!(counters(&pair), (1, 0, 0));
+    // From half of the share on, only who has the address may use it up.
+    pair.start();
+    pair.pass(DELAY * 4);
+    assert_eq!(counters(&pair), (2, 1, 0));
+    pair.start();
+    pair.pass(DELAY * 2);
+    assert_eq!(counters(&pair), (2, 1, 1), "one past it");
+
+    // Another address is not concerned.
+    pair.wire = Box::new(|flight| {
+        flight.to == Side::Server || flight.destination.ip().to_string() == "10.0.0.9"
+    });
+    pair.client_address = "10.0.0.9:1000".parse().unwrap();
+    pair.connect();
+    assert_eq!(counters(&pair), (3, 1, 1));
+
+    // Handshakes that are over make room.
+    pair.wire = Box::new(|_| true);
+    pair.client_address = "10.0.0.1:1000".parse().unwrap();
+    pair.pass(Duration::from_secs(40));
+    pair.take_client();
+    pair.connect();
+}
+
+#[test]
+fn handshakes_that_take_too_long_are_closed() {
+    let mut pair = server_with(Limits {
+        handshake_timeout: Duration::from_secs(10),
+        idle_timeout: Duration::from_mins(1),
+        ..Limits::default()
+    });
+    pair.connect();
+    // Each Initial that the client repeats restarts the idle timer.
+    pair.wire = Box::new(deaf_clients);
+    pair.start();
+    pair.pass(Duration::from_millis(9_900));
+    let counters = pair.server.counters();
+    assert_eq!((counters.handshakes_overdue, counters.accepted), (0, 2));
+    pair.pass(Duration::from_millis(200));
+    let counters = pair.server.counters();
+    assert_eq!(counters.handshakes_overdue, 1);
+    assert_eq!(counters.handshakes_failed, 1);
+    pair.wire = Box::new(|_| false);
+    pair.pass(Duration::from_secs(10));
+    assert_eq!(pair.server.connections(), 1, "the established one stays");
+    assert!(pair.server.poll_timeout().is_none_or(|at| at > pair.now));
+}
+
+#[test]
+fn packets_from_port_zero_are_dropped() {
+    let mut pair = Pair::new();
+    pair.client_address.set_port(0);
+    pair.start();
+    pair.pass(DELAY * 4);
+    let counters = pair.server.counters();
+    assert_eq!((counters.accepted, pair.server.connections()), (0, 0));
+    assert!(counters.packets_from_port_zero > 0);
+    pair.client_address.set_port(1000);
+    pair.take_client();
+    let (client, server) = pair.connect();
+    let dropped = pair.server.counters().packets_from_port_zero;
+    // Nor does an established connection move there.
+    pair.client_address.set_port(0);
+    pair.at_client(client).probe();
+    pair.pass(DELAY * 4);
+    assert!(pair.server.counters().packets_from_port_zero > dropped);
+    assert_ne!(pair.at_server(server).remote_address().port(), 0);
+}
+
+fn is_retry(data: &[u8]) -> bool {
+    data[0] & 0xf0 == 0xf0
+}
+
+#[test]
 fn no_handshakes_at_all_may_be_allowed() {
     let mut pair = server_with(Limits {
         handshakes_max: 0,

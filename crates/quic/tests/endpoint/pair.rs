@@ -121,6 +121,7 @@ pub(crate) fn config(limits: Limits, server_protocol: Option<&str>) -> EndpointC
         qlog: None,
         packets: Packets::default(),
         segmentation_offload: true,
+        handshake_counts: weir_quic::OriginCounts::default(),
     }
 }
 

@@ -119,8 +119,17 @@ impl Announcements {
         &'a self,
         prefix: &'a Namespace,
     ) -> impl Iterator<Item = &'a Namespace> {
+        self.under_from(prefix, prefix)
+    }
+
+    /// Returns the same namespaces from one of them on.
+    pub(super) fn under_from<'a>(
+        &'a self,
+        prefix: &'a Namespace,
+        from: &Namespace,
+    ) -> impl Iterator<Item = &'a Namespace> + use<'a> {
         self.announcers
-            .range(prefix.clone()..)
+            .range(from.clone()..)
             .map(|(namespace, _)| namespace)
             .take_while(move |namespace| namespace.starts_with(prefix))
     }
@@ -146,6 +155,11 @@ impl Catalogue {
         let max = turn.config.limits.namespaces_per_session_max;
         if !kind.is_link() && peer.counts().namespaces >= max {
             turn.counters.refused_limit_namespaces += 1;
+            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+        }
+        let max = turn.config.limits.namespaces_max;
+        if !kind.is_link() && self.announcements.from_clients >= max {
+            turn.counters.refused_limit_announcements += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         peer.insert(id, Purpose::Namespace(namespace.clone()));
@@ -201,6 +215,12 @@ impl Catalogue {
     pub(crate) fn is_announced_for(&self, namespace: &Namespace, kind: PeerKind) -> bool {
         let mut announcers = self.announcements.of(namespace).iter();
         announcers.any(|announcer| announcer.kind.serves(kind))
+    }
+
+    /// Returns whether a session announces exactly this namespace.
+    pub(crate) fn is_announced_by(&self, namespace: &Namespace, handle: Handle) -> bool {
+        let mut announcers = self.announcements.of(namespace).iter();
+        announcers.any(|announcer| announcer.handle == handle)
     }
 
     /// Returns the sessions that announced a namespace or a prefix of it, and so may have its tracks: links, and as

@@ -80,7 +80,10 @@ impl Offering<'_> {
             Ok(request) => {
                 turn.counters.offers += 1;
                 let peer = turn.sessions.get(handle);
-                let expires = peer.and_then(|peer| peer.expiry(key.1));
+                let expires = peer.and_then(|peer| {
+                    peer.set_own_tokens(request, peer.own_tokens(key.1));
+                    peer.expiry(key.1)
+                });
                 turn.note_expiry(handle, request, expires);
             }
             Err(Refused::NoStream | Refused::Limit) => {

@@ -14,7 +14,11 @@ use weir_moqt::{
 };
 
 use crate::{
-    catalogue::{Catalogue, Offering, namespaces::prefixes},
+    catalogue::{
+        Catalogue, Offering,
+        namespaces::prefixes,
+        walks::{self, Walk},
+    },
     effect::Effect,
     ids::RequestKey,
     sessions::peer::{PeerKind, PrefixKind, Purpose},
@@ -189,7 +193,7 @@ impl Offering<'_> {
             .insert((handle, id), kind, subscription);
         turn.accept((handle, id), RequestOk::default());
         if !kind.is_link() {
-            self.send_matches(turn, (handle, id));
+            self.send_all_matches(turn, (handle, id));
         }
     }
 
@@ -225,34 +229,54 @@ impl Offering<'_> {
             }
         }
         turn.grant_update(handle, id, RequestOk::default());
-        self.send_matches(turn, key);
+        self.send_all_matches(turn, key);
     }
 
-    /// Sends everything that a new or changed subscription covers and that its session was not sent.
-    fn send_matches(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
-        let Some(subscription) = self.catalogue.subscriptions.get(key) else {
-            return;
-        };
+    /// Sends everything that a new or changed subscription covers and that its session was not sent, in pieces.
+    fn send_all_matches(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
+        if let Some(subscription) = self.catalogue.subscriptions.get(key) {
+            let start = walks::start(&subscription.prefix);
+            let rest = self.send_matches(turn, key, &start);
+            self.catalogue.walk_on(turn, Walk::Prefix(key), rest);
+        }
+    }
+
+    /// Sends the next matches, from a name on. Returns the name of the first match that is left.
+    pub(crate) fn send_matches(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: RequestKey,
+        from: &FullTrackName,
+    ) -> Option<FullTrackName> {
+        let subscription = self.catalogue.subscriptions.get(key)?;
         let prefix = &subscription.prefix;
+        let count = walks::NOTIFICATIONS_MAX;
         match subscription.kind {
             Kind::Namespaces { .. } => {
-                let matches: Vec<_> = self
+                let announced = self
                     .catalogue
                     .announcements
-                    .under(prefix)
-                    .cloned()
-                    .collect();
+                    .under_from(prefix, &from.namespace);
+                let mut matches: Vec<_> = announced.take(count + 1).cloned().collect();
+                let rest = (matches.len() > count).then(|| matches.pop()).flatten();
                 for namespace in matches {
                     self.catalogue.send_namespace(turn, key, &namespace);
                 }
+                rest.map(|namespace| walks::start(&namespace))
             }
             Kind::Tracks { .. } => {
-                let matches: Vec<_> = self.tracks.under(prefix).collect();
+                let mut matches: Vec<_> = self
+                    .tracks
+                    .under_from(prefix, from)
+                    .take(count + 1)
+                    .collect();
+                let rest = (matches.len() > count).then(|| matches.pop()).flatten();
                 for track in matches {
                     if self.tracks.get(track).is_some_and(|it| it.is_published()) {
                         self.offer(turn, track, key);
                     }
                 }
+                Some(self.tracks.get(rest?)?.name().clone())
             }
         }
     }

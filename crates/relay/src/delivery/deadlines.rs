@@ -4,16 +4,16 @@
 //! arrive.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
-use weir_moqt::{error::ResetCode, session::RequestId};
+use weir_moqt::error::ResetCode;
 use weir_quic::Handle;
 use weir_transport::{StreamId, Transport as _};
 
 use super::Delivery;
-use crate::{effect::Effect, ids::TrackId, timers::Timer, track::Tracks, turn::Turn};
+use crate::{effect::Effect, timers::Timer, track::Tracks, turn::Turn};
 
 /// Streams that are not known to have arrived in full, with their deadlines.
 #[derive(Debug, Default)]
@@ -115,14 +115,12 @@ impl Delivery {
     ) {
         let max = turn.config.limits.streams_timed_per_session_max;
         let outgoing = self.sessions.entry(handle);
-        let mut forgotten = Vec::new();
+        let mut forgotten = BTreeMap::new();
         for (stream, deadline) in deadlines {
             forgotten.extend(outgoing.deadlines.insert(stream, deadline, max));
         }
         self.arm(turn, handle);
-        for overdue in forgotten {
-            self.give_up_stream(turn, tracks, handle, overdue);
-        }
+        self.give_up_streams(turn, tracks, handle, &forgotten);
     }
 
     /// Resets the streams of a session whose deadline has passed.
@@ -131,9 +129,8 @@ impl Delivery {
             return;
         };
         outgoing.deadlines.disarm();
-        for overdue in outgoing.deadlines.expired(turn.now) {
-            self.give_up_stream(turn, tracks, handle, overdue);
-        }
+        let overdue = outgoing.deadlines.expired(turn.now).into_iter().collect();
+        self.give_up_streams(turn, tracks, handle, &overdue);
         self.arm(turn, handle);
     }
 
@@ -148,47 +145,68 @@ impl Delivery {
         }
     }
 
-    /// Resets a stream that missed its deadline, whether or not it was written in full.
-    fn give_up_stream(
+    /// Resets streams that missed their deadline, whether or not they were written in full.
+    fn give_up_streams(
         &mut self,
         turn: &mut Turn<'_>,
         tracks: &mut Tracks,
         handle: Handle,
-        (stream, code): (StreamId, ResetCode),
+        overdue: &BTreeMap<StreamId, ResetCode>,
     ) {
-        if code == ResetCode::DELIVERY_TIMEOUT {
-            turn.counters.streams_reset_timeout += 1;
-        } else {
-            turn.counters.streams_reset_upstream += 1;
+        if overdue.is_empty() {
+            return;
         }
-        if let Some((id, request)) = self.abort_stream(turn, tracks, handle, stream, code) {
-            turn.push(Effect::MaybeDrained(id, handle, request));
-        } else if let Some(mut connection) = turn.endpoint.connection(turn.now, handle) {
-            connection.reset(stream, code.0);
+        let aborted = self.abort_streams(turn, tracks, handle, overdue);
+        for (&stream, &code) in overdue {
+            if code == ResetCode::DELIVERY_TIMEOUT {
+                turn.counters.streams_reset_timeout += 1;
+            } else {
+                turn.counters.streams_reset_upstream += 1;
+            }
+            if !aborted.contains(&stream)
+                && let Some(mut connection) = turn.endpoint.connection(turn.now, handle)
+            {
+                connection.reset(stream, code.0);
+            }
         }
     }
 
-    /// Resets a stream that a subscription of the session is still writing. Returns the subscription.
-    pub(super) fn abort_stream(
+    /// Resets those of `streams` that a subscription of the session is still writing, and returns them. Visits each
+    /// subscription once.
+    pub(super) fn abort_streams(
         &mut self,
         turn: &mut Turn<'_>,
         tracks: &mut Tracks,
         handle: Handle,
-        stream: StreamId,
-        code: ResetCode,
-    ) -> Option<(TrackId, RequestId)> {
-        let subscriptions: Vec<_> = turn.sessions.get(handle)?.subscriptions().collect();
-        subscriptions.into_iter().find_map(|(request, id)| {
-            let is_it = self.with_subscription(
-                turn,
-                tracks,
-                (id, handle, request),
-                |subscription, connection, _, fan_out| {
-                    subscription.abort(connection, stream, code, fan_out)
-                },
-            );
-            (is_it == Some(true)).then_some((id, request))
-        })
+        streams: &BTreeMap<StreamId, ResetCode>,
+    ) -> BTreeSet<StreamId> {
+        let mut aborted = BTreeSet::new();
+        let Some(peer) = turn.sessions.get(handle) else {
+            return aborted;
+        };
+        let subscriptions: Vec<_> = peer.subscriptions().collect();
+        for (request, id) in subscriptions {
+            if aborted.len() == streams.len() {
+                break;
+            }
+            let subscriptions = self.tracks.get(id);
+            let subscription = subscriptions.and_then(|it| it.established.get(handle, request));
+            let found = subscription.map(|it| it.open_among(streams));
+            for (stream, code) in found.into_iter().flatten() {
+                let who = (id, handle, request);
+                self.with_subscription(
+                    turn,
+                    tracks,
+                    who,
+                    |subscription, connection, _, fan_out| {
+                        subscription.abort(connection, stream, code, fan_out)
+                    },
+                );
+                aborted.insert(stream);
+                turn.push(Effect::MaybeDrained(id, handle, request));
+            }
+        }
+        aborted
     }
 }
 

@@ -71,13 +71,11 @@ impl Delivery {
         let Some(subscriptions) = self.tracks.get_mut(id) else {
             return;
         };
-        let Ok(index) = subscriptions.position(handle, request) else {
+        let subscription = subscriptions.established.get(handle, request);
+        let Some(done) = subscription.and_then(Subscription::done) else {
             return;
         };
-        let Some(done) = subscriptions.established[index].done() else {
-            return;
-        };
-        subscriptions.established.remove(index);
+        subscriptions.established.remove(handle, request);
         turn.remove_request((handle, request));
         turn.publish_done((handle, request), done);
         turn.push(Effect::Released(id));
@@ -91,9 +89,9 @@ impl Delivery {
         (id, handle, request): (TrackId, Handle, RequestId),
         code: PublishDoneCode,
     ) {
-        let subscriptions = self.tracks.get_mut(id);
-        let subscription = subscriptions.and_then(|it| it.get_mut(handle, request));
-        let Some(streams) = subscription.map(|subscription| subscription.streams_opened()) else {
+        let subscriptions = self.tracks.get(id);
+        let subscription = subscriptions.and_then(|it| it.established.get(handle, request));
+        let Some(streams) = subscription.map(Subscription::streams_opened) else {
             let code = match code {
                 PublishDoneCode::EXPIRED => RequestErrorCode::EXPIRED_AUTH_TOKEN,
                 PublishDoneCode::MALFORMED_TRACK => RequestErrorCode::MALFORMED_TRACK,
@@ -142,13 +140,10 @@ impl Delivery {
         self.with_subscription(turn, tracks, who, |subscription, connection, _, fan_out| {
             subscription.abandon(connection, fan_out);
         });
-        if let (Some(subscriptions), Some(track)) = (self.tracks.get_mut(id), tracks.get(id))
-            && let Ok(index) = subscriptions.position(handle, request)
-        {
-            let subscription = subscriptions.established.remove(index);
-            for log in subscription.holds() {
-                subscriptions.trim_subgroup(track, log);
-            }
+        let subscriptions = self.tracks.get_mut(id);
+        let subscription = subscriptions.and_then(|it| it.established.remove(handle, request));
+        if let Some(subscription) = subscription {
+            self.release(turn, tracks, id, subscription.holds());
         }
         turn.push(Effect::SubscriptionsAnswered(id));
         turn.push(Effect::DemandChanged(id));

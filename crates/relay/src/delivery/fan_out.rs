@@ -1,6 +1,9 @@
 //! Delivery, the last step of an object: to which subscribers it is sent, and on which connections.
 
-use std::{cmp::Reverse, time::Instant};
+use std::{
+    cmp::Reverse,
+    time::{Duration, Instant},
+};
 
 use weir_moqt::{error::ResetCode, session::RequestId};
 use weir_quic::{Connection, Endpoint, Handle, SendDatagramError};
@@ -19,6 +22,7 @@ use crate::{
     effect::Effect,
     ids::{BySession, SubgroupId, TrackId},
     sessions::peer::PeerKind,
+    timers::Timer,
     track::{Mark, OutgoingDatagram, Subgroup, Track, Tracks},
     turn::Turn,
 };
@@ -56,21 +60,20 @@ impl Delivery {
         let Some(subscriptions) = self.tracks.get(id) else {
             return;
         };
-        let (siblings, others) = subscriptions
-            .established
-            .split_at(subscriptions.siblings_len());
         let (now, location, from) = (turn.now, datagram.location, datagram.from);
-        if from != PeerKind::Sibling {
-            for sibling in siblings.iter().filter(|sibling| sibling.wants(location)) {
-                if let Some(mut connection) = turn.endpoint.connection(now, sibling.handle) {
+        for piece in subscriptions.established.pieces() {
+            for subscription in piece {
+                if !subscription.wants(location) || !from.serves(subscription.kind) {
+                    continue;
+                }
+                if subscription.kind != PeerKind::Sibling {
+                    send_datagram(now, turn.endpoint, turn.counters, subscription, datagram);
+                } else if let Some(mut connection) =
+                    turn.endpoint.connection(now, subscription.handle)
+                {
                     // The connection limits and counts datagrams itself.
                     let _sent = connection.send_datagram(datagram.encoded.clone(), None);
                 }
-            }
-        }
-        for other in others {
-            if other.wants(location) && from.serves(other.kind) {
-                send_datagram(now, turn.endpoint, turn.counters, other, datagram);
             }
         }
     }
@@ -121,6 +124,41 @@ impl Delivery {
         }
     }
 
+    /// Trims subgroups that a subscriber has released. Each time visits all subscriptions of the track, so with many
+    /// subscriptions it is done later, for all who catch up or leave until then.
+    pub(super) fn release(
+        &mut self,
+        turn: &mut Turn<'_>,
+        tracks: &mut Tracks,
+        id: TrackId,
+        released: Vec<SubgroupId>,
+    ) {
+        let (Some(subscriptions), Some(track)) = (self.tracks.get_mut(id), tracks.get(id)) else {
+            return;
+        };
+        if released.is_empty() {
+            return;
+        }
+        if subscriptions.established.len() <= TRIMMED_AT_ONCE_MAX {
+            for log in released {
+                subscriptions.trim_subgroup(track, log);
+            }
+            return;
+        }
+        if self.untrimmed.is_empty() {
+            turn.timers.set(turn.now + TRIM_DELAY, Timer::Trim);
+        }
+        self.untrimmed
+            .extend(released.into_iter().map(|log| (id, log)));
+    }
+
+    /// Trims the subgroups that subscribers have released.
+    pub(crate) fn on_trim_due(&mut self, tracks: &mut Tracks) {
+        for (id, log) in std::mem::take(&mut self.untrimmed) {
+            self.trim_subgroup(tracks, id, log);
+        }
+    }
+
     /// Removes a stream from the blocked streams. Returns its rank and what it carries.
     pub(crate) fn unblock(&mut self, handle: Handle, stream: StreamId) -> Option<(i32, Reader)> {
         self.sessions.get_mut(handle)?.unblock(stream)
@@ -157,8 +195,8 @@ impl Delivery {
         };
         let pending = peer.subscriptions().filter_map(|(request, id)| {
             let subscriptions = self.tracks.get(id)?;
-            let index = subscriptions.position(handle, request).ok()?;
-            let (rank, log) = subscriptions.established[index].pending()?;
+            let subscription = subscriptions.established.get(handle, request)?;
+            let (rank, log) = subscription.pending()?;
             Some((Reverse(rank), Reader::Subgroup(id, request, log)))
         });
         pending.collect()
@@ -173,10 +211,8 @@ impl Delivery {
         let Some(subscriptions) = self.tracks.get(id) else {
             return false;
         };
-        let index = subscriptions.position(handle, request);
-        let pending = index
-            .ok()
-            .and_then(|index| subscriptions.established[index].pending());
+        let subscription = subscriptions.established.get(handle, request);
+        let pending = subscription.and_then(Subscription::pending);
         pending.is_some_and(|(_, pending)| pending == log)
     }
 
@@ -204,18 +240,24 @@ impl Delivery {
         turn.push(Effect::MaybeDrained(id, handle, request));
     }
 
-    /// Handles a subgroup stream that the peer has stopped.
-    pub(crate) fn stop_stream(
+    /// Notes a subgroup stream that the peer has stopped. All of a turn are given up together.
+    pub(crate) fn note_stopped(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId) {
+        let outgoing = self.sessions.entry(handle);
+        outgoing.stopped.insert(stream, ResetCode::CANCELLED);
+        turn.timers.set(turn.now, Timer::Stopped(handle));
+    }
+
+    /// Gives up the subgroup streams that the peer has stopped.
+    pub(crate) fn on_stopped_due(
         &mut self,
         turn: &mut Turn<'_>,
         tracks: &mut Tracks,
         handle: Handle,
-        stream: StreamId,
     ) {
-        let code = ResetCode::CANCELLED;
-        if let Some((id, request)) = self.abort_stream(turn, tracks, handle, stream, code) {
-            turn.counters.streams_stopped += 1;
-            turn.push(Effect::MaybeDrained(id, handle, request));
+        if let Some(outgoing) = self.sessions.get_mut(handle) {
+            let stopped = std::mem::take(&mut outgoing.stopped);
+            let aborted = self.abort_streams(turn, tracks, handle, &stopped);
+            turn.counters.streams_stopped += aborted.len() as u64;
         }
     }
 
@@ -229,11 +271,10 @@ impl Delivery {
     ) -> Option<T> {
         let track = tracks.get(id)?;
         let subscriptions = self.tracks.get_mut(id)?;
-        let index = subscriptions.position(handle, request).ok()?;
+        let subscription = subscriptions.established.get_mut(handle, request)?;
         let mut connection = turn.endpoint.connection(turn.now, handle)?;
         let defaults = track.defaults();
         let mut fan_out = FanOut::new(turn.now, &turn.config.limits, turn.counters, defaults);
-        let subscription = &mut subscriptions.established[index];
         let result = act(
             subscription,
             &mut connection,
@@ -246,9 +287,7 @@ impl Delivery {
         fan_out.counters.streams_waited += outgoing.note_waits(id, request, waits);
         let (released, ended) = (fan_out.released, fan_out.ended);
         let deadlines = fan_out.deadlines;
-        for log in released {
-            subscriptions.trim_subgroup(track, log);
-        }
+        self.release(turn, tracks, id, released);
         for (handle, request) in ended {
             turn.push(Effect::MaybeDrained(id, handle, request));
         }
@@ -271,7 +310,8 @@ impl Subscriptions {
     ) -> Outcome {
         let now = fan_out.now;
         let mut outcome = Outcome::default();
-        for subscription in &mut self.established {
+        let subscriptions = self.established.pieces_mut().iter_mut();
+        for subscription in subscriptions.flatten() {
             if !subgroup.from.serves(subscription.kind) {
                 continue;
             }
@@ -316,11 +356,16 @@ impl Subscriptions {
 
     fn remove_subgroup(&mut self, track: &mut Track, log: SubgroupId) {
         track.remove_subgroup(log);
-        for subscription in &mut self.established {
+        for subscription in self.established.iter_mut() {
             subscription.forget(log);
         }
     }
 }
+
+/// Subscriptions of a track up to which what one of them has released is removed at once.
+const TRIMMED_AT_ONCE_MAX: usize = 64;
+/// How long released memory of a track with more subscriptions may stay.
+const TRIM_DELAY: Duration = Duration::from_millis(20);
 
 fn send_datagram(
     now: Instant,

@@ -1,8 +1,8 @@
 //! The data under way to one session, over all its subscriptions and fetches.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
-use weir_moqt::session::RequestId;
+use weir_moqt::{error::ResetCode, session::RequestId};
 use weir_quic::Connection;
 use weir_transport::StreamId;
 
@@ -21,6 +21,8 @@ pub(super) struct Outgoing {
     pub(super) blocked: BlockedStreams,
     /// Streams that have to arrive by a deadline.
     pub(super) deadlines: Deadlines,
+    /// Streams that the peer has stopped in this turn, with the code to reset them with.
+    pub(super) stopped: BTreeMap<StreamId, ResetCode>,
     /// Bytes that the session's subscriptions have not read.
     lag_bytes: u64,
 }

@@ -11,39 +11,14 @@ use weir_moqt::{
 };
 use weir_quic::Handle;
 
-use super::{Delivery, subscription::Subscription};
+use super::{Delivery, pending::PendingSubscribe, subscription::Subscription};
 use crate::{
     effect::Effect,
     ids::TrackId,
     sessions::peer::{PeerKind, Purpose},
-    timers::Timer,
     track::{Track, Tracks},
     turn::Turn,
 };
-
-/// A SUBSCRIBE request that waits for a publisher.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PendingSubscribe {
-    pub(super) handle: Handle,
-    pub(super) request: RequestId,
-    /// The kind of peer that the session is with.
-    pub(super) kind: PeerKind,
-    pub(super) parameters: Parameters,
-    /// How long the request waits for a publisher to appear; a time in the past if it does not wait.
-    until: Instant,
-    /// When the request is examined next.
-    wake: Instant,
-}
-
-impl PendingSubscribe {
-    pub(super) fn is_of(&self, handle: Handle, request: RequestId) -> bool {
-        self.handle == handle && self.request == request
-    }
-
-    fn timer(&self) -> Timer {
-        Timer::Rendezvous(self.handle, self.request)
-    }
-}
 
 impl Delivery {
     /// Handles a SUBSCRIBE of a session. The request waits until a publisher has accepted or offered the track.
@@ -63,9 +38,12 @@ impl Delivery {
             turn.counters.refused_limit_subscriptions += 1;
             return turn.refuse(handle, request, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        let Some(id) = tracks.find_or_create(&subscribe.track, limits.tracks_max) else {
-            turn.counters.refused_limit_tracks += 1;
-            return turn.refuse(handle, request, RequestErrorCode::EXCESSIVE_LOAD);
+        let id = match tracks.find_or_await(&subscribe.track, limits) {
+            Ok(id) => id,
+            Err(full) => {
+                full.count(turn.counters);
+                return turn.refuse(handle, request, RequestErrorCode::EXCESSIVE_LOAD);
+            }
         };
         if self.has_subscriber(id, handle) {
             turn.counters.refused_duplicate += 1;
@@ -84,7 +62,7 @@ impl Delivery {
             wake: until.max(turn.now + UPSTREAM_ANSWER_MAX),
         };
         turn.timers.set(pending.wake, pending.timer());
-        self.tracks.entry(id).pending.push(pending);
+        self.tracks.entry(id).pending.insert(pending);
         peer.insert(request, Purpose::Subscriber(id));
         turn.push(Effect::TrackWanted {
             track: id,
@@ -102,10 +80,7 @@ impl Delivery {
         let serves = [PeerKind::Client, PeerKind::Sibling, PeerKind::Upstream]
             .map(|kind| track.is_established_for(kind));
         let pending = &mut self.tracks.entry(id).pending;
-        let admitted: Vec<_> = pending
-            .extract_if(.., |waiting| serves[waiting.kind as usize])
-            .collect();
-        for pending in admitted {
+        for pending in pending.take_all(|kind| serves[kind as usize]) {
             turn.timers.cancel(pending.wake, pending.timer());
             self.admit(turn, track, id, &pending);
         }
@@ -130,7 +105,7 @@ impl Delivery {
         let (largest, defaults) = (track.largest(), track.defaults());
         let mut subscription = Subscription::new(handle, request, parameters, largest, defaults);
         subscription.kind = pending.kind;
-        self.tracks.entry(id).insert(subscription);
+        self.tracks.entry(id).established.insert(subscription);
         let ok = SubscribeOk {
             track_alias: track.alias(),
             parameters: Parameters {
@@ -147,8 +122,7 @@ impl Delivery {
 
     /// Returns until when the most patient of the waiting requests for a track waits for a publisher to appear.
     pub(crate) fn patience(&self, id: TrackId) -> Option<Instant> {
-        let pending = self.tracks.get(id)?.pending.iter();
-        pending.map(|waiting| waiting.until).max()
+        self.tracks.get(id)?.pending.patience()
     }
 
     /// Handles a request whose time to wait for a publisher is over.
@@ -178,16 +152,11 @@ impl Delivery {
         let Some(subscriptions) = self.tracks.get_mut(id) else {
             return;
         };
-        let mut refused = Vec::new();
-        for waiting in &mut subscriptions.pending {
-            if waiting.until > turn.now {
-                turn.timers.cancel(waiting.wake, waiting.timer());
-                waiting.wake = waiting.until;
-                turn.timers.set(waiting.wake, waiting.timer());
-            } else {
-                refused.push((waiting.handle, waiting.request));
-            }
-        }
+        let timers = &mut *turn.timers;
+        let refused = subscriptions.pending.decline(turn.now, |waiting, until| {
+            timers.cancel(waiting.wake, waiting.timer());
+            timers.set(until, waiting.timer());
+        });
         for (handle, request) in refused {
             if code == RequestErrorCode::DOES_NOT_EXIST {
                 turn.counters.refused_does_not_exist += 1;
@@ -203,15 +172,8 @@ impl Delivery {
         id: TrackId,
         kind: PeerKind,
     ) {
-        let pending = self.tracks.get(id).map(|it| it.pending.iter());
-        let links = pending
-            .into_iter()
-            .flatten()
-            .filter(|waiting| waiting.kind == kind);
-        let links: Vec<_> = links
-            .map(|waiting| (waiting.handle, waiting.request))
-            .collect();
-        for (handle, request) in links {
+        let links = self.tracks.get(id).map(|it| it.pending.of_kind(kind));
+        for (handle, request) in links.into_iter().flatten() {
             self.refuse_pending(turn, handle, request, RequestErrorCode::DOES_NOT_EXIST);
         }
     }
@@ -242,9 +204,7 @@ impl Delivery {
         let Some(subscriptions) = self.tracks.get_mut(id) else {
             return;
         };
-        let mut pending = subscriptions.pending.iter();
-        if let Some(index) = pending.position(|waiting| waiting.is_of(handle, request)) {
-            let waiting = subscriptions.pending.remove(index);
+        if let Some(waiting) = subscriptions.pending.remove((handle, request)) {
             turn.timers.cancel(waiting.wake, waiting.timer());
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{
     cmp::Reverse,
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
@@ -278,6 +279,16 @@ impl Subscription {
             .map(|entry| (Reverse(self.rank(entry)), entry.subgroup))
             .min()
             .map(|(Reverse(rank), id)| (rank, id))
+    }
+
+    /// Returns those of `streams` that the subscription is writing.
+    pub(super) fn open_among(
+        &self,
+        streams: &BTreeMap<StreamId, ResetCode>,
+    ) -> Vec<(StreamId, ResetCode)> {
+        let open = self.streams.iter().filter_map(OutStream::stream);
+        open.filter_map(|stream| Some((stream, *streams.get(&stream)?)))
+            .collect()
     }
 
     /// Resets `stream` with `code`; returns false if the stream is not one of this subscription.

@@ -27,15 +27,13 @@ impl Delivery {
         (handle, request): (Handle, RequestId),
     ) -> Option<Joined> {
         let subscriptions = self.tracks.get(id)?;
-        let mut pending = subscriptions.pending.iter();
-        if let Some(waiting) = pending.find(|waiting| waiting.is_of(handle, request)) {
+        if let Some(waiting) = subscriptions.pending.get((handle, request)) {
             return Some(match waiting.parameters.forward {
                 Some(false) => Joined::Paused,
                 Some(true) | None => Joined::Pending,
             });
         }
-        let index = subscriptions.position(handle, request).ok()?;
-        let subscription = &subscriptions.established[index];
+        let subscription = subscriptions.established.get(handle, request)?;
         Some(if subscription.forwards() {
             Joined::Forwarding(subscription.joining)
         } else {
@@ -52,12 +50,10 @@ impl Delivery {
         parameters: &Parameters,
     ) -> RequestOk {
         let mut answer = RequestOk::default();
-        if let Some(subscriptions) = self.tracks.get_mut(id) {
-            let mut pending = subscriptions.pending.iter_mut();
-            if let Some(waiting) = pending.find(|waiting| waiting.is_of(handle, request)) {
-                waiting.parameters.change(parameters);
-                return answer;
-            }
+        if let Some(subscriptions) = self.tracks.get_mut(id)
+            && subscriptions.pending.change((handle, request), parameters)
+        {
+            return answer;
         }
         let largest = tracks.get(id).and_then(|track| track.largest());
         self.with_subscription(

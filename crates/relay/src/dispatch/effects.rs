@@ -3,14 +3,17 @@
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
     message::PublishDone,
-    name::Namespace,
+    name::{FullTrackName, Namespace},
     session::RequestId,
 };
 use weir_quic::Handle;
 
 use super::Owners;
 use crate::{
-    catalogue::TrackStatusEvent,
+    catalogue::{
+        TrackStatusEvent,
+        walks::{self, Walk},
+    },
     delivery::Scope,
     effect::Effect,
     ids::{PublisherId, RequestKey, TrackId},
@@ -43,9 +46,10 @@ impl Owners {
             Effect::NamespaceAnnounced(namespace, handle) => {
                 let from = turn.kind(handle);
                 self.links.announce(turn, from, &namespace);
-                for track in self.tracks.under(&namespace).collect::<Vec<_>>() {
-                    self.ask(turn, track, handle);
-                }
+                let start = walks::start(&namespace);
+                let rest = self.ask_announcer(turn, &namespace, handle, &start);
+                let walk = Walk::Announcer(handle, namespace);
+                self.catalogue.walk_on(turn, walk, rest);
             }
             Effect::NamespaceWithdrawn(namespace) => {
                 self.links.withdraw(turn, &self.catalogue, &namespace);
@@ -89,6 +93,46 @@ impl Owners {
             Effect::Malformed(track, publisher) => self.on_malformed(turn, track, publisher),
             Effect::Released(track) => self.forget_if_unused(turn, track),
         }
+    }
+
+    /// Asks a session that announced a namespace for the next tracks that somebody waits for, from a name on. Returns the
+    /// name of the first track that is left.
+    fn ask_announcer(
+        &mut self,
+        turn: &mut Turn<'_>,
+        namespace: &Namespace,
+        handle: Handle,
+        from: &FullTrackName,
+    ) -> Option<FullTrackName> {
+        let count = walks::TRACKS_MAX;
+        let tracks = self.tracks.under_from(namespace, from);
+        let mut tracks: Vec<_> = tracks.take(count + 1).collect();
+        let rest = (tracks.len() > count).then(|| tracks.pop()).flatten();
+        for track in tracks {
+            self.ask(turn, track, handle);
+        }
+        Some(self.tracks.get(rest?)?.name().clone())
+    }
+
+    /// Continues what requests ask for under their prefixes.
+    pub(super) fn on_walks(&mut self, turn: &mut Turn<'_>) {
+        self.catalogue.on_walks_due();
+        for _ in 0..walks::WALKS_PER_TURN {
+            let Some((walk, from)) = self.catalogue.take_walk() else {
+                break;
+            };
+            let rest = match &walk {
+                Walk::Prefix(id) => self.offering().send_matches(turn, *id, &from),
+                Walk::Announcer(handle, namespace)
+                    if self.catalogue.is_announced_by(namespace, *handle) =>
+                {
+                    self.ask_announcer(turn, namespace, *handle, &from)
+                }
+                Walk::Announcer(..) => None,
+            };
+            self.catalogue.walk_on(turn, walk, rest);
+        }
+        self.catalogue.arm_walks(turn);
     }
 
     pub(super) fn demand_of(
@@ -449,7 +493,7 @@ impl Owners {
     }
 
     /// Closes a session from this side.
-    fn close_session(
+    pub(super) fn close_session(
         &mut self,
         turn: &mut Turn<'_>,
         handle: Handle,
@@ -467,15 +511,20 @@ impl Owners {
         turn.clear_expiry_timer(handle);
         // The end of one request may end others. Those are not revoked, since they were told why they end.
         while let Some(id) = turn.pop_expired(handle) {
-            self.revoke(turn, (handle, id));
+            self.expire(turn, (handle, id));
             self.carry_effects(turn);
         }
         turn.set_expiry_timer(handle);
     }
 
     /// Ends a request whose authorization has expired.
-    fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): PublisherId) {
+    fn expire(&mut self, turn: &mut Turn<'_>, id: PublisherId) {
         turn.counters.requests_expired += 1;
+        self.revoke(turn, id);
+    }
+
+    /// Ends a request that is not permitted any longer.
+    pub(super) fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): PublisherId) {
         if let Some(Purpose::Subscriber(track)) = turn.purpose((handle, id)) {
             let who = (track, handle, id);
             let code = PublishDoneCode::EXPIRED;

@@ -29,6 +29,7 @@ impl Serving<'_> {
         };
         let (track_id, span) = (upstream.track(), *upstream.span());
         upstream.grant(ok.end, ok.end_of_track);
+        self.tracks.note_known(track_id);
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };

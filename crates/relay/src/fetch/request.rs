@@ -32,7 +32,6 @@ impl Serving<'_> {
         let track = match self.fetched_track(turn, id.0, &message.kind) {
             Ok(track) => track,
             Err(code @ RequestErrorCode::EXCESSIVE_LOAD) => {
-                turn.counters.refused_limit_tracks += 1;
                 return turn.refuse(id.0, id.1, code);
             }
             Err(code) => return turn.refuse_fetch(id, code),
@@ -56,9 +55,11 @@ impl Serving<'_> {
         kind: &FetchKind,
     ) -> Result<TrackId, RequestErrorCode> {
         if let FetchKind::Standalone { track, .. } = kind {
-            let max = turn.config.limits.tracks_max;
-            let track = self.tracks.find_or_create(track, max);
-            return track.ok_or(RequestErrorCode::EXCESSIVE_LOAD);
+            let track = self.tracks.find_or_await(track, &turn.config.limits);
+            return track.map_err(|full| {
+                full.count(turn.counters);
+                RequestErrorCode::EXCESSIVE_LOAD
+            });
         }
         let subscription = Join::of(kind).map(|join| join.subscription);
         match subscription.and_then(|request| turn.purpose((handle, request))) {

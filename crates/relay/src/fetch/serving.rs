@@ -48,7 +48,7 @@ enum Gap {
 
 impl Serving<'_> {
     /// Sends what the cache has for a fetch, as far as its connection accepts it.
-    pub(super) fn serve(&mut self, turn: &mut Turn<'_>, id: FetchId) {
+    pub(crate) fn serve(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         let Some(mut fetch) = self.fetches.served.remove(&id) else {
             return;
         };
@@ -82,7 +82,7 @@ impl Serving<'_> {
         if is_premature && self.begin_wait(turn, id, fetch) {
             return Outcome::Waits;
         }
-        loop {
+        for _ in 0..STEPS_MAX {
             if fetch.is_answer_due() {
                 self.send_answer(turn, id, fetch);
             }
@@ -100,6 +100,8 @@ impl Serving<'_> {
                 }
             }
         }
+        turn.timers.set(turn.now + PAUSE, Timer::Fetch(id.0, id.1));
+        Outcome::Waits
     }
 
     /// Appends what the cache knows of the next location to a fetch. Returns the outcome if the fetch cannot continue.
@@ -336,6 +338,12 @@ impl Serving<'_> {
         }
     }
 }
+
+/// Objects and gaps of one fetch that are served in one turn. The rest follows after [`PAUSE`], so that a fetch of many
+/// small objects does not hold up the others.
+const STEPS_MAX: usize = 256;
+/// The time between two turns of a fetch.
+const PAUSE: Duration = Duration::from_micros(200);
 
 impl Turn<'_> {
     pub(super) fn refuse_fetch(&mut self, id: FetchId, code: RequestErrorCode) {

@@ -52,6 +52,27 @@ impl Access {
         }
     }
 
+    /// Replaces the rights after the authority has judged the same credentials again. Returns the denial of a session that
+    /// had rights and has lost them.
+    pub(super) fn judge_again(&mut self, judged: Result<Vec<Grant>, Denial>) -> Result<(), Denial> {
+        match self {
+            Self::Granted { grants, .. } => {
+                *grants = judged?;
+            }
+            Self::Denied { credentials, .. } => {
+                if let Ok(grants) = judged {
+                    let credentials = std::mem::take(credentials);
+                    *self = Self::Granted {
+                        credentials,
+                        grants,
+                    };
+                }
+            }
+            Self::Unknown | Self::Link(_) => {}
+        }
+        Ok(())
+    }
+
     /// Returns the credentials of SETUP.
     pub(super) fn credentials(&self) -> Credentials {
         match self {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use weir_moqt::{
     error::{SessionError, Violation},
     message::{FetchKind, RequestKind, Setup},
+    name::Namespace,
     session::{Request, RequestId},
     token::Token,
 };
@@ -12,7 +13,7 @@ use weir_quic::{Carrier, Handle};
 
 use crate::{
     Credentials, Denial, Grant,
-    authority::{Action, Subject, access_tokens},
+    authority::{AccessToken, Action, Permission, Subject, TOKENS_MAX, access_tokens},
     effect::Effect,
     ids::FetchId,
     sessions::access::Access,
@@ -27,6 +28,10 @@ impl Turn<'_> {
             return;
         };
         let has_client_certificate = connection.has_peer_certificate();
+        self.note_rules();
+        let Some(connection) = self.endpoint.connection(self.now, handle) else {
+            return;
+        };
         let named = match asked_for(connection.carrier(), setup) {
             Ok(named) => named,
             Err(violation) => {
@@ -46,12 +51,18 @@ impl Turn<'_> {
             has_client_certificate,
         };
         let has_tokens = !credentials.session_tokens.is_empty();
-        let judged = self.authority.grant(self.now, &credentials);
+        let judged = if credentials.session_tokens.len() > TOKENS_MAX {
+            Err(Denial::Malformed)
+        } else {
+            self.authority.grant(self.now, &credentials, &mut peer.memo)
+        };
         let denial = judged.as_ref().err().copied();
         let access = std::mem::replace(&mut peer.access, Access::Unknown);
         peer.access = access.after_setup(credentials, judged);
-        // A session without tokens in its SETUP may still send tokens with its requests.
-        if let Some(denial) = denial.filter(|_| has_tokens) {
+        if denial.is_some() && !has_tokens {
+            // The session may still send tokens with its requests.
+            self.set_permit_deadline(handle);
+        } else if let Some(denial) = denial {
             self.counters.sessions_denied += 1;
             let code = denial.session_error();
             self.log_refused_session(handle, code, &denial.to_string());
@@ -71,12 +82,15 @@ impl Turn<'_> {
     ) -> bool {
         let tokens = &request.parameters().authorization_tokens;
         let permitted = match (subject_of(request), joined) {
-            (Some(subject), _) => self.permit(handle, tokens, &subject),
+            (Some(subject), _) => self.permit_request((handle, id), tokens, &subject),
             (None, Some((joined, _))) if tokens.is_empty() => {
                 let peer = self.sessions.get(handle);
-                Ok(peer.and_then(|peer| peer.expiry(*joined)))
+                Ok(peer.and_then(|peer| {
+                    peer.set_own_tokens(id, peer.own_tokens(*joined));
+                    peer.expiry(*joined)
+                }))
             }
-            (None, Some((_, subject))) => self.permit(handle, tokens, subject),
+            (None, Some((_, subject))) => self.permit_request((handle, id), tokens, subject),
             // A FETCH without a subscription to join is refused elsewhere.
             (None, None) => return true,
         };
@@ -145,18 +159,59 @@ impl Turn<'_> {
             && peer.purpose(id).is_none()
         {
             peer.expiries.remove(id);
+            peer.set_own_tokens(id, Vec::new());
         }
     }
 
-    /// Judges a request by its own tokens, or by the session's grants if it has none.
-    pub(crate) fn permit(
+    /// Judges a request by its own tokens, or by the session's grants if it has none, and remembers the tokens. Reserves
+    /// the namespace of a publication, if the grant says so. Returns until when the request is permitted.
+    pub(crate) fn permit_request(
         &mut self,
-        handle: Handle,
+        (handle, id): (Handle, RequestId),
         tokens: &[Token],
         subject: &Subject,
     ) -> Result<Option<Instant>, Denial> {
+        let tokens = access_tokens(tokens);
+        let permission = self.permit_with(handle, tokens.clone(), subject)?;
+        // Another thread has judged what comes over its link.
+        if subject.action == Action::Publish && !self.is_link(handle) {
+            self.reserve(handle, &subject.namespace, permission.owner.as_deref())?;
+        }
+        if let Some(peer) = self.sessions.get(handle) {
+            peer.set_own_tokens(id, tokens);
+        }
+        Ok(permission.expires)
+    }
+
+    /// Reserves a namespace that a session publishes in to its owner, if there is one. Fails if it is reserved to somebody
+    /// else.
+    fn reserve(
+        &mut self,
+        handle: Handle,
+        namespace: &Namespace,
+        owner: Option<&str>,
+    ) -> Result<(), Denial> {
+        let ownership = self.sessions.ownership.clone();
+        let Some(owner) = owner else {
+            let is_admitted = ownership.admits(namespace, None);
+            return is_admitted.then_some(()).ok_or(Denial::Owned);
+        };
+        let reserved = ownership.reserve(namespace, owner).ok_or(Denial::Owned)?;
+        if let Some(peer) = self.sessions.get(handle) {
+            peer.reserved.entry(namespace.clone()).or_insert(reserved);
+        }
+        self.note_rules();
+        Ok(())
+    }
+
+    /// Judges a request by its own tokens, or by the session's grants if it has none.
+    pub(super) fn permit_with(
+        &mut self,
+        handle: Handle,
+        request_tokens: Vec<AccessToken>,
+        subject: &Subject,
+    ) -> Result<Permission, Denial> {
         let peer = self.sessions.get(handle).ok_or(Denial::Unauthorized)?;
-        let request_tokens = access_tokens(tokens);
         let own: Vec<Grant>;
         let mut grants = Vec::new();
         if request_tokens.is_empty() {
@@ -166,17 +221,26 @@ impl Turn<'_> {
                 request_tokens,
                 ..peer.access.credentials()
             };
-            own = self.authority.grant(self.now, &credentials)?;
+            if credentials.request_tokens.len() > TOKENS_MAX {
+                return Err(Denial::Malformed);
+            }
+            own = self
+                .authority
+                .grant(self.now, &credentials, &mut peer.memo)?;
             grants.extend(&own);
             grants.extend(peer.access.grants().into_iter().flatten());
         }
         let permitting = grants.iter();
         let permitting =
             permitting.filter(|grant| grant.permits(self.now, subject.action, &subject.namespace));
-        let ends = permitting.map(|grant| grant.expires);
-        // The grant that lasts longest; one without expiry outlasts all others.
-        if let Some(expires) = ends.max_by_key(|expires| (expires.is_none(), *expires)) {
-            return Ok(expires);
+        let permissions = permitting.map(|grant| Permission {
+            expires: grant.expires,
+            owner: grant.owner.clone(),
+        });
+        // The grant of an owner, or the one that lasts longest; one without expiry outlasts all others.
+        let key = |it: &Permission| (it.owner.is_some(), it.expires.is_none(), it.expires);
+        if let Some(permission) = permissions.max_by_key(key) {
+            return Ok(permission);
         }
         if grants.iter().any(|grant| grant.is_over(self.now)) {
             return Err(Denial::Expired);
@@ -189,6 +253,7 @@ impl Turn<'_> {
             Denial::Unauthorized => self.counters.refused_unauthorized += 1,
             Denial::Expired => self.counters.refused_expired += 1,
             Denial::Malformed => self.counters.refused_malformed_token += 1,
+            Denial::Owned => self.counters.refused_owned += 1,
         }
     }
 

@@ -208,6 +208,7 @@ mod tests {
         let load = Load {
             queue_delay: Duration::from_millis(312),
             memory_bytes: 35 << 20,
+            heap_bytes: 0,
         };
         let limits = LoadLimits {
             queue_delay_max: Duration::from_millis(250),

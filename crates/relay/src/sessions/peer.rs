@@ -6,12 +6,13 @@ use weir_moqt::{
     name::Namespace,
     session::{RequestId, Session},
 };
-use weir_quic::Handle;
+use weir_quic::{Counted, Handle};
 
-use super::{access::Access, admission::Origin, expiries::Expiries, rate::Rate};
+use super::{access::Access, deadlines::Silence, expiries::Expiries, rate::Rate};
 use crate::{
-    Grant,
+    AccessToken, Grant, TokenMemo,
     ids::{RequestKey, TrackId},
+    ownership::Reserved,
     timers::Timer,
 };
 
@@ -20,8 +21,8 @@ pub(crate) struct Peer {
     pub(super) handle: Handle,
     kind: PeerKind,
     session: Session,
-    /// The origin of the session, if it is counted.
-    pub(super) origin: Option<Origin>,
+    /// Counts the session for its address.
+    _counted: Option<Counted>,
     /// The rate of its updates.
     pub(super) updates: Rate,
     /// The rate of its stream resets and stops.
@@ -43,6 +44,16 @@ pub(crate) struct Peer {
     pub(super) expiries: Expiries,
     /// When the earliest expiry is checked.
     pub(super) expiry_timer: Option<Instant>,
+    /// The tokens by which a request is permitted, if they came with it.
+    own_tokens: BTreeMap<RequestId, Vec<AccessToken>>,
+    /// Namespaces that the session has reserved.
+    pub(super) reserved: BTreeMap<Namespace, Reserved>,
+    /// What is known of its tokens.
+    pub(super) memo: TokenMemo,
+    /// By when the session has to make a permitted request, if it has no rights.
+    pub(super) permit_by: Option<Instant>,
+    /// How long nothing has come from the session, if it publishes.
+    pub(super) silence: Option<Silence>,
 }
 
 /// The kind of peer of a session.
@@ -124,6 +135,11 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Returns whether a session publishes or announces anything.
+    pub(crate) fn publishes(&self) -> bool {
+        self.sources + self.namespaces > 0
+    }
+
     /// Returns the count that a purpose belongs to, if it is counted.
     fn of(&mut self, purpose: &Purpose) -> Option<&mut usize> {
         match purpose {
@@ -144,8 +160,9 @@ impl Counts {
 
 impl Peer {
     /// Creates the session of a publisher or subscriber.
-    pub(crate) fn client(handle: Handle, session: Session, origin: Option<Origin>) -> Self {
-        Self::new((handle, PeerKind::Client), session, origin, Access::Unknown)
+    pub(crate) fn client(handle: Handle, session: Session, counted: Counted) -> Self {
+        let access = Access::Unknown;
+        Self::new((handle, PeerKind::Client), session, Some(counted), access)
     }
 
     /// Creates the session of another relay, which acts for all of its clients.
@@ -157,13 +174,13 @@ impl Peer {
     fn new(
         (handle, kind): (Handle, PeerKind),
         session: Session,
-        origin: Option<Origin>,
+        counted: Option<Counted>,
         access: Access,
     ) -> Self {
         Self {
             handle,
             kind,
-            origin,
+            _counted: counted,
             updates: Rate::default(),
             resets: Rate::default(),
             session,
@@ -176,6 +193,11 @@ impl Peer {
             access,
             expiries: Expiries::default(),
             expiry_timer: None,
+            own_tokens: BTreeMap::new(),
+            reserved: BTreeMap::new(),
+            memo: TokenMemo::default(),
+            permit_by: None,
+            silence: None,
         }
     }
 
@@ -209,6 +231,33 @@ impl Peer {
         self.requests.get(&request)
     }
 
+    /// Returns the tokens that came with a request, or with the one that it was derived from.
+    pub(crate) fn own_tokens(&self, request: RequestId) -> Vec<AccessToken> {
+        self.own_tokens.get(&request).cloned().unwrap_or_default()
+    }
+
+    /// Notes the tokens by which a request is permitted. None: the session's grants permit it.
+    pub(crate) fn set_own_tokens(&mut self, request: RequestId, tokens: Vec<AccessToken>) {
+        if tokens.is_empty() {
+            self.own_tokens.remove(&request);
+        } else {
+            self.own_tokens.insert(request, tokens);
+        }
+    }
+
+    /// Returns the tracks whose objects come from the session.
+    pub(crate) fn published(&self) -> impl Iterator<Item = TrackId> {
+        self.sources.iter().map(|&(_, track)| track)
+    }
+
+    /// Returns the bytes in memory for its requests and for control messages that it does not read. Visits every request.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let requests = self.requests.len() as u64 * REQUEST_BYTES;
+        let tokens = self.own_tokens.values().flatten();
+        let tokens: usize = tokens.map(|token| token.value.len()).sum();
+        requests + tokens as u64 + self.session.waiting_bytes() as u64
+    }
+
     /// Returns its requests, in order of their ID.
     pub(crate) fn requests(&self) -> impl Iterator<Item = RequestId> {
         self.requests.keys().copied()
@@ -225,10 +274,13 @@ impl Peer {
     }
 
     /// Returns the timers that are set for the session.
-    pub(crate) fn timers(&self) -> [(Option<Instant>, Timer); 2] {
+    pub(crate) fn timers(&self) -> [(Option<Instant>, Timer); 4] {
+        let silence = self.silence.map(|silence| silence.due);
         [
             (self.timer, Timer::Session(self.handle)),
             (self.expiry_timer, Timer::Expiry(self.handle)),
+            (self.permit_by, Timer::Unauthorized(self.handle)),
+            (silence, Timer::Silence(self.handle)),
         ]
     }
 
@@ -248,6 +300,7 @@ impl Peer {
     }
 
     pub(crate) fn remove(&mut self, request: RequestId) -> Option<Purpose> {
+        self.own_tokens.remove(&request);
         let purpose = self.requests.remove(&request)?;
         self.expiries.remove(request);
         if let Purpose::Source(_) = purpose {
@@ -293,3 +346,6 @@ impl Peer {
             })
     }
 }
+
+/// About what a request costs, in the session, in the relay's tables and in its track.
+const REQUEST_BYTES: u64 = 1 << 10;

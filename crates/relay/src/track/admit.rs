@@ -317,7 +317,6 @@ impl Tracks {
 impl Track {
     /// Applies a publisher's FETCH_OK for `asked`: the end of the range, and the properties of the track.
     pub(crate) fn on_fetch_ok(&mut self, ok: &FetchOk, asked: &Span) {
-        self.is_known = true;
         if !self.is_established() {
             self.properties = ok.properties.clone();
             self.cache

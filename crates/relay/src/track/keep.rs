@@ -157,7 +157,22 @@ impl Tracks {
     /// Evicts what exceeds the limits of the cache, and updates its timer.
     #[inline]
     fn tend_cache(&mut self, turn: &mut Turn<'_>) {
-        while self.ledger.bytes() > turn.config.limits.cache_bytes_max {
+        self.cut_cache(turn, turn.config.limits.cache_bytes_max);
+        if self.ledger.wake.is_none() {
+            self.wake_for_cache(turn, None);
+        }
+    }
+
+    /// Evicts the oldest groups until `bytes` are freed or nothing is left. Returns the bytes freed.
+    pub(crate) fn shrink_cache(&mut self, turn: &mut Turn<'_>, bytes: u64) -> u64 {
+        let before = self.ledger.bytes();
+        self.cut_cache(turn, before.saturating_sub(bytes));
+        before - self.ledger.bytes()
+    }
+
+    /// Evicts the oldest groups until no more than `max` bytes are left.
+    fn cut_cache(&mut self, turn: &mut Turn<'_>, max: u64) {
+        while self.ledger.bytes() > max {
             let Some(id) = self.ledger.oldest() else {
                 break;
             };
@@ -165,9 +180,6 @@ impl Tracks {
                 track.cache.evict(&mut self.ledger, turn.counters);
             }
             turn.push(Effect::Released(id));
-        }
-        if self.ledger.wake.is_none() {
-            self.wake_for_cache(turn, None);
         }
     }
 

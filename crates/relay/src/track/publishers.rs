@@ -244,10 +244,10 @@ impl Tracks {
         properties: Option<&Properties>,
         largest: Option<Location>,
     ) {
+        self.table.note_known(id);
         let Some(track) = self.table.get(id) else {
             return;
         };
-        track.is_known = true;
         let established = track.publishers.iter().filter(|it| it.is_established());
         if established.count() <= 1 {
             if let Some(properties) = properties {

@@ -7,6 +7,7 @@ use weir_quic::Handle;
 
 use super::{Track, inbound::InboundStreams};
 use crate::{
+    Counters, Limits,
     cache::Ledger,
     effect::Effect,
     ids::{BySession, SubgroupId, TrackId},
@@ -26,6 +27,25 @@ pub(crate) struct Tracks {
     pub(super) grown: Vec<(TrackId, SubgroupId)>,
 }
 
+/// Which limit of tracks is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// [`Limits::tracks_max`].
+    Tracks,
+    /// [`Limits::tracks_waiting_max`].
+    Waiting,
+}
+
+impl Full {
+    /// Counts a request that is refused.
+    pub(crate) fn count(self, counters: &mut Counters) {
+        match self {
+            Self::Tracks => counters.refused_limit_tracks += 1,
+            Self::Waiting => counters.refused_limit_waiting += 1,
+        }
+    }
+}
+
 /// Tracks by name and by ID.
 #[derive(Debug, Default)]
 pub(super) struct TrackTable {
@@ -35,6 +55,8 @@ pub(super) struct TrackTable {
     next_alias: u64,
     /// Tracks that exist only in the cache, by alias: the oldest first.
     resting: BTreeMap<u64, TrackId>,
+    /// The number of tracks of which no publisher is known.
+    unknown: usize,
 }
 
 impl Tracks {
@@ -52,9 +74,40 @@ impl Tracks {
         self.table.find_or_create(name, max)
     }
 
+    /// Returns the track of a name, for a request that may have to wait for a publisher. Creates the track within the
+    /// limits of all tracks, and of tracks without a publisher.
+    pub(crate) fn find_or_await(
+        &mut self,
+        name: &FullTrackName,
+        limits: &Limits,
+    ) -> Result<TrackId, Full> {
+        if self.table.unknown >= limits.tracks_waiting_max && self.find(name).is_none() {
+            return Err(Full::Waiting);
+        }
+        let id = self.find_or_create(name, limits.tracks_max);
+        id.ok_or(Full::Tracks)
+    }
+
+    /// Notes that a publisher of a track is known.
+    pub(crate) fn note_known(&mut self, id: TrackId) {
+        self.table.note_known(id);
+    }
+
     /// Returns the tracks in a namespace and under it.
-    pub(crate) fn under(&self, prefix: &Namespace) -> impl Iterator<Item = TrackId> {
+    pub(crate) fn under<'a>(
+        &'a self,
+        prefix: &'a Namespace,
+    ) -> impl Iterator<Item = TrackId> + use<'a> {
         self.table.under(prefix)
+    }
+
+    /// Returns the same tracks, by name from `from` on.
+    pub(crate) fn under_from<'a>(
+        &'a self,
+        prefix: &'a Namespace,
+        from: &FullTrackName,
+    ) -> impl Iterator<Item = TrackId> + use<'a> {
+        self.table.under_from(prefix, from)
     }
 
     /// Returns all tracks, in a deterministic order.
@@ -178,7 +231,17 @@ impl TrackTable {
         self.places[index as usize] = Some(track);
         let id = TrackId { index, alias };
         self.by_name.insert(name.clone(), id);
+        self.unknown += 1;
         Some(id)
+    }
+
+    /// Notes that a publisher of a track is known.
+    pub(super) fn note_known(&mut self, id: TrackId) {
+        if let Some(track) = self.get(id)
+            && !std::mem::replace(&mut track.is_known, true)
+        {
+            self.unknown -= 1;
+        }
     }
 
     /// Removes a track that is not in use, and returns what is left of it.
@@ -187,6 +250,7 @@ impl TrackTable {
         self.resting.remove(&id.alias);
         let track = self.places[id.index as usize].take()?;
         self.by_name.remove(&track.name);
+        self.unknown -= usize::from(!track.is_known);
         self.vacant.push(id.index);
         Some(track)
     }
@@ -199,13 +263,25 @@ impl TrackTable {
     }
 
     /// Returns the tracks in a namespace and under it.
-    pub(super) fn under(&self, prefix: &Namespace) -> impl Iterator<Item = TrackId> {
+    pub(super) fn under<'a>(
+        &'a self,
+        prefix: &'a Namespace,
+    ) -> impl Iterator<Item = TrackId> + use<'a> {
         let first = FullTrackName {
             namespace: prefix.clone(),
             name: TrackName::default(),
         };
+        self.under_from(prefix, &first)
+    }
+
+    /// Returns the same tracks, by name from `from` on.
+    pub(super) fn under_from<'a>(
+        &'a self,
+        prefix: &'a Namespace,
+        from: &FullTrackName,
+    ) -> impl Iterator<Item = TrackId> + use<'a> {
         self.by_name
-            .range(first..)
+            .range(from.clone()..)
             .take_while(|(name, _)| name.namespace.starts_with(prefix))
             .map(|(_, &id)| id)
     }

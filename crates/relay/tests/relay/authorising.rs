@@ -14,7 +14,7 @@ use weir_moqt::{
     token::Token,
 };
 use weir_quic::Lost;
-use weir_relay::{Authority, Credentials, Denial, Grant};
+use weir_relay::{Authority, Credentials, Denial, Grant, TokenMemo};
 
 use crate::stage::{Asked, Setting, Stage, millis, name, rendezvous, secs, space, story};
 
@@ -23,7 +23,12 @@ use crate::stage::{Asked, Setting, Stage, millis, name, rendezvous, secs, space,
 struct Doorkeeper;
 
 impl Authority for Doorkeeper {
-    fn grant(&self, now: Instant, credentials: &Credentials) -> Result<Vec<Grant>, Denial> {
+    fn grant(
+        &self,
+        now: Instant,
+        credentials: &Credentials,
+        _memo: &mut TokenMemo,
+    ) -> Result<Vec<Grant>, Denial> {
         let tokens = if credentials.request_tokens.is_empty() {
             &credentials.session_tokens
         } else {
@@ -69,21 +74,21 @@ fn guarded() -> Setting {
     }
 }
 
-fn token(text: &str) -> Token {
+pub(crate) fn token(text: &str) -> Token {
     Token::UseValue {
         token_type: 0,
         value: Bytes::copy_from_slice(text.as_bytes()),
     }
 }
 
-fn with_token(text: &str) -> Parameters {
+pub(crate) fn with_token(text: &str) -> Parameters {
     Parameters {
         authorization_tokens: vec![token(text)],
         ..Parameters::default()
     }
 }
 
-fn client_with(stage: &mut Stage, tokens: &[&str]) -> weir_sim::NodeId {
+pub(crate) fn client_with(stage: &mut Stage, tokens: &[&str]) -> weir_sim::NodeId {
     let node = stage.absent_client();
     let setup = Setup {
         authorization_tokens: tokens.iter().map(|text| token(text)).collect(),
@@ -93,7 +98,44 @@ fn client_with(stage: &mut Stage, tokens: &[&str]) -> weir_sim::NodeId {
     node
 }
 
-const UNAUTHORIZED: Option<RequestErrorCode> = Some(RequestErrorCode::UNAUTHORIZED);
+/// Such a session holds a place, whatever else the relay refuses it.
+#[test]
+fn a_session_without_rights_has_to_show_some_in_time() {
+    let mut setting = guarded();
+    setting.relay.unauthorized_max = secs(10);
+    setting.client.keep_alive = Some(secs(10));
+    story(&setting, |stage| {
+        let idle = stage.client();
+        let refused = stage.client();
+        let late = stage.client();
+        let entitled = client_with(stage, &["subscribe:a:99"]);
+        let asked = stage.subscribe(refused, "a--x");
+        stage.step("ask for what is not permitted", secs(9));
+        assert_eq!(stage.refusal(asked), UNAUTHORIZED);
+        let parameters = Parameters {
+            authorization_tokens: vec![token("publish:a:99")],
+            ..Parameters::default()
+        };
+        let published = stage.publish_with(late, "a--x", parameters, Properties::EMPTY);
+        stage.wait(millis(500));
+        assert!(stage.is_accepted(published));
+        assert_eq!(stage.counters().sessions_unauthorized, 0);
+        stage.step("the time is over", secs(1));
+        for node in [idle, refused] {
+            let lost = stage.actor(node).lost.as_ref();
+            let Some(Lost::Application { code, .. }) = lost else {
+                panic!("{lost:?}");
+            };
+            assert_eq!(*code, SessionError::UNAUTHORIZED.0);
+        }
+        assert_eq!(stage.counters().sessions_unauthorized, 2);
+        stage.step("the others stay, asking for nothing", secs(60));
+        assert_eq!(stage.gauges().sessions, 2);
+        assert!(stage.actor(late).lost.is_none() && stage.actor(entitled).lost.is_none());
+    });
+}
+
+pub(crate) const UNAUTHORIZED: Option<RequestErrorCode> = Some(RequestErrorCode::UNAUTHORIZED);
 
 #[test]
 fn a_session_may_do_what_it_was_granted_and_nothing_else() {

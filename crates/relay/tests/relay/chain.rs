@@ -12,7 +12,8 @@ use weir_moqt::{
 };
 use weir_quic::Limits as QuicLimits;
 use weir_relay::{
-    Authority, Config, Counters, Credentials, Denial, Gauges, Grant, LinkState, Relay, Upstream,
+    Authority, Config, Counters, Credentials, Denial, Gauges, Grant, LinkState, Relay, TokenMemo,
+    Upstream,
 };
 use weir_sim::{NodeConfig, NodeId, SERVER_NAME};
 
@@ -441,6 +442,7 @@ impl Authority for Doorkeeper {
         &self,
         _now: std::time::Instant,
         _credentials: &Credentials,
+        _memo: &mut TokenMemo,
     ) -> Result<Vec<Grant>, Denial> {
         Ok(vec![Grant {
             subscribe: vec![space("open")],

@@ -106,6 +106,59 @@ fn namespaces_per_session() {
 }
 
 #[test]
+fn namespaces_in_all() {
+    let mut setting = Setting::default();
+    setting.relay.namespaces_max = 3;
+    story(&setting, |stage| {
+        let nodes = stage.clients(2);
+        let spaces = [(0, "a"), (1, "a"), (0, "b"), (1, "c")];
+        let asked = spaces.map(|(place, space)| stage.announce(nodes[place], space));
+        expect_one_past(stage, &asked, "refused_limit_announcements", |stage| {
+            stage.announce(nodes[1], "c")
+        });
+        assert_eq!(stage.gauges().namespaces, 3);
+    });
+}
+
+/// Requests that wait for a publisher must not use up the room of publishers.
+#[test]
+fn tracks_without_a_publisher() {
+    let mut setting = Setting::default();
+    setting.relay.tracks_max = 6;
+    setting.relay.tracks_waiting_max = 3;
+    story(&setting, |stage| {
+        let [hostile, publisher, viewer] = [stage.client(), stage.client(), stage.client()];
+        let wait = |stage: &mut Stage, track| {
+            let asked = stage.subscribe_with(hostile, track, rendezvous(secs(20)));
+            stage.wait(millis(100));
+            asked
+        };
+        let waiting = ["w--1", "w--2", "w--3", "w--4"].map(|track| wait(stage, track));
+        assert_eq!(stage.refusal(waiting[3]), Some(LOAD));
+        assert!(stage.outcome(waiting[2]).answer.is_none(), "at the limit");
+        let fetch = stage.fetch(viewer, "f--1", (0, 0), (1, 0));
+        stage.step("fetch one more", millis(100));
+        assert_eq!(stage.refusal(fetch), Some(LOAD));
+        assert_eq!(refusals(stage), [("refused_limit_waiting", 2)]);
+        // Publishers still find room, and so do subscriptions to what they publish.
+        let published = ["p--1", "p--2", "p--3"].map(|track| stage.publish(publisher, track));
+        stage.wait(millis(100));
+        let seen = stage.subscribe(viewer, "p--1");
+        stage.step("publish", millis(100));
+        assert!(published.iter().all(|&it| stage.is_accepted(it)));
+        assert!(stage.is_accepted(seen));
+        // A track whose publisher comes makes room for another one that waits.
+        stage.cancel(published[2]);
+        stage.publish(publisher, "w--1");
+        stage.step("somebody publishes what was awaited", millis(100));
+        assert!(stage.is_accepted(waiting[0]));
+        let next = wait(stage, "w--5");
+        assert_eq!(stage.refusal(next), None);
+        assert_eq!(refusals(stage), [("refused_limit_waiting", 2)]);
+    });
+}
+
+#[test]
 fn tracks() {
     let mut setting = Setting::default();
     setting.relay.tracks_max = 3;

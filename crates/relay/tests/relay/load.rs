@@ -4,6 +4,8 @@ use bytes::Bytes;
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
     message::Setup,
+    parameter::Parameters,
+    property::Properties,
 };
 use weir_quic::Lost;
 use weir_relay::Load;
@@ -38,6 +40,25 @@ fn sessions_are_bounded() {
         stage.step("make room", millis(100));
         stage.client();
         assert_eq!(stage.counters().sessions_refused_total, 1);
+    });
+}
+
+/// A client chooses the thread, by its first connection ID.
+#[test]
+fn sessions_from_one_address_are_bounded_over_all_threads() {
+    let mut setting = Setting {
+        threads: 4,
+        ..Setting::default()
+    };
+    setting.relay.sessions_per_address_max = 1;
+    story(&setting, |stage| {
+        for again in stage.clients(8) {
+            stage.sim.kill(again);
+            stage.begin(again, Setup::default());
+            stage.step("two from one address", secs(1));
+            assert!(is_closed_with(stage, again, SessionError::INTERNAL_ERROR));
+        }
+        assert_eq!(stage.counters().sessions_refused_address, 8);
     });
 }
 
@@ -177,11 +198,94 @@ fn streams_reset_before_they_say_what_they_are_count_too() {
     }
 }
 
+/// An attack that idles: what it makes the relay keep would otherwise lock out everybody else for as long as it stays.
+#[test]
+fn memory_is_freed_in_the_cache_and_then_where_most_is_held() {
+    let mut setting = Setting::default();
+    setting.client.keep_alive = Some(secs(10));
+    story(&setting, |stage| {
+        let [publisher, subscriber, hostile] = [stage.client(), stage.client(), stage.client()];
+        let source = stage.publish(publisher, "a--x");
+        stage.wait(millis(50));
+        let subscription = stage.subscribe(subscriber, "a--x");
+        for number in 0..3 {
+            let bulk = Bytes::from(vec![7; 50_000]);
+            let properties = Properties::builder().bytes(0x3ff1, bulk).build();
+            let track = format!("b--{number}");
+            stage.publish_with(hostile, &track, Parameters::default(), properties);
+        }
+        for group in 1..=4 {
+            stage.group(source, group, 2, 500);
+        }
+        stage.step("who holds most is idle", secs(1));
+        assert_eq!(stage.gauges().tracks, 4);
+        let cached = stage.gauges().cache_objects;
+        assert_eq!(cached, 8);
+        let load = |heap_bytes| Load {
+            heap_bytes,
+            ..Load::default()
+        };
+        stage.load(load(900));
+        assert_eq!(stage.gauges().cache_objects, 8, "at nine tenths");
+        stage.load(load(901));
+        assert_eq!(
+            stage.gauges().cache_objects,
+            6,
+            "past it, the oldest group goes"
+        );
+        assert_eq!(stage.counters().sessions_closed_memory, 0);
+        stage.load(load(100_000));
+        stage.step("the cache is not enough", millis(100));
+        assert_eq!(stage.gauges().cache_objects, 0);
+        assert_eq!(stage.counters().sessions_closed_memory, 1);
+        let lost = stage.actor(hostile).lost.as_ref();
+        let Some(Lost::Application { code, reason }) = lost else {
+            panic!("{lost:?}");
+        };
+        assert_eq!(*code, SessionError::INTERNAL_ERROR.0);
+        assert!(reason.contains("out of memory"), "{reason:?}");
+        // The others hold next to nothing, and go on.
+        stage.load(load(100_000));
+        stage.group(source, 5, 2, 500);
+        stage.step("the honest go on", millis(200));
+        assert_eq!(stage.counters().sessions_closed_memory, 1);
+        assert_eq!(stage.gauges().sessions, 2);
+        stage.expect_objects(subscription, &[1, 2, 3, 4, 5], 2, 500);
+    });
+}
+
+/// A subscriber that reads nothing fills its connection's send buffer, up to its limit of lag.
+#[test]
+fn who_does_not_read_holds_memory_too() {
+    let mut setting = Setting::default();
+    setting.client.keep_alive = Some(secs(10));
+    story(&setting, |stage| {
+        let [publisher, subscriber, deaf] = [stage.client(), stage.client(), stage.client()];
+        let source = stage.publish(publisher, "a--x");
+        stage.wait(millis(50));
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.subscribe(deaf, "a--x");
+        stage.wait(millis(50));
+        stage.sim.kill(deaf);
+        stage.group(source, 1, 10, 20_000);
+        stage.step("objects", secs(1));
+        stage.load(Load {
+            heap_bytes: 1_000_000,
+            ..Load::default()
+        });
+        stage.step("memory runs out", millis(100));
+        assert_eq!(stage.counters().sessions_closed_memory, 1);
+        assert_eq!(stage.gauges().sessions, 2);
+        stage.expect_objects(subscription, &[1], 10, 20_000);
+    });
+}
+
 #[test]
 fn under_load_nothing_new_is_taken_on_and_what_runs_goes_on() {
     let calm = Load {
         queue_delay: millis(10),
         memory_bytes: 800,
+        heap_bytes: 0,
     };
     let busy = [
         Load {

@@ -45,6 +45,67 @@ fn leave(stage: &mut Stage, publication: Asked, exit: Exit) {
     stage.step(&format!("the publisher leaves: {exit:?}"), secs(5));
 }
 
+/// A publisher that is killed says nothing. Its viewers must not wait for the idle timeout.
+#[test]
+fn a_killed_publisher_is_noticed_within_three_seconds() {
+    let mut setting = Setting::default();
+    setting.client.keep_alive = Some(secs(10));
+    story(&setting, |stage| {
+        let [publisher, announcer, idle] = [stage.client(), stage.client(), stage.client()];
+        let publication = stage.publish(publisher, "a--x");
+        let announced = stage.announce(announcer, "b");
+        let viewer = stage.client();
+        stage.wait(millis(100));
+        let seen = stage.subscribe(viewer, "a--x");
+        stage.step("publishers that send nothing", secs(60));
+        assert!(stage.is_accepted(publication) && stage.is_accepted(announced));
+        assert_eq!(stage.gauges().sessions, 4, "they answer pings");
+        for moment in 0..5 {
+            stage.datagram(publication, moment, 0, b"alive");
+            stage.wait(millis(130));
+        }
+        assert_eq!(stage.outcome(seen).datagram_places().len(), 5);
+        stage.sim.kill(publisher);
+        stage.step("one is killed", secs(3));
+        assert_eq!(stage.counters().publishers_silent, 1);
+        assert_eq!(stage.gauges().sessions, 3);
+        stage.sim.kill(announcer);
+        stage.sim.kill(idle);
+        stage.step("another one, and one who publishes nothing", secs(3));
+        assert_eq!(stage.counters().publishers_silent, 2);
+        assert_eq!(stage.gauges().namespaces, 0);
+        assert_eq!(stage.gauges().sessions, 2);
+        // Who ended its publications is not watched.
+        let [former] = [stage.client()];
+        let over = stage.publish(former, "c--x");
+        stage.wait(millis(100));
+        stage.cancel(over);
+        stage.step("the publication ends", secs(3));
+        stage.sim.kill(former);
+        stage.step("then its session is lost", secs(10));
+        assert_eq!(stage.counters().publishers_silent, 2);
+    });
+}
+
+#[test]
+fn the_silence_of_publishers_may_be_left_to_the_idle_timeout() {
+    let mut setting = Setting::default();
+    setting.relay.publisher_silence_max = std::time::Duration::ZERO;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        stage.publish(publisher, "a--x");
+        stage.wait(millis(100));
+        stage.sim.kill(publisher);
+        stage.step("a killed publisher", secs(20));
+        assert_eq!(stage.gauges().sessions, 1);
+        stage.step("is noticed late", secs(15));
+        assert_eq!(
+            (stage.gauges().sessions, stage.counters().publishers_silent),
+            (0, 0)
+        );
+    });
+}
+
 #[test]
 fn subscribers_are_kept_until_the_publisher_is_back() {
     for exit in EXITS {

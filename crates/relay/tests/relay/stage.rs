@@ -14,8 +14,10 @@ use weir_moqt::{
     property::Properties,
     session::{self, Refused, RequestId, Session},
 };
-use weir_quic::{App as _, Connection, Endpoint, Limits as QuicLimits};
-use weir_relay::{Authority, Config, Counters, Gauges, Limits, Load, LoadLimits, Open, Relay};
+use weir_quic::{App as _, Connection, Endpoint, Limits as QuicLimits, OriginCounts};
+use weir_relay::{
+    Authority, Config, Counters, Gauges, Limits, Load, LoadLimits, Open, Ownership, Relay,
+};
 use weir_sim::{NodeConfig, NodeId, Sim};
 use weir_transport::{Direction, StreamId, Transport as _};
 
@@ -141,9 +143,12 @@ impl Stage {
             },
             ..Config::default()
         };
+        let (counts, ownership) = (OriginCounts::default(), Ownership::default());
         for &thread in &threads {
             let authority = Arc::clone(&setting.authority);
-            sim.start(thread, Relay::with_authority(config.clone(), authority));
+            let relay = Relay::with_authority(config.clone(), authority);
+            let relay = relay.with_session_counts(counts.clone());
+            sim.start(thread, relay.with_ownership(ownership.clone()));
         }
         Self {
             sim,

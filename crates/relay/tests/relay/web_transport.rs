@@ -8,7 +8,7 @@ use weir_quic::{
     tls::ServerTls,
     web_transport::{Offer, Request},
 };
-use weir_relay::{Authority, Credentials, Denial, Grant};
+use weir_relay::{Authority, Credentials, Denial, Grant, TokenMemo};
 use weir_sim::{NodeId, Sim};
 
 use crate::{
@@ -122,7 +122,12 @@ fn setup_does_not_repeat_what_the_request_says() {
 struct PathKeeper;
 
 impl Authority for PathKeeper {
-    fn grant(&self, _now: Instant, credentials: &Credentials) -> Result<Vec<Grant>, Denial> {
+    fn grant(
+        &self,
+        _now: Instant,
+        credentials: &Credentials,
+        _memo: &mut TokenMemo,
+    ) -> Result<Vec<Grant>, Denial> {
         let named = (
             credentials.path.as_deref(),
             credentials.authority.as_deref(),

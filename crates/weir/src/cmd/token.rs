@@ -61,6 +61,15 @@ enum Action {
         /// Issuer of the token, its claim `iss` [default: none]
         #[arg(long, value_name = "NAME")]
         issuer: Option<String>,
+        /// Reserve the namespaces that the bearer publishes in to --subject while it is connected, claim `own`
+        #[arg(long, requires = "subject")]
+        own: bool,
+        /// ID of the token, its claim `jti`, by which `auth.revoked` can end it [default: none]
+        #[arg(long, value_name = "ID")]
+        id: Option<String>,
+        /// Bearer of the token, its claim `sub`, by which `auth.revoked` can end all of its tokens [default: none]
+        #[arg(long, value_name = "NAME")]
+        subject: Option<String>,
     },
 }
 
@@ -75,6 +84,9 @@ pub(crate) fn run(arguments: TokenArguments) -> anyhow::Result<ExitCode> {
             lasts,
             audience,
             issuer,
+            own,
+            id,
+            subject,
         } => {
             if put.is_empty() && get.is_empty() {
                 bail!(
@@ -92,6 +104,9 @@ pub(crate) fn run(arguments: TokenArguments) -> anyhow::Result<ExitCode> {
                 nbf: None,
                 aud: audience.map(Into::into),
                 iss: issuer,
+                own,
+                jti: id,
+                sub: subject,
             };
             let token = Signer::read(&key).and_then(|signer| signer.sign(&claims));
             let token = token.context("--key")?;

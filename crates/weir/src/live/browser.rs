@@ -43,7 +43,7 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
         "namespace": NAMESPACE,
         "strategy": strategy.name(),
     });
-    let page = serve_page(LOOPBACK, &config).context("cannot serve the player page")?;
+    let page = serve_page(LOOPBACK, Vec::new(), &config).context("cannot serve the player page")?;
     let mailbox = Mailbox::open()?;
     let waker = Waker::new().context("cannot create an eventfd")?;
     let queue = IngestQueue::new(waker.clone());

@@ -19,8 +19,13 @@ struct File {
     body: &'static [u8],
 }
 
-/// Serves the page at `address`, with `config` (the location of the stream) as `/config.json`. Returns the bound address.
-pub(crate) fn serve_page(address: SocketAddr, config: &Value) -> io::Result<SocketAddr> {
+/// Serves the page at `address`, with `config` (the location of the stream) as `/config.json`. `hosts` are the names by which
+/// the page may be reached, beside localhost and IP addresses. Returns the bound address.
+pub(crate) fn serve_page(
+    address: SocketAddr,
+    hosts: Vec<String>,
+    config: &Value,
+) -> io::Result<SocketAddr> {
     let config = config.to_string();
     let pages = move |path: &str| match path {
         "/config.json" => Page {
@@ -30,7 +35,7 @@ pub(crate) fn serve_page(address: SocketAddr, config: &Value) -> io::Result<Sock
         },
         _ => page(path),
     };
-    serve(address, LIMITS, Arc::new(pages))
+    serve(address, LIMITS, hosts, Arc::new(pages))
 }
 
 fn page(path: &str) -> Page {

@@ -2,6 +2,7 @@
 
 mod issuers;
 mod jwt;
+mod revoked;
 mod signer;
 
 use std::{path::Path, sync::Arc, time::Instant};
@@ -9,10 +10,10 @@ use std::{path::Path, sync::Arc, time::Instant};
 use anyhow::Context as _;
 use weir_moqt::name::Namespace;
 use weir_net::clock;
-use weir_relay::{Authority, Credentials, Denial, Grant};
+use weir_relay::{Authority, Credentials, Denial, Grant, TokenMemo};
 
 use crate::relay::{
-    authority::{issuers::Issuers, jwt::TokenVerifier},
+    authority::{issuers::Issuers, jwt::TokenVerifier, revoked::RevokedFile},
     config::Configured,
     metrics::Keys,
 };
@@ -29,6 +30,8 @@ pub(crate) struct Gate {
     clients: Option<Grant>,
     /// Verification of tokens; `None` if no keys are configured.
     tokens: Option<(TokenVerifier, Arc<Issuers>)>,
+    /// Tokens that are refused although they are valid.
+    revoked: RevokedFile,
 }
 
 impl Gate {
@@ -44,6 +47,7 @@ impl Gate {
                 publish: read("publish", publish)?,
                 subscribe: read("subscribe", subscribe)?,
                 expires: None,
+                owner: None,
             })
         };
         let jwt = &auth.jwt;
@@ -75,6 +79,7 @@ impl Gate {
             anonymous: grant("anonymous", &publish, &subscribe)?,
             clients: clients.transpose()?,
             tokens: tokens.transpose()?,
+            revoked: RevokedFile::load(configured)?,
         })
     }
 
@@ -83,8 +88,9 @@ impl Gate {
         self.anonymous == Grant::everything()
     }
 
-    /// Reloads the files with keys. If one is bad, all loaded keys stay.
+    /// Reloads the files with keys and revoked tokens. If one is bad, what was loaded stays.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
+        self.revoked.reload()?;
         self.tokens
             .as_ref()
             .map_or(Ok(()), |(_, issuers)| issuers.reload())
@@ -92,7 +98,8 @@ impl Gate {
 
     /// Returns the files whose change causes a reload.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
-        self.tokens.iter().flat_map(|(_, issuers)| issuers.files())
+        let keys = self.tokens.iter().flat_map(|(_, issuers)| issuers.files());
+        keys.chain(self.revoked.path())
     }
 
     pub(crate) fn keys(&self) -> Keys {
@@ -113,20 +120,30 @@ impl Gate {
 impl Authority for Gate {
     /// Returns the rights of a request. A bad token is an error: such a client does not get the rights of clients without
     /// credentials. If a request has tokens of its own, bad or expired tokens of its session are ignored.
-    fn grant(&self, now: Instant, credentials: &Credentials) -> Result<Vec<Grant>, Denial> {
+    fn grant(
+        &self,
+        now: Instant,
+        credentials: &Credentials,
+        memo: &mut TokenMemo,
+    ) -> Result<Vec<Grant>, Denial> {
         let mut grants = Vec::new();
         if let Some((verifier, issuers)) = &self.tokens {
-            let grant = |token: &[u8]| verifier.grant(now, clock::since_epoch(), token, issuers);
+            let (revision, revoked) = (self.revision(), self.revoked.current());
+            let mut grant = |token: &[u8]| {
+                memo.judge(revision, token, || {
+                    verifier.judge(now, clock::since_epoch(), token, issuers, &revoked)
+                })
+            };
             let url_token = credentials.path.as_deref().and_then(token_in_path);
             let session = credentials
                 .session_tokens
                 .iter()
                 .map(|token| &token.value[..]);
-            let session = session.chain(url_token.map(str::as_bytes)).map(grant);
+            let session = session.chain(url_token.map(str::as_bytes));
             if credentials.request_tokens.is_empty() {
-                grants = session.collect::<Result<_, _>>()?;
+                grants = session.map(grant).collect::<Result<_, _>>()?;
             } else {
-                grants.extend(session.flatten());
+                grants.extend(session.flat_map(&mut grant));
                 for token in &credentials.request_tokens {
                     grants.push(grant(&token.value)?);
                 }
@@ -143,6 +160,11 @@ impl Authority for Gate {
             return Ok(vec![self.anonymous.clone()]);
         }
         Ok(grants)
+    }
+
+    fn revision(&self) -> u64 {
+        let issuers = self.tokens.as_ref().map(|(_, issuers)| issuers.revision());
+        issuers.unwrap_or_default() + self.revoked.revision()
     }
 }
 

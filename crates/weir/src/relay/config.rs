@@ -3,7 +3,7 @@
 mod sections;
 mod table;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use weir_moqt::message::URI_BYTES_MAX;
 use weir_quic::Congestion;
@@ -42,6 +42,7 @@ pub(crate) struct AuthConfig {
     pub(crate) anonymous: AnonymousConfig,
     pub(crate) clients: ClientsConfig,
     pub(crate) jwt: JwtConfig,
+    pub(crate) revoked: Option<PathBuf>,
 }
 
 /// The limits of all layers.

@@ -6,7 +6,7 @@
 use std::{
     borrow::Cow,
     io::{self, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -58,10 +58,13 @@ impl Page {
 /// A function that returns the page of a path.
 pub(crate) type Pages = dyn Fn(&str) -> Page + Send + Sync;
 
-/// Binds to `address`, and serves `pages` on threads of its own until the process ends. Returns the bound address.
+/// Binds to `address`, and serves `pages` on threads of its own until the process ends. Requests have to name an IP address,
+/// `localhost` or one of `hosts` as their server: a page of somebody else whose name is made to resolve to this address
+/// (DNS rebinding) gets nothing. Returns the bound address.
 pub(crate) fn serve(
     address: SocketAddr,
     limits: HttpLimits,
+    hosts: Vec<String>,
     pages: Arc<Pages>,
 ) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
@@ -69,11 +72,11 @@ pub(crate) fn serve(
     // The event loops must not wait for the listener.
     std::thread::Builder::new()
         .name("admin".to_owned())
-        .spawn(move || accept(&listener, limits, &pages))?;
+        .spawn(move || accept(&listener, limits, &hosts.into(), &pages))?;
     Ok(address)
 }
 
-fn accept(listener: &TcpListener, limits: HttpLimits, pages: &Arc<Pages>) {
+fn accept(listener: &TcpListener, limits: HttpLimits, hosts: &Arc<[String]>, pages: &Arc<Pages>) {
     let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
@@ -91,12 +94,12 @@ fn accept(listener: &TcpListener, limits: HttpLimits, pages: &Arc<Pages>) {
             ));
             continue;
         }
-        let pages = Arc::clone(pages);
+        let (hosts, pages) = (Arc::clone(hosts), Arc::clone(pages));
         let started = std::thread::Builder::new()
             .name("admin".to_owned())
             .spawn(move || {
                 // An error concerns only this client.
-                drop(handle(stream, limits, &*pages));
+                drop(handle(stream, limits, &hosts, &*pages));
                 drop(counted);
             });
         drop(started);
@@ -119,7 +122,12 @@ impl Drop for OpenConnection {
     }
 }
 
-fn handle(stream: TcpStream, limits: HttpLimits, pages: &Pages) -> io::Result<()> {
+fn handle(
+    stream: TcpStream,
+    limits: HttpLimits,
+    hosts: &[String],
+    pages: &Pages,
+) -> io::Result<()> {
     let mut stream = Deadline::new(stream, limits.timeout);
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
@@ -136,12 +144,12 @@ fn handle(stream: TcpStream, limits: HttpLimits, pages: &Pages) -> io::Result<()
             length => head.extend_from_slice(&buffer[..length]),
         }
     }
-    let (page, with_body) = page(&head, limits, pages);
+    let (page, with_body) = page(&head, limits, hosts, pages);
     answer(&mut stream, &page, with_body)
 }
 
 /// Returns the page for a request, and whether the answer has a body.
-fn page(head: &[u8], limits: HttpLimits, pages: &Pages) -> (Page, bool) {
+fn page(head: &[u8], limits: HttpLimits, hosts: &[String], pages: &Pages) -> (Page, bool) {
     let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let Ok(line) = std::str::from_utf8(line) else {
         return (Page::text(400, "expected an HTTP/1.1 request"), true);
@@ -166,8 +174,34 @@ fn page(head: &[u8], limits: HttpLimits, pages: &Pages) -> (Page, bool) {
     if method != "GET" && method != "HEAD" {
         return (Page::text(405, "expected GET or HEAD"), true);
     }
+    if !names_this_server(head, hosts) {
+        let line =
+            "Host: expected an IP address, localhost, or a name that the configuration lists";
+        return (Page::text(421, line), true);
+    }
     let path = target.split('?').next().unwrap_or_default();
     (pages(path), method == "GET")
+}
+
+/// Returns whether the `Host` of a request is one of this server. Clients that are not browsers may leave it out.
+fn names_this_server(head: &[u8], hosts: &[String]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    let fields = text.split("\r\n").filter_map(|line| line.split_once(':'));
+    let mut named = fields
+        .filter(|(name, _)| name.eq_ignore_ascii_case("host"))
+        .map(|(_, value)| value.trim());
+    named.all(|host| {
+        let without_port = host
+            .rsplit_once(':')
+            .filter(|(_, port)| !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit()))
+            .map_or(host, |(host, _)| host);
+        let address = without_port.trim_start_matches('[').trim_end_matches(']');
+        address.parse::<IpAddr>().is_ok()
+            || without_port.eq_ignore_ascii_case("localhost")
+            || hosts
+                .iter()
+                .any(|name| without_port.eq_ignore_ascii_case(name))
+    })
 }
 
 fn answer(stream: &mut Deadline, page: &Page, with_body: bool) -> io::Result<()> {
@@ -181,6 +215,7 @@ fn answer(stream: &mut Deadline, page: &Page, with_body: bool) -> io::Result<()>
         400 => "Bad Request",
         404 => "Not Found",
         405 => "Method Not Allowed",
+        421 => "Misdirected Request",
         431 => "Request Header Fields Too Large",
         503 => "Service Unavailable",
         _ => "Error",
@@ -188,7 +223,8 @@ fn answer(stream: &mut Deadline, page: &Page, with_body: bool) -> io::Result<()>
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status} {reason}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\
-         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+         Content-Security-Policy: {CONTENT_POLICY}\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
     if with_body {
@@ -244,6 +280,11 @@ impl Write for Deadline {
     }
 }
 
+/// What a page may load and do: its own scripts, styles and files, and connections to relays. No other page may show it in
+/// a frame.
+const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+     media-src 'self' blob: mediastream:; connect-src 'self' https:; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'";
 /// Time for the answer to a client beyond the limit. Meanwhile the listener accepts no connection.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 /// Most reads of bytes that a client sends after its request.

@@ -20,6 +20,8 @@ pub(crate) struct Numbers {
     /// The links to upstream relays.
     pub(crate) links: Vec<LinkState>,
     pub(crate) process: Usage,
+    /// Memory that the allocator has given out, in bytes.
+    pub(crate) heap_bytes: u64,
     pub(crate) open_files: u64,
     pub(crate) phase: Phase,
     /// Time until the certificate expires, in seconds, negative afterwards; `None` if the certificate cannot be read.
@@ -171,7 +173,7 @@ fn quic(page: &mut Page, numbers: &Numbers) {
         name,
         "counter",
         "Connections refused before their handshake. Reasons: `connections` (`limits.quic.connections_max`), `handshakes` \
-         (`limits.quic.handshakes_max`), `unwanted` (overload or shutdown).",
+         (`limits.quic.handshakes_max`), `address` (`limits.quic.handshakes_per_address_max`), `unwanted` (overload or shutdown).",
     );
     for (reason, of) in QUIC_REFUSED {
         page.sample(name, &format!("{{reason=\"{reason}\"}}"), sum(of));
@@ -307,6 +309,11 @@ fn process(page: &mut Page, numbers: &Numbers) {
         process.resident_bytes,
     );
     page.gauge(
+        "weir_heap_bytes",
+        "Memory that the allocator has given out, in bytes, which `limits.load.memory_bytes_max` bounds.",
+        numbers.heap_bytes,
+    );
+    page.gauge(
         "process_resident_memory_peak_bytes",
         "Largest resident memory so far, in bytes.",
         process.resident_peak_bytes,
@@ -384,7 +391,7 @@ const LINKS: [LinkMetric; 7] = [
 ];
 
 /// Counters of the QUIC endpoints.
-const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
+const QUIC_COUNTERS: [Counter<Snapshot>; 13] = [
     (
         "weir_quic_accepted_total",
         "Connections accepted.",
@@ -399,6 +406,16 @@ const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
         "weir_quic_handshakes_failed_total",
         "Handshakes that failed, for example without a common ALPN or with an untrusted certificate.",
         |snapshot| snapshot.quic.handshakes_failed,
+    ),
+    (
+        "weir_quic_handshakes_overdue_total",
+        "Handshakes closed at `limits.quic.handshake_timeout`, which have failed, too.",
+        |snapshot| snapshot.quic.handshakes_overdue,
+    ),
+    (
+        "weir_quic_packets_from_port_zero_total",
+        "Packets dropped because they came from UDP port 0, to which nothing can be sent: somebody forges addresses.",
+        |snapshot| snapshot.quic.packets_from_port_zero,
     ),
     (
         "weir_quic_timed_out_total",
@@ -446,9 +463,12 @@ const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
 type Reason = (&'static str, fn(&Snapshot) -> u64);
 
 /// Reasons to refuse a connection.
-const QUIC_REFUSED: [Reason; 3] = [
+const QUIC_REFUSED: [Reason; 4] = [
     ("connections", |snapshot| snapshot.quic.refused_connections),
     ("handshakes", |snapshot| snapshot.quic.refused_handshakes),
+    ("address", |snapshot| {
+        snapshot.quic.refused_handshakes_address
+    }),
     ("unwanted", |snapshot| snapshot.quic.refused_unwanted),
 ];
 

@@ -182,6 +182,7 @@ impl Operations {
                 .flat_map(|(slot, _)| slot.links())
                 .collect(),
             process: process::usage(std::process::id()).unwrap_or_default(),
+            heap_bytes: weir_net::heap_bytes(),
             open_files: std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count) as u64,
             phase: self.lifecycle.phase(),
             certificate_seconds: expiry
@@ -365,6 +366,7 @@ pub(crate) fn start(
         let served = http::serve(
             address,
             limits,
+            admin.hosts.clone(),
             Arc::new(move |path: &str| pages.page(path)),
         );
         served.with_context(|| {

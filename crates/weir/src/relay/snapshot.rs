@@ -205,6 +205,7 @@ impl Observed {
         let load = Load {
             queue_delay: lag.since(&self.lag).quantile(TYPICAL),
             memory_bytes: self.view.memory.load(Ordering::Relaxed),
+            heap_bytes: weir_net::heap_bytes(),
         };
         self.lag = lag;
         let before = self.relay.overload();

@@ -6,8 +6,8 @@ use std::{
 };
 
 use weir_net::{HostConfig, Stop, Telemetry, UdpSocket, clock};
-use weir_quic::{EndpointConfig, tls::ServerTls};
-use weir_relay::{Config, Relay, Upstream};
+use weir_quic::{EndpointConfig, OriginCounts, tls::ServerTls};
+use weir_relay::{Config, Ownership, Relay, Upstream};
 
 use crate::{
     event_loop::{self, EventLoop},
@@ -52,6 +52,7 @@ impl Plan<'_> {
                 ..event_loop::endpoint(quic_limits(config))?
             })
         })?;
+        let (session_counts, ownership) = (OriginCounts::default(), Ownership::default());
         let mut members = Vec::new();
         let identity = u64::from_le_bytes(event_loop::seed()?);
         for ((number, mut one), (slot, telemetry)) in event_loops.into_iter().enumerate().zip(slots)
@@ -70,8 +71,10 @@ impl Plan<'_> {
                 tracks_max: config.admin.tracks_max,
                 memory: Arc::clone(&self.memory),
             };
-            let mut relay =
-                Relay::with_authority(relay_config(config, identity), Arc::clone(&self.gate) as _);
+            let gate = Arc::clone(&self.gate) as _;
+            let mut relay = Relay::with_authority(relay_config(config, identity), gate)
+                .with_session_counts(session_counts.clone())
+                .with_ownership(ownership.clone());
             if number == 0 {
                 // The other threads ask this one, so the process has one copy of a track.
                 for upstream in &self.upstreams {

@@ -70,6 +70,7 @@ impl ClientTokens {
             nbf: None,
             aud: None,
             iss: None,
+            ..Claims::default()
         };
         let sign = |count: usize| -> anyhow::Result<Tokens> {
             let tokens = (0..count).map(|_| checked(signer.sign(&claims)?.as_bytes()));

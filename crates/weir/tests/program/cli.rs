@@ -526,6 +526,7 @@ fn serve_other_protocol(stop: &Stop) -> (std::net::SocketAddr, std::thread::Join
         qlog: None,
         packets: weir_quic::Packets::default(),
         segmentation_offload: false,
+        handshake_counts: weir_quic::OriginCounts::default(),
     })
     .unwrap();
     let any = "127.0.0.1:0".parse().unwrap();

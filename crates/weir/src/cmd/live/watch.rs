@@ -54,6 +54,9 @@ pub(crate) struct WatchArguments {
     /// Address of the player page
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787", value_parser = address)]
     page: SocketAddr,
+    /// Host name by which the page is reached, such as that of a proxy; IP addresses and localhost always work
+    #[arg(long, value_name = "NAME")]
+    page_host: Vec<String>,
     #[command(flatten)]
     delivery: StrategyArguments,
     /// Content of an object: cmaf (a fragment of the input) or loc (the coded frame alone)
@@ -150,7 +153,7 @@ fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode
 
 /// Serves the page with `config`, and prints its address with `shown`, the part of `config` that is not secret.
 fn announce(arguments: &WatchArguments, config: &Value, shown: &Value) -> anyhow::Result<()> {
-    let address = serve_page(arguments.page, config)
+    let address = serve_page(arguments.page, arguments.page_host.clone(), config)
         .with_context(|| format!("--page: cannot serve the page at {}", arguments.page))?;
     // Browsers allow WebTransport on localhost without https.
     let page = if address.ip().is_loopback() {

@@ -9,7 +9,7 @@ use std::{
         Arc, Condvar, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
@@ -43,14 +43,25 @@ pub(crate) struct Issuers {
     requested: (Mutex<bool>, Condvar),
     fetched: AtomicU64,
     failed: AtomicU64,
+    /// How often the keys have changed.
+    revision: AtomicU64,
 }
 
 /// Keys from files, from the JWKS, and all together.
 #[derive(Default)]
 struct Sets {
-    files: Vec<IssuerKey>,
-    fetched: Vec<IssuerKey>,
+    files: KeySet,
+    fetched: KeySet,
+    /// When the JWKS was fetched.
+    fetched_at: Option<Instant>,
     all: Arc<[IssuerKey]>,
+}
+
+/// Keys, with the text that they were read from.
+#[derive(Default)]
+struct KeySet {
+    text: String,
+    keys: Vec<IssuerKey>,
 }
 
 /// The JWKS URL, with its client and interval.
@@ -58,6 +69,7 @@ struct Source {
     url: SecretUrl,
     agent: Agent,
     refresh: Duration,
+    age_max: Duration,
 }
 
 impl std::fmt::Debug for Issuers {
@@ -80,6 +92,7 @@ impl Issuers {
             requested: (Mutex::new(false), Condvar::new()),
             fetched: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            revision: AtomicU64::new(0),
         };
         issuers
             .reload()
@@ -89,14 +102,42 @@ impl Issuers {
 
     /// Reloads the files. If one is bad, all loaded keys stay. The error names the file.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
-        let mut keys = Vec::new();
+        let mut files = KeySet::default();
         for file in &self.files {
             let name = || file.display().to_string();
             let text = fs::read_to_string(file).with_context(name)?;
-            keys.extend(read_keys(&text, &self.accepted, true).with_context(name)?);
+            let keys = read_keys(&text, &self.accepted, true).with_context(name)?;
+            files.keys.extend(keys);
+            files.text.push_str(&text);
         }
-        self.put(|sets| sets.files = keys);
+        self.put(|sets| {
+            let is_new = sets.files.text != files.text;
+            sets.files = files;
+            is_new
+        });
         Ok(())
+    }
+
+    /// Returns how often the keys have changed.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Relaxed)
+    }
+
+    /// Drops the keys of a JWKS that was fetched too long ago.
+    fn expire(&self, age_max: Duration) {
+        let now = clock::now();
+        self.put(|sets| {
+            let at = sets.fetched_at;
+            let is_over = at.is_some_and(|at| now.saturating_duration_since(at) >= age_max);
+            if is_over {
+                tracing::error!(
+                    "the JWKS is older than auth.jwt.jwks_age_max: its keys are dropped"
+                );
+                sets.fetched = KeySet::default();
+                sets.fetched_at = None;
+            }
+            is_over
+        });
     }
 
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
@@ -152,6 +193,7 @@ impl Issuers {
                     // Known keys stay: an unreachable issuer must not lock all clients out.
                     tracing::error!(url = %source.url, "JWKS not fetched, known keys stay: {error:#}");
                     self.failed.fetch_add(1, Ordering::Relaxed);
+                    self.expire(source.age_max);
                     let wait = retry;
                     retry = (retry * 2).min(source.refresh.max(RETRY_MIN));
                     wait
@@ -187,16 +229,30 @@ impl Issuers {
         if text.len() as u64 > JWKS_BYTES_MAX {
             bail!("the answer has more than {JWKS_BYTES_MAX} bytes");
         }
-        let keys = read_keys(&text, &self.accepted, false)?;
+        // A set without keys revokes all of them.
+        let keys = if is_empty_set(&text) {
+            Vec::new()
+        } else {
+            read_keys(&text, &self.accepted, false)?
+        };
         let count = keys.len();
-        self.put(|sets| sets.fetched = keys);
+        self.put(|sets| {
+            let is_new = sets.fetched.text != text;
+            sets.fetched = KeySet { text, keys };
+            sets.fetched_at = Some(clock::now());
+            is_new
+        });
         Ok(count)
     }
 
-    fn put(&self, change: impl FnOnce(&mut Sets)) {
+    /// Changes the keys. `change` returns whether they differ from those before.
+    fn put(&self, change: impl FnOnce(&mut Sets) -> bool) {
         let mut sets = self.keys.write().unwrap_or_else(PoisonError::into_inner);
-        change(&mut sets);
-        sets.all = sets.files.iter().chain(&sets.fetched).cloned().collect();
+        let is_new = change(&mut sets);
+        let all = sets.files.keys.iter().chain(&sets.fetched.keys);
+        sets.all = all.cloned().collect();
+        self.revision
+            .fetch_add(u64::from(is_new), Ordering::Relaxed);
     }
 }
 
@@ -232,7 +288,17 @@ fn source(configured: &Configured) -> anyhow::Result<Source> {
         url,
         agent: config.new_agent(),
         refresh: jwt.jwks_refresh,
+        age_max: jwt.jwks_age_max,
     })
+}
+
+/// Returns whether a text is a JWKS without keys.
+fn is_empty_set(text: &str) -> bool {
+    let value: Option<serde_json::Value> = serde_json::from_str(text).ok();
+    let keys = value
+        .as_ref()
+        .and_then(|value| value.get("keys")?.as_array());
+    keys.is_some_and(Vec::is_empty)
 }
 
 /// Returns the keys of a text: PEM (one public key), JWK or JWKS. Shared secrets are accepted only `with_secrets`.

@@ -9,9 +9,12 @@ use anyhow::{Context as _, bail};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header, errors::ErrorKind};
 use serde::{Deserialize, Serialize};
 use weir_moqt::name::Namespace;
-use weir_relay::{Denial, Grant};
+use weir_relay::{Denial, Grant, Verdict};
 
-use crate::relay::{authority::issuers::Issuers, config::Configured};
+use crate::relay::{
+    authority::{issuers::Issuers, revoked::Revoked},
+    config::Configured,
+};
 
 /// The claims that the relay reads; others are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -36,6 +39,15 @@ pub(crate) struct Claims {
     /// Issuer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) iss: Option<String>,
+    /// Whether the namespaces that the bearer publishes in are reserved to `sub` while it is connected.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) own: bool,
+    /// Token ID, by which the token can be revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) jti: Option<String>,
+    /// Subject, by which all tokens of one bearer can be revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sub: Option<String>,
 }
 
 /// A namespace, or the prefix of namespaces.
@@ -134,18 +146,32 @@ impl TokenVerifier {
     }
 
     /// Returns the rights of the bearer of `token`. `now` and `since_epoch` are the same moment on two clocks.
-    pub(crate) fn grant(
+    pub(crate) fn judge(
         &self,
         now: Instant,
         since_epoch: Duration,
         token: &[u8],
         issuers: &Issuers,
-    ) -> Result<Grant, Denial> {
-        let claims = self.claims(since_epoch, token, issuers)?;
+        revoked: &Revoked,
+    ) -> Verdict {
+        match self.claims(since_epoch, token, issuers) {
+            Ok(claims) if revoked.covers(&claims) => Verdict::Final(Err(Denial::Unauthorized)),
+            Ok(claims) => Verdict::Final(Self::grant(now, since_epoch, &claims)),
+            Err(verdict) => verdict,
+        }
+    }
+
+    fn grant(now: Instant, since_epoch: Duration, claims: &Claims) -> Result<Grant, Denial> {
         let left = Duration::from_secs(claims.exp)
             .checked_sub(since_epoch)
             .filter(|left| !left.is_zero());
         let left = left.ok_or(Denial::Expired)?;
+        // Without a name, an owner could not come back while its lost session is still there.
+        let owner = match (claims.own, &claims.sub) {
+            (true, None) => return Err(Denial::Malformed),
+            (true, subject @ Some(_)) => subject.clone(),
+            (false, _) => None,
+        };
         let namespaces =
             |prefixes: &Prefixes| prefixes.namespaces(&claims.root).ok_or(Denial::Malformed);
         Ok(Grant {
@@ -153,6 +179,7 @@ impl TokenVerifier {
             subscribe: namespaces(&claims.get)?,
             // An `Instant` cannot hold a time that is centuries ahead.
             expires: now.checked_add(left.min(LIFETIME_MAX)),
+            owner,
         })
     }
 
@@ -161,14 +188,17 @@ impl TokenVerifier {
         since_epoch: Duration,
         token: &[u8],
         issuers: &Issuers,
-    ) -> Result<Claims, Denial> {
+    ) -> Result<Claims, Verdict> {
+        let refused = |denial| Err(Verdict::Final(Err(denial)));
         if token.len() > TOKEN_BYTES_MAX {
-            return Err(Denial::Malformed);
+            return refused(Denial::Malformed);
         }
         // Decoding fails for unknown algorithms, `none` included.
-        let header = decode_header(token).map_err(|_| Denial::Malformed)?;
+        let Ok(header) = decode_header(token) else {
+            return refused(Denial::Malformed);
+        };
         if !self.algorithms.contains(&header.alg) {
-            return Err(Denial::Unauthorized);
+            return refused(Denial::Unauthorized);
         }
         let keys = issuers.current();
         let candidates = keys.iter().filter(|key| {
@@ -186,20 +216,21 @@ impl TokenVerifier {
             match decode::<Claims>(token, &key.key, &validation) {
                 Ok(decoded) => return self.check_start(since_epoch, decoded.claims),
                 Err(error) if matches!(error.kind(), ErrorKind::InvalidSignature) => {}
-                Err(error) => return Err(denial(error.kind())),
+                Err(error) => return refused(denial(error.kind())),
             }
         }
-        if !is_known {
-            // The key may be new, and not fetched yet.
-            issuers.refresh();
+        if is_known {
+            return refused(Denial::Unauthorized);
         }
-        Err(Denial::Unauthorized)
+        // The key may be new, and not fetched yet.
+        issuers.refresh();
+        Err(Verdict::Passing(Denial::Unauthorized))
     }
 
-    fn check_start(&self, since_epoch: Duration, claims: Claims) -> Result<Claims, Denial> {
+    fn check_start(&self, since_epoch: Duration, claims: Claims) -> Result<Claims, Verdict> {
         let start = claims.nbf.map(Duration::from_secs);
         if start.is_some_and(|start| start > since_epoch + self.clock_difference) {
-            return Err(Denial::Unauthorized);
+            return Err(Verdict::Passing(Denial::Unauthorized));
         }
         Ok(claims)
     }

@@ -87,7 +87,7 @@ fn with_session_token(token: &str) -> Credentials {
 
 /// The one grant that there is.
 fn only(gate: &Gate, now: Instant, credentials: &Credentials) -> Result<Grant, Denial> {
-    let mut grants = gate.grant(now, credentials)?;
+    let mut grants = gate.grant(now, credentials, &mut TokenMemo::default())?;
     assert_eq!(grants.len(), 1);
     Ok(grants.remove(0))
 }
@@ -241,7 +241,9 @@ fn tokens_come_from_the_setup_the_url_and_requests() {
 
     // A request's token adds to what the session may do, each for its own time.
     credentials.request_tokens = with_session_token(&b).session_tokens;
-    let grants = gate.grant(now, &credentials).unwrap();
+    let grants = gate
+        .grant(now, &credentials, &mut TokenMemo::default())
+        .unwrap();
     let [of_session, of_request] = &grants[..] else {
         panic!("{grants:?}")
     };

@@ -59,6 +59,8 @@ section! {
     AdminConfig at [admin] {
         listen: Option<SocketAddr> = None,
             "TCP address of the HTTP listener for metrics and health checks, without access control. Not set: no listener.";
+        hosts: Vec<String> = Vec::new(),
+            "Host names by which the listener may be reached. IP addresses and localhost always work; requests for another host get status 421, so that web pages cannot read metrics by DNS rebinding.";
         tracks_max: usize = 0, in 0..=100_000,
             "Tracks that the page /tracks may list; with more, it answers 503. 0: no such page, since it shows names of tracks.";
         connections_max: usize = 16, in 1..=1024, "Connections of the listener at once. Further ones get status 503.";
@@ -135,6 +137,7 @@ section! {
         jwks_ca: Option<PathBuf> = None,
             "CA certificates (PEM file) for `auth.jwt.jwks_url`. Not set: those of the system.";
         jwks_refresh: Duration = Duration::from_mins(5), in SECOND..=DAY, "Interval at which the JWKS is fetched.";
+        jwks_age_max: Duration = Duration::from_hours(24), in SECOND..=30 * DAY, "Age from which the keys of a JWKS that can no longer be fetched are dropped, with the sessions that they permitted.";
         jwks_timeout: Duration = Duration::from_secs(10), in 100 * MILLISECOND..=MINUTE, "Time that one fetch of the JWKS may take. Then it has failed, and known keys stay.";
         algorithms: Vec<String> = words(&["ES256", "ES384", "EdDSA", "RS256", "PS256"]),
             "Signature algorithms that tokens may use. Tokens with another one are refused.";

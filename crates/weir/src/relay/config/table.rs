@@ -21,6 +21,10 @@ pub(crate) fn table() -> Vec<Setting<RelayConfig>> {
         AnonymousConfig::table(),
         ClientsConfig::table(),
         JwtConfig::table(),
+        vec![setting!(
+            auth.revoked,
+            "File of revoked tokens: a line `jti ID` or `sub SUBJECT` for each. Changes end the sessions and requests that such tokens permitted, within `tls.watch`. Not set: none."
+        )],
         load_limits(),
         relay_limits(),
         quic_limits(),
@@ -52,23 +56,27 @@ fn operation() -> Vec<Setting<RelayConfig>> {
 fn load_limits() -> Vec<Setting<RelayConfig>> {
     vec![
         setting!(limits.load.queue_delay_max in MILLISECOND..=MINUTE, "Longest lag of an event loop (90th percentile). After one second above it, new connections are refused, and new requests with EXCESSIVE_LOAD, until the lag is below half of it."),
-        setting!(limits.load.memory_bytes_max in 1 << 20..=1 << 50, "Most memory of the process. Above it, new connections are refused, and new requests with EXCESSIVE_LOAD, until memory is below nine tenths of it."),
+        setting!(limits.load.memory_bytes_max in 1 << 20..=1 << 50, "Most memory of the process. Above it, new connections are refused, and new requests with EXCESSIVE_LOAD, until memory is below nine tenths of it. Above nine tenths, the relay frees memory: the oldest objects in the cache, then the sessions that hold the most, which are closed with INTERNAL_ERROR."),
     ]
 }
 
 fn relay_limits() -> Vec<Setting<RelayConfig>> {
     vec![
         setting!(limits.relay.sessions_max in COUNT, "Sessions of all threads. Further ones are closed with INTERNAL_ERROR."),
-        setting!(limits.relay.sessions_per_address_max in COUNT, "Sessions from one IPv4 address or IPv6 /64. Further ones are closed with INTERNAL_ERROR. Loopback is not counted."),
+        setting!(limits.relay.sessions_per_address_max in COUNT, "Sessions from one IPv4 address or IPv6 /64, all threads together. Further ones are closed with INTERNAL_ERROR. Loopback is not counted."),
+        setting!(limits.relay.unauthorized_max in MILLISECOND..=DAY, "Time that a session without rights may take until its first permitted request, which carries a token. Then it is closed with UNAUTHORIZED."),
+        setting!(limits.relay.publisher_silence_max in 0..=DAY, "Time without a packet from a session that publishes or announces, although the relay pings it. Then it is closed. 0: only `limits.quic.idle_timeout` counts."),
         setting!(limits.relay.updates_per_second_max in COUNT, "REQUEST_UPDATE messages of one session in a second. Further ones are refused with EXCESSIVE_LOAD, which ends the request."),
         setting!(limits.relay.resets_per_second_max in COUNT, "Streams that one session may reset or stop in a second, or open with a Track Alias that stays unknown. Beyond it, the session is closed with INTERNAL_ERROR."),
         setting!(limits.relay.subscriptions_per_session_max in COUNT, "Subscriptions of one session, waiting ones included. Further ones are refused with EXCESSIVE_LOAD."),
         setting!(limits.relay.publications_per_session_max in COUNT, "Tracks that one session may publish. Further ones are refused with EXCESSIVE_LOAD."),
         setting!(limits.relay.namespaces_per_session_max in COUNT, "Namespaces that one session may announce. Further ones are refused with EXCESSIVE_LOAD."),
+        setting!(limits.relay.namespaces_max in COUNT, "Namespaces that the sessions of one thread may announce together. Further ones are refused with EXCESSIVE_LOAD."),
         setting!(limits.relay.prefixes_per_session_max in COUNT, "Prefixes that one session may subscribe to (SUBSCRIBE_NAMESPACE, SUBSCRIBE_TRACKS). Further ones are refused with EXCESSIVE_LOAD."),
         setting!(limits.relay.matches_per_prefix_max in COUNT, "Namespaces or tracks under one such prefix. With more, the request is refused with NAMESPACE_TOO_LARGE, or later reset with EXCESSIVE_LOAD."),
         setting!(limits.relay.token_cache_bytes_max in 0..=1 << 32, "Bytes of authorization tokens that one session may register. Beyond it, the session is closed with AUTH_TOKEN_CACHE_OVERFLOW."),
         setting!(limits.relay.tracks_max in COUNT, "Tracks in use. Requests for further ones are refused with EXCESSIVE_LOAD."),
+        setting!(limits.relay.tracks_waiting_max in COUNT, "Tracks in use that have no publisher, because a SUBSCRIBE or FETCH waits for one. Requests for further ones are refused with EXCESSIVE_LOAD."),
         setting!(limits.relay.publishers_per_track_max in COUNT, "Sessions that may publish one track at once. Further PUBLISH requests are refused with EXCESSIVE_LOAD; further announcers are not asked."),
         setting!(limits.relay.announcers_per_track_max in COUNT, "Sessions that may be asked for one track because they announced its namespace, the most specific announcements first. Further ones are not asked."),
         setting!(limits.relay.lag_bytes_max in BYTES, "Bytes that one subscription may be behind. Beyond it, its oldest groups are reset with TOO_FAR_BEHIND; if the newest group alone is too large, the subscription ends."),
@@ -100,6 +108,8 @@ fn quic_limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.quic.connections_max in COUNT, "Connections of all threads. Further ones are refused (CONNECTION_REFUSED)."),
         setting!(limits.quic.handshakes_max in COUNT, "Handshakes in flight, all threads together. Further connections are refused (CONNECTION_REFUSED)."),
         setting!(limits.quic.handshakes_before_retry_max in 0..=u64::from(u32::MAX), "Handshakes in flight, all threads together, above which clients must validate their address (Retry)."),
+        setting!(limits.quic.handshakes_per_address_max in COUNT, "Handshakes in flight from one IPv4 address or IPv6 /64, all threads together. From half of it on, clients must validate their address; further connections are refused. Loopback is not counted."),
+        setting!(limits.quic.handshake_timeout in MILLISECOND..=HOUR, "Time that the handshake of a client may take. Then it is closed."),
         setting!(limits.quic.uni_streams_max in COUNT, "Unidirectional streams that a peer may have open (initial_max_streams_uni). Beyond it, the connection is closed."),
         setting!(limits.quic.bidi_streams_max in COUNT, "Bidirectional streams that a peer may have open (initial_max_streams_bidi). Beyond it, the connection is closed."),
         setting!(limits.quic.stream_receive_bytes_max in BYTES, "Flow control window of one stream. Beyond it, the connection is closed."),

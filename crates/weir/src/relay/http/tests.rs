@@ -16,7 +16,14 @@ fn start_with(limits: HttpLimits) -> SocketAddr {
         "/here" => Page::text(200, "here"),
         _ => Page::text(404, "there is no such page"),
     };
-    serve("127.0.0.1:0".parse().unwrap(), limits, Arc::new(pages)).unwrap()
+    let hosts = vec!["metrics.example".to_owned()];
+    serve(
+        "127.0.0.1:0".parse().unwrap(),
+        limits,
+        hosts,
+        Arc::new(pages),
+    )
+    .unwrap()
 }
 
 fn send(address: SocketAddr, request: &[u8]) -> TcpStream {
@@ -44,7 +51,7 @@ fn pages_are_served_and_nothing_else_is() {
     let address = start();
     let text = assert_answer(
         address,
-        b"GET /here?x=1 HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /here?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "200 OK\r\n",
     );
     assert!(
@@ -64,6 +71,39 @@ fn pages_are_served_and_nothing_else_is() {
     ] {
         assert_answer(address, nonsense, "400 ");
     }
+}
+
+/// A page of somebody else, whose name resolves to this address, must not read what the listener serves.
+#[test]
+fn requests_for_another_server_are_refused() {
+    let address = start();
+    for (host, status) in [
+        ("127.0.0.1", "200 "),
+        ("127.0.0.1:9090", "200 "),
+        ("[::1]:9090", "200 "),
+        ("LocalHost:1", "200 "),
+        ("metrics.example:9090", "200 "),
+        ("Metrics.Example", "200 "),
+        ("rebound.example:9090", "421 "),
+        ("localhost.example", "421 "),
+        ("127.0.0.1.example", "421 "),
+        ("", "421 "),
+    ] {
+        let request = format!("GET /here HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        assert_answer(address, request.as_bytes(), status);
+    }
+    let two = b"GET /here HTTP/1.1\r\nHost: localhost\r\nHost: rebound.example\r\n\r\n";
+    assert_answer(address, two, "421 ");
+}
+
+#[test]
+fn pages_load_only_their_own_files_and_stand_in_no_frame() {
+    let text = assert_answer(start(), b"GET /here HTTP/1.1\r\n\r\n", "200 ");
+    let policy = "Content-Security-Policy: default-src 'none'; script-src 'self';";
+    assert!(
+        text.contains(policy) && text.contains("frame-ancestors 'none'"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -76,6 +76,7 @@ fn numbers() -> Numbers {
             problem: None,
         }],
         process: Usage::default(),
+        heap_bytes: 7,
         open_files: 9,
         phase: Phase::Draining,
         certificate_seconds: Some(-1.5),

@@ -102,6 +102,7 @@ impl Server {
             qlog: None,
             packets: Packets::default(),
             segmentation_offload: false,
+            handshake_counts: weir_quic::OriginCounts::default(),
         };
         let endpoint = Endpoint::new(endpoint).unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), SocketConfig::default());

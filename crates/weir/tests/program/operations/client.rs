@@ -78,6 +78,7 @@ impl Client {
             qlog: None,
             packets: weir_quic::Packets::default(),
             segmentation_offload: false,
+            handshake_counts: weir_quic::OriginCounts::default(),
         })
         .unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), SocketConfig::default());
