@@ -8,7 +8,6 @@ mod deadlines;
 mod ending;
 mod fan_out;
 mod outgoing;
-mod range;
 mod state;
 mod stream;
 mod subscribe;

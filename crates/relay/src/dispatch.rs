@@ -228,6 +228,10 @@ impl Owners {
             E::Accepted { id, ok } => self.on_accepted(turn, (handle, id), ok),
             E::Rejected { id, error } => self.on_rejected(turn, (handle, id), &error),
             E::Updated { id, result } => self.on_updated(turn, (handle, id), result),
+            E::StateChanged { id, parameters } => {
+                self.tracks
+                    .on_state_changed(turn, (handle, id), &parameters);
+            }
             E::Done { id, done } => self.tracks.on_publish_done(turn, (handle, id), done),
             E::Closed { id, reason } => self.on_closed(turn, (handle, id), reason),
             E::Subgroup {

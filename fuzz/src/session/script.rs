@@ -199,7 +199,7 @@ pub(super) fn datagram(input: &mut Input<'_>) -> Bytes {
         status: ObjectStatus::Normal,
         payload: input.bytes().into(),
     };
-    datagram.encode(DRAFT, &mut out);
+    datagram.encode(Draft::KEPT, &mut out);
     out.freeze()
 }
 

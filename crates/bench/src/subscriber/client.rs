@@ -104,6 +104,7 @@ impl SubscriberClient {
             | SessionEvent::Namespace { .. }
             | SessionEvent::NamespaceDone { .. }
             | SessionEvent::PublishBlocked { .. }
+            | SessionEvent::StateChanged { .. }
             | SessionEvent::Request {
                 request: Request::Publish(_),
                 ..
@@ -356,7 +357,8 @@ impl SubscriberClient {
             | SessionEvent::RequestGoAway { .. }
             | SessionEvent::Updated { .. }
             | SessionEvent::NamespaceDone { .. }
-            | SessionEvent::PublishBlocked { .. } => {}
+            | SessionEvent::PublishBlocked { .. }
+            | SessionEvent::StateChanged { .. } => {}
         }
     }
 

@@ -102,6 +102,11 @@ impl Peer {
         Self::new(handle, session, None, Access::Link(Grant::everything()))
     }
 
+    /// Returns whether the session's draft refuses a subscription whose filter ends before the largest object.
+    pub(crate) fn refuses_past_filters(&self) -> bool {
+        self.session.draft().refuses_past_filters()
+    }
+
     fn new(handle: Handle, session: Session, origin: Option<Origin>, access: Access) -> Self {
         Self {
             handle,
