@@ -34,15 +34,6 @@ use weir_transport::{Direction, Read, StreamId};
 use self::peer::Peer;
 use self::script::*;
 
-/// All drafts of the codec.
-const DRAFTS: [Draft; 5] = [
-    Draft::Draft18,
-    Draft::Draft19,
-    Draft::Draft20,
-    Draft::Draft21,
-    Draft::Draft22,
-];
-
 /// Runs the operations in `input`. Checks after each that the session keeps its limits, uses its transport correctly,
 /// and sends the role only permitted events.
 ///

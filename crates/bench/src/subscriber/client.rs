@@ -344,10 +344,8 @@ impl SubscriberClient {
                 self.on_done(now, measured, id);
             }
             SessionEvent::Violated(violation) => {
-                self.fail(
-                    measured,
-                    format!("the relay violated the protocol: {violation}"),
-                );
+                let reason = format!("the relay violated the protocol: {violation}");
+                self.fail(measured, reason);
             }
             SessionEvent::Request { id, .. } => refuse(turn, client, id),
             SessionEvent::Update { id, .. } => client.accept_update(turn, id),

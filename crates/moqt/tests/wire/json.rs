@@ -5,7 +5,9 @@ use weir_moqt::data::{
     FetchEntry, ObjectDatagram, ObjectHeader, ObjectStatus, RangeEnd, SubgroupHeader, SubgroupId,
 };
 use weir_moqt::location::Location;
-use weir_moqt::message::{FetchKind, GoAway, Message, PublishDone, Redirect, RequestError, Setup};
+use weir_moqt::message::{
+    FetchKind, GoAway, Message, PublishDone, Redirect, RequestError, RequestUpdate, Setup,
+};
 use weir_moqt::name::{FullTrackName, Namespace};
 use weir_moqt::parameter::{Filter, GroupOrder, Parameters, RangeFilter, RangeFilterKind};
 use weir_moqt::property::{self, Properties};
@@ -228,6 +230,10 @@ fn request_error(value: &RequestError) -> Value {
     })
 }
 
+fn request_update(value: &RequestUpdate) -> Value {
+    json!({"request_id": int(value.request_id), "parameters": parameters(&value.parameters)})
+}
+
 pub(crate) fn message(value: &Message) -> Value {
     let mut json = match value {
         Message::Setup(value) => setup(value),
@@ -288,9 +294,7 @@ pub(crate) fn message(value: &Message) -> Value {
             json!({"suffix": namespace(&track.namespace), "track_name": hex(track.name.as_bytes())})
         }
         Message::PublishStateNotify(value) => json!({"parameters": parameters(&value.parameters)}),
-        Message::RequestUpdate(value) => json!({
-            "request_id": int(value.request_id), "parameters": parameters(&value.parameters),
-        }),
+        Message::RequestUpdate(value) => request_update(value),
         Message::RequestOk(value) => json!({
             "parameters": parameters(&value.parameters), "properties": properties(&value.properties),
         }),

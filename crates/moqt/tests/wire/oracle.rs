@@ -7,10 +7,11 @@ use std::time::Duration;
 use weir_moqt::draft::Draft;
 use weir_moqt::location::Location;
 use weir_moqt::message::{
-    Fetch, FetchKind, Message, Publish, PublishDone, Redirect, RequestError, Setup, Subscribe,
+    Fetch, FetchKind, GoAway, Message, Publish, PublishDone, Redirect, RequestError, Setup,
+    Subscribe,
 };
 use weir_moqt::name::{FullTrackName, Namespace};
-use weir_moqt::parameter::{Filter, GroupOrder, Parameters, RangeFilterKind};
+use weir_moqt::parameter::{Filter, GroupOrder, Parameters, RangeFilter, RangeFilterKind};
 use weir_moqt::property::{Properties, Value};
 use weir_moqt::token::Token;
 
@@ -88,6 +89,17 @@ fn namespace(value: &Namespace) -> TrackNamespace {
     TrackNamespace(value.fields().map(<[u8]>::to_vec).collect())
 }
 
+fn range_filter(filter: &RangeFilter) -> KeyValuePair {
+    let key = match filter.kind {
+        RangeFilterKind::Subgroup => 0x25,
+        RangeFilterKind::ObjectId => 0x26,
+        RangeFilterKind::Priority => 0x27,
+        RangeFilterKind::ObjectProperty => 0x28,
+        RangeFilterKind::TrackProperty => 0x29,
+    };
+    bytes(key, filter.value.to_vec())
+}
+
 fn parameters(draft: Draft, value: &Parameters) -> Vec<KeyValuePair> {
     let mut pairs = Vec::new();
     pairs.extend(
@@ -137,16 +149,7 @@ fn parameters(draft: Draft, value: &Parameters) -> Vec<KeyValuePair> {
             .as_ref()
             .map(|fill| bytes(0x23, fill_value(draft, fill))),
     );
-    pairs.extend(value.range_filters.iter().map(|filter| {
-        let key = match filter.kind {
-            RangeFilterKind::Subgroup => 0x25,
-            RangeFilterKind::ObjectId => 0x26,
-            RangeFilterKind::Priority => 0x27,
-            RangeFilterKind::ObjectProperty => 0x28,
-            RangeFilterKind::TrackProperty => 0x29,
-        };
-        bytes(key, filter.value.to_vec())
-    }));
+    pairs.extend(value.range_filters.iter().map(range_filter));
     pairs.extend(value.new_group_request.map(|value| number(0x32, value)));
     pairs.extend(value.track_namespace_prefix.as_ref().map(|value| {
         let mut out = Vec::new();
@@ -249,6 +252,14 @@ macro_rules! conversions {
 
             $fetch!();
 
+            fn goaway(value: &GoAway) -> theirs::GoAway {
+                theirs::GoAway {
+                    new_session_uri: value.new_session_uri.clone().into_bytes(),
+                    timeout: int(value.timeout.map_or(0, millis)),
+                    $($request_id: value.request_id.map(int),)?
+                }
+            }
+
             fn redirect(value: &Redirect) -> theirs::Redirect {
                 theirs::Redirect {
                     connect_uri: value.connect_uri.clone().into_bytes(),
@@ -298,11 +309,7 @@ macro_rules! conversions {
                 use theirs::ControlMessage as Theirs;
                 match value {
                     Message::Setup(value) => Theirs::Setup(theirs::Setup { options: setup(value) }),
-                    Message::GoAway(value) => Theirs::GoAway(theirs::GoAway {
-                        new_session_uri: value.new_session_uri.clone().into_bytes(),
-                        timeout: int(value.timeout.map_or(0, millis)),
-                        $($request_id: value.request_id.map(int),)?
-                    }),
+                    Message::GoAway(value) => Theirs::GoAway(goaway(value)),
                     Message::Subscribe(value) => Theirs::Subscribe(subscribe(value)),
                     Message::SubscribeOk(value) => Theirs::SubscribeOk(theirs::SubscribeOk {
                         track_alias: int(value.track_alias),

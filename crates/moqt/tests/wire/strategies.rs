@@ -1,5 +1,6 @@
 //! Random valid values of everything that the codec encodes.
 
+mod filters;
 mod streams;
 
 use std::time::Duration;
@@ -18,10 +19,11 @@ use weir_moqt::message::{
     Subscribe, SubscribeNamespace, SubscribeOk, SubscribeTracks, TrackStatus,
 };
 use weir_moqt::name::{FullTrackName, Namespace, TrackName};
-use weir_moqt::parameter::{Filter, GroupOrder, Parameters, RangeFilter, RangeFilterKind, Step};
+use weir_moqt::parameter::{GroupOrder, Parameters, Step};
 use weir_moqt::property::{self, Properties, PropertiesBuilder};
 use weir_moqt::token::Token;
 
+use self::filters::{fill, filter, range_filters};
 pub(crate) use self::streams::{datagram, fetch, subgroup};
 
 /// Integers of all encoded lengths.
@@ -74,63 +76,6 @@ fn token() -> impl Strategy<Value = Token> {
         int().prop_map(|alias| Token::Delete { alias }),
         int().prop_map(|alias| Token::UseAlias { alias }),
     ]
-}
-
-fn filter(draft: Draft) -> impl Strategy<Value = Filter> {
-    let is_exact = draft >= Draft::Draft20;
-    prop_oneof![
-        Just(Filter::NextGroupStart),
-        Just(Filter::LargestObject),
-        (0..u64::MAX - 1).prop_map(move |groups| if is_exact {
-            Filter::Recent { groups }
-        } else {
-            Filter::NextGroupStart
-        }),
-        Just(Filter::EVERYTHING),
-        location().prop_map(Filter::AbsoluteStart),
-        (location(), int(), option::of(int())).prop_map(move |(start, delta, object)| {
-            let group = start.group.saturating_add(delta);
-            let object = object.filter(|_| is_exact).unwrap_or(u64::MAX);
-            Filter::AbsoluteRange {
-                start,
-                end: Location { group, object },
-            }
-        }),
-    ]
-}
-
-/// Range filters in the order of their types.
-fn range_filters() -> impl Strategy<Value = Vec<RangeFilter>> {
-    let kinds = vec![
-        RangeFilterKind::Subgroup,
-        RangeFilterKind::ObjectId,
-        RangeFilterKind::Priority,
-        RangeFilterKind::ObjectProperty,
-        RangeFilterKind::TrackProperty,
-    ];
-    let filter = (select(kinds), bytes(12)).prop_map(|(kind, value)| RangeFilter { kind, value });
-    vec(filter, 0..4).prop_map(|mut filters| {
-        filters.sort_by_key(|filter| filter.kind);
-        filters
-    })
-}
-
-fn fill(draft: Draft) -> impl Strategy<Value = Box<Parameters>> {
-    let others = (option::of(any::<u8>()), option::of(group_order()));
-    let filters = (option::of(filter(draft)), range_filters());
-    (option::of(millis()), others, filters).prop_map(
-        |(fill_timeout, (subscriber_priority, group_order), (filter, mut range_filters))| {
-            range_filters.retain(|filter| filter.kind != RangeFilterKind::TrackProperty);
-            Box::new(Parameters {
-                fill_timeout,
-                subscriber_priority,
-                group_order,
-                filter,
-                range_filters,
-                ..Parameters::default()
-            })
-        },
-    )
 }
 
 pub(crate) fn group_order() -> impl Strategy<Value = GroupOrder> {
@@ -476,14 +421,7 @@ fn first_message(draft: Draft, kind: RequestKind) -> BoxedStrategy<Message> {
             )
             .boxed(),
         RequestKind::Fetch => (request, fetch_kind(draft))
-            .prop_map(|((request_id, mut parameters), kind)| {
-                parameters.filter = None;
-                Message::Fetch(Fetch {
-                    request_id,
-                    kind,
-                    parameters,
-                })
-            })
+            .prop_map(|((request_id, parameters), kind)| fetch_of(request_id, kind, parameters))
             .boxed(),
         RequestKind::TrackStatus => (request, track())
             .prop_map(|((request_id, parameters), track)| {
@@ -520,6 +458,19 @@ fn first_message(draft: Draft, kind: RequestKind) -> BoxedStrategy<Message> {
             })
         }),
     }
+}
+
+/// A FETCH, whose filter is part of its kind.
+fn fetch_of(request_id: u64, kind: FetchKind, parameters: Parameters) -> Message {
+    let parameters = Parameters {
+        filter: None,
+        ..parameters
+    };
+    Message::Fetch(Fetch {
+        request_id,
+        kind,
+        parameters,
+    })
 }
 
 /// A request about the namespaces under a prefix.

@@ -49,12 +49,16 @@ fn joining(subscription: RequestId) -> FetchKind {
 
 /// Returns the FETCH among the events.
 fn fetch_in(events: &[Event]) -> (RequestId, Fetch) {
-    let fetch = events.iter().find_map(|event| match event {
-        Event::Request {
+    let fetch = events.iter().find_map(|event| {
+        if let Event::Request {
             id,
             request: Request::Fetch(fetch),
-        } => Some((*id, fetch.clone())),
-        _ => None,
+        } = event
+        {
+            Some((*id, fetch.clone()))
+        } else {
+            None
+        }
     });
     fetch.unwrap_or_else(|| panic!("a FETCH among {events:?}"))
 }
@@ -112,7 +116,7 @@ fn past_objects_of_a_subscription_are_fetched_the_same_in_all_drafts() {
         serve(&mut pair, id);
         if has_fills() {
             pair.server(|session, view| {
-                session.update_ok(view, subscription, RequestOk::default())
+                session.update_ok(view, subscription, RequestOk::default());
             });
         }
         let events = pair.run_events(Side::Client);
@@ -255,7 +259,6 @@ fn a_subscribe_with_a_fill_is_a_subscribe_and_a_joining_fetch() {
                 assert_eq!(events.len(), 1 + usize::from(expected.is_some()));
                 if let Some((start, end)) = expected {
                     let (id, fetch) = fetch_in(&events);
-                    assert_ne!(id, RequestId(0));
                     assert_eq!(fetch.parameters.group_order, Some(GroupOrder::Descending));
                     let kind = FetchKind::AbsoluteJoining {
                         request_id: 0,
@@ -295,16 +298,17 @@ fn a_subscriber_sets_the_terms_of_an_offer_as_it_accepts() {
             pair.server(|session, view| session.request_ok(view, id, accepted));
             let mut forwards = offered;
             for event in pair.run_events(Side::Client) {
-                match event {
-                    Event::Accepted {
-                        ok: Accepted::Ok(ok),
-                        ..
-                    } => forwards = ok.parameters.forward.unwrap_or(true),
-                    Event::Update { id, parameters, .. } => {
-                        forwards = parameters.forward.unwrap_or(forwards);
-                        pair.client(|session, view| session.update_ok(view, id, ok()));
-                    }
-                    other => panic!("{other:?}"),
+                if let Event::Accepted {
+                    ok: Accepted::Ok(ok),
+                    ..
+                } = event
+                {
+                    forwards = ok.parameters.forward.unwrap_or(true);
+                } else if let Event::Update { id, parameters, .. } = event {
+                    forwards = parameters.forward.unwrap_or(forwards);
+                    pair.client(|session, view| session.update_ok(view, id, ok()));
+                } else {
+                    panic!("{event:?}");
                 }
             }
             assert_eq!(forwards, wanted, "offered {offered}");

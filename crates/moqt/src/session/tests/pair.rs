@@ -58,13 +58,17 @@ pub(super) struct Pair {
 
 /// Runs a story under several seeds and in all drafts, or under the seed in `WEIR_SEED`; a failure prints both.
 pub(super) fn each_seed(story: impl Fn(u64)) {
-    let seeds = match std::env::var("WEIR_SEED") {
-        Ok(seed) => vec![seed.parse().expect("WEIR_SEED is a number")],
-        Err(_) => (0..24).collect(),
+    let drafts = DRAFTS.into_iter();
+    let runs: Vec<(u64, Draft)> = match std::env::var("WEIR_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse().expect("WEIR_SEED is a number");
+            drafts.map(|draft| (seed, draft)).collect()
+        }
+        Err(_) => (0..25).zip(drafts.cycle()).collect(),
     };
-    for seed in seeds {
+    for (seed, draft) in runs {
         println!("WEIR_SEED={seed}");
-        set_draft(DRAFTS[seed as usize % DRAFTS.len()]);
+        set_draft(draft);
         story(seed);
     }
 }
