@@ -38,6 +38,11 @@ lint: ## Formatting and clippy
 doc: ## The crates' documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
+.PHONY: test-fleet
+test-fleet: ## Tests that need nats-server 2.11 or later in PATH: agents on several hosts
+	$(CARGO) test --locked -p weir --test program -- --ignored agents::
+	$(CARGO) test --locked -p weir --bin weir -- --ignored remote::
+
 .PHONY: test-web
 test-web: ## The page: types, vectors, and stories in a real browser (needs node, npm, chromium, ffmpeg, openssl)
 	cd web && npm ci --no-audit --no-fund --silent && npx tsc
@@ -90,9 +95,14 @@ results-wires: $(PEERS)/bin/moq-relay-ietf ## The draft's scenario 2 beside its 
 	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir bench compare profiles/wires.toml --results docs/results.md
 
 .PHONY: results-audiences
-results-audiences: ## What sockets, threads and acknowledgements of subscribers cost our relay, into docs/results.md (twelve minutes)
+results-audiences: $(PEERS)/bin/moq-relay-ietf ## What sockets, threads and acknowledgements of subscribers cost relays, into docs/results.md (15 minutes)
 	$(CARGO) build --release --locked --bin weir
-	target/release/weir bench compare profiles/audiences.toml --results docs/results.md
+	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir bench compare profiles/audiences.toml --results docs/results.md
+
+.PHONY: results-live-relays
+results-live-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## Live streams through other relays over slow links, into docs/results.md (eight minutes; a quiet machine)
+	$(CARGO) build --release --locked --bin weir
+	scripts/live-relays.sh target/release/weir $(PEERS)/bin --results docs/results.md
 
 $(PEERS)/bin/moq-test-client:
 	$(CARGO) install --locked --root $(PEERS) moq-test-client@0.2.0
@@ -111,7 +121,9 @@ $(PEERS)/bin/moq: # Without optimisation: with it, it takes more than 20 minutes
 
 .PHONY: contenders
 contenders: $(addprefix $(PEERS)/bin/,tquic_server caddy quinn-h3 h2o quic-go) ## Other people's HTTP/3 servers, to compare with (weir h3 compare)
-	@command -v gtlsserver >/dev/null || echo "missing: gtlsserver, from Debian: apt-get install ngtcp2-server"
+	@for server in gtlsserver nginx http_server; do \
+		PATH="$(abspath $(PEERS)/bin):$$PATH" command -v $$server >/dev/null || echo "missing: $$server; docs/h3.md says where it is from"; \
+	done
 
 $(PEERS)/bin/tquic_server: # Also makes tquic_client; needs cmake and libclang (Debian: libclang-dev)
 	$(CARGO) install --locked --root $(PEERS) tquic_tools@1.6.0

@@ -281,6 +281,17 @@ EOF
         fi
         cat <<'EOF'
 
+## Relays of the draft
+
+draft-evens-moq-bench-00 names two relays. Neither is measured:
+
+- **LAPS**, branch draft-18 of June 2026: the client aiomoqt passes 1 of 12 conformance cases with it, and closes the others with
+  "PublishOk body ends 1 bytes short of its Length (3)". moq-bench, built with the library of LAPS, works through it. Build it as its
+  repository says; then `weir bench compare profiles/laps.toml` measures it beside weir. weir's own client has not been tried with it.
+- **Moxygen** needs folly, fizz, wangle, mvfst and proxygen at matching commits, which its build fetches from GitHub. The package registries
+  that this project uses have none of them (Debian, crates.io, PyPI, npm), so no target builds it. A Moxygen relay that runs can be
+  compared: an entry without `start`.
+
 ## Known problems of other programs
 
 - **`moq-pub` 0.10.0 over raw QUIC** (`moqt://`) ends with "invalid RESET_STREAM: 1" when the relay cancels a request. The tests use

@@ -16,7 +16,7 @@ export function seconds(value) {
  * @returns {string}
  */
 export function bitRate(value) {
-  return value >= 1e6 ? `${(value / 1e6).toFixed(1)} Mb/s` : `${Math.round(value / 1e3)} kb/s`;
+  return value >= 1e6 ? `${(value / 1e6).toFixed(1)} Mbit/s` : `${Math.round(value / 1e3)} kbit/s`;
 }
 
 /**

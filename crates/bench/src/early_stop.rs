@@ -9,18 +9,17 @@ use crate::clock::nanoseconds;
 use crate::metrics::TrackPlan;
 use crate::profile::Pattern;
 use crate::subscriber::SubscriberRole;
-use weir_report::service_level::{JudgedClause, MeasuredSoFar, ServiceLevel};
+use weir_report::service_level::MeasuredSoFar;
 
-/// Watches the subscribers of a run for clauses that are certain to fail.
+/// Watches the subscribers of a run, or of a part of it, for what makes a clause certain to fail.
 #[derive(Clone, Debug)]
 pub struct EarlyStop {
-    level: ServiceLevel,
     /// The first part of the data phase, which is not judged.
     unjudged: Duration,
     begun: Option<Begun>,
 }
 
-/// What is known once the schedules have begun.
+/// The state that is known once the schedules have begun.
 #[derive(Clone, Debug)]
 struct Begun {
     tracks: Vec<Due>,
@@ -45,10 +44,9 @@ struct Due {
 }
 
 impl EarlyStop {
-    /// Returns an early stop for `level`. The first `unjudged` of the data phase does not count.
-    pub fn new(level: ServiceLevel, unjudged: Duration) -> Self {
+    /// Returns an early stop. The first `unjudged` of the data phase does not count.
+    pub fn new(unjudged: Duration) -> Self {
         Self {
-            level,
             unjudged,
             begun: None,
         }
@@ -71,11 +69,10 @@ impl EarlyStop {
         });
     }
 
-    /// Returns the clauses that are certain to fail. If there is one, the run can be stopped.
-    pub fn look(&self, now: Instant, subscribers: &SubscriberRole) -> Vec<JudgedClause> {
-        let Some(begun) = &self.begun else {
-            return Vec::new();
-        };
+    /// Returns the figures so far, for [`ServiceLevel::clearly_broken`](weir_report::service_level::ServiceLevel). Those of
+    /// several parts add up. `None` before the schedules begin.
+    pub fn look(&self, now: Instant, subscribers: &SubscriberRole) -> Option<MeasuredSoFar> {
+        let begun = self.begun.as_ref()?;
         let (failed, subscriptions) = subscribers.failed_subscriptions();
         let mut so_far = MeasuredSoFar {
             expected_objects: begun.tracks.iter().map(Due::expected).sum(),
@@ -92,7 +89,7 @@ impl EarlyStop {
             so_far.overdue_objects = overdue.sum();
             so_far.latency = subscribers.latency_from(begun.judged_from);
         }
-        self.level.clearly_broken(&so_far)
+        Some(so_far)
     }
 }
 

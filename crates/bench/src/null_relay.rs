@@ -1,6 +1,6 @@
 //! The null relay: it forwards objects, and does only what MOQT requires of it beside that.
 //!
-//! It has no cache, no authorization, no fairness limits, no history of objects, and it announces no tracks. It serves
+//! The null relay has no cache, no authorization, no fairness limits, no history of objects, and it announces no tracks. It serves
 //! to calibrate a load generator: a load that the generator cannot make here, it cannot make against any relay. It is
 //! *not* a relay for production. Tests let it misbehave (`Faults`).
 
@@ -51,7 +51,7 @@ pub(crate) struct Faults {
     pub(crate) forge_completion: Option<u64>,
 }
 
-/// What the relay has forwarded so far.
+/// Counts of forwarded objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forwarding {
     /// Streams that publishers opened.

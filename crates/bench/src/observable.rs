@@ -1,4 +1,4 @@
-//! Which clauses of a service level a run can judge.
+//! The clauses of a service level that a run can judge.
 
 use weir_report::service_level::{Clause, ServiceLevel, ServiceLevelError, Subject};
 

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_histogram::Histogram;
-use weir_moqt::name::FullTrackName;
 
 use crate::{
     clock::milliseconds,
-    metrics::{SentTotals, TrackPlan},
+    measured::{Measured, PublishersMeasured, SubscribersMeasured},
+    metrics::TrackPlan,
     profile::{Profile, TrackMode, TrackProfile},
-    publisher::{PublicationResult, PublisherRole},
-    subscriber::{SubscriberRole, SubscriptionResult},
+    publisher::PublicationResult,
+    schedule::Schedule,
+    subscriber::SubscriptionResult,
 };
 use weir_report::{
     latency,
@@ -19,10 +20,10 @@ use weir_report::{
         Altered, Conduct, Generator, HeatMap, HeatMapRow, Published, Relay, Report, Run, Status,
         SubscriberReport, TrackDefinition, TrackReport, archive::Archive,
     },
-    service_level::{Measured, ServiceLevel},
+    service_level::{Measured as Figures, ServiceLevel},
 };
 
-/// What a host knows of a run beyond the measurements of its roles.
+/// A host's knowledge of a run, beyond the measurements of its roles.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// The run itself.
@@ -31,11 +32,11 @@ pub struct Surroundings {
     pub relay: Relay,
     /// The generator's own figures, to which [`report()`] adds the publishers' lateness.
     pub generator: Generator,
-    /// Which part of the run is judged.
+    /// The part of the run that is judged.
     pub judged: Judged,
-    /// Whether publishers and subscribers have one clock, or synchronised ones (decision 34). Otherwise no clause about
-    /// latency is decided.
-    pub has_common_clock: bool,
+    /// The largest error of latency because publishers and subscribers have different clocks (decision 34): zero for one
+    /// clock, `None` if it is unknown. A clause about latency is decided only if this error cannot change the answer.
+    pub clock_error: Option<Duration>,
 }
 
 /// The times from which loss and latency are judged; all else is judged over the whole run. By default the whole run
@@ -53,24 +54,19 @@ pub struct Judged {
 pub fn archive(
     profile: &Profile,
     plans: &[TrackPlan],
-    publishers: &PublisherRole,
-    subscribers: &SubscriberRole,
+    measured: &Measured,
     level: &ServiceLevel,
     surroundings: Surroundings,
 ) -> Archive {
-    let report = report(profile, plans, publishers, subscribers, level, surroundings);
-    Archive::new(
-        report,
-        (0..plans.len()).map(|plan| subscribers.latency(plan)),
-    )
+    let report = report(profile, plans, measured, level, surroundings);
+    Archive::new(report, &measured.subscribers.latency)
 }
 
 /// Returns the report of a run that has ended or was interrupted.
 pub fn report(
     profile: &Profile,
     plans: &[TrackPlan],
-    publishers: &PublisherRole,
-    subscribers: &SubscriberRole,
+    measured: &Measured,
     level: &ServiceLevel,
     surroundings: Surroundings,
 ) -> Report {
@@ -79,37 +75,36 @@ pub fn report(
         relay,
         mut generator,
         judged,
-        has_common_clock,
+        clock_error,
     } = surroundings;
-    let run = with_sessions(run, publishers, subscribers);
-    let publications = publishers.results();
-    let sent: BTreeMap<&FullTrackName, SentTotals> = publications
-        .iter()
-        .map(|result| (&result.name, result.totals))
-        .collect();
-    let subscriptions = subscribers.results(|name| sent.get(name).copied());
+    let Measured {
+        publishers,
+        subscribers,
+    } = measured;
+    let run = with_sessions(run, measured);
+    let (publications, subscriptions) = (&publishers.results, &subscribers.results);
     let mut tracks = Vec::with_capacity(plans.len());
     let mut latency = Histogram::new();
     let mut lateness = Histogram::new();
     let mut loss = Loss::default();
     for (number, track) in profile.tracks.iter().enumerate() {
-        let rows = rows(&subscriptions, number);
-        let published = published(&publications, publishers, number);
-        let variance = latency::distribution(&subscribers.receive_variance(number));
-        let series = subscribers.latency(number);
+        let rows = rows(subscriptions, number);
+        let published = published(publishers, number);
+        let variance = latency::distribution(&subscribers.receive_variance[number]);
+        let series = &subscribers.latency[number];
         latency.merge(&series.total_between(judged.arrived_from, Duration::MAX));
-        let of_plan = loss_of(subscribers, &plans[number], number, &subscriptions, judged);
+        let of_plan = loss_of(subscribers, &plans[number], number, judged);
         loss.lost += of_plan.lost;
         loss.judged += of_plan.judged;
-        lateness.merge(&publishers.lateness(number));
+        lateness.merge(&publishers.lateness[number]);
         let latency = latency::over_time(series);
         tracks.push(TrackReport::new(
-            definition(track),
+            definition(track, plans[number].schedule()),
             published,
             variance,
             latency,
-            subscribers.over_time(number).seconds(),
-            heat_map(subscribers, &plans[number], number, &subscriptions),
+            subscribers.over_time[number].seconds(),
+            heat_map(subscribers, &plans[number], number),
             rows,
         ));
     }
@@ -122,25 +117,25 @@ pub fn report(
             .reasons
             .push(format!("publishers were {:.0} ms late at p99", late.p99_ms));
     }
-    blame_for_drops(&mut generator, &publications);
-    let mut slo = level.evaluate(&measured(
+    blame_for_drops(&mut generator, publications);
+    let mut slo = level.evaluate(&judged_figures(
         &tracks,
-        failures(publishers, &subscriptions),
+        failures(measured),
         &latency,
         loss,
-        (&relay, has_common_clock),
+        (&relay, clock_error),
     ));
     slo.judged_from_ms = judged.planned_from.as_secs_f64() * 1e3;
     Report::new(run, slo, tracks, relay, generator)
 }
 
 /// Returns the run with what its sessions negotiated: the draft, and how packets were acknowledged.
-fn with_sessions(mut run: Run, publishers: &PublisherRole, subscribers: &SubscriberRole) -> Run {
-    let draft = subscribers.relay().map(|(draft, _)| draft);
-    if let Some(draft) = draft.or_else(|| publishers.draft()) {
+fn with_sessions(mut run: Run, measured: &Measured) -> Run {
+    let (publishers, subscribers) = (&measured.publishers, &measured.subscribers);
+    if let Some(draft) = subscribers.draft.or(publishers.draft) {
         run.draft = Some(draft.alpn().to_owned());
     }
-    run.audience.acknowledged = subscribers.acknowledged();
+    run.audience.acknowledged = subscribers.acknowledged;
     run
 }
 
@@ -188,13 +183,12 @@ struct Loss {
 
 /// Counts the judged objects of a plan that were lost.
 fn loss_of(
-    subscribers: &SubscriberRole,
+    subscribers: &SubscribersMeasured,
     plan: &TrackPlan,
     number: usize,
-    subscriptions: &[SubscriptionResult],
     judged: Judged,
 ) -> Loss {
-    let heat = subscribers.heat(number);
+    let (heat, subscriptions) = (&subscribers.heat[number], &subscribers.results[..]);
     let column = heat.column_from(crate::clock::nanoseconds(judged.planned_from));
     if column == 0 {
         let steady = subscriptions
@@ -219,14 +213,9 @@ fn loss_of(
 }
 
 /// Returns loss and latency of a plan by subscriber and time; `None` without subscribers.
-fn heat_map(
-    subscribers: &SubscriberRole,
-    plan: &TrackPlan,
-    number: usize,
-    subscriptions: &[SubscriptionResult],
-) -> Option<HeatMap> {
-    let heat = subscribers.heat(number);
-    let due: Vec<(usize, u64)> = due(subscriptions, number).collect();
+fn heat_map(subscribers: &SubscribersMeasured, plan: &TrackPlan, number: usize) -> Option<HeatMap> {
+    let heat = &subscribers.heat[number];
+    let due: Vec<(usize, u64)> = due(&subscribers.results, number).collect();
     let most = due.iter().map(|(_, sent)| *sent).max()?;
     // Publishers of one plan send the same, unless one of them was interrupted.
     let planned = heat.planned(plan.schedule(), most);
@@ -252,13 +241,13 @@ fn heat_map(
     })
 }
 
-fn published(
-    publications: &[PublicationResult],
-    publishers: &PublisherRole,
-    plan: usize,
-) -> Published {
+fn published(publishers: &PublishersMeasured, plan: usize) -> Published {
     let mut published = Published::default();
-    for result in publications.iter().filter(|result| result.plan == plan) {
+    for result in publishers
+        .results
+        .iter()
+        .filter(|result| result.plan == plan)
+    {
         published.publishers += 1;
         published.objects += result.totals.objects;
         published.groups += result.totals.groups;
@@ -266,15 +255,16 @@ fn published(
         published.expired_objects += refusals.expired + dropped.expired;
         published.crowded_out_objects += refusals.queue_full + dropped.crowded_out;
     }
-    published.lateness = latency::distribution(&publishers.lateness(plan));
+    published.lateness = latency::distribution(&publishers.lateness[plan]);
     published
 }
 
 /// Counts the failed subscriptions, and all that are judged. Without subscribers, counts tracks that were not published
 /// to their end.
-fn failures(publishers: &PublisherRole, subscriptions: &[SubscriptionResult]) -> (u64, u64) {
+fn failures(measured: &Measured) -> (u64, u64) {
+    let subscriptions = &measured.subscribers.results;
     if subscriptions.is_empty() {
-        let progress = publishers.progress();
+        let progress = measured.publishers.progress;
         return (
             progress.tracks - progress.done.min(progress.tracks),
             progress.tracks,
@@ -292,15 +282,15 @@ fn failures(publishers: &PublisherRole, subscriptions: &[SubscriptionResult]) ->
     )
 }
 
-fn measured<'a>(
+fn judged_figures<'a>(
     tracks: &[TrackReport],
     (failed, subscriptions): (u64, u64),
     latency: &'a Histogram,
     loss: Loss,
-    (relay, has_common_clock): (&Relay, bool),
-) -> Measured<'a> {
+    (relay, clock_error): (&Relay, Option<Duration>),
+) -> Figures<'a> {
     let sum = |pick: fn(&TrackReport) -> u64| tracks.iter().map(pick).sum();
-    Measured {
+    Figures {
         lost_objects: loss.lost,
         judged_objects: loss.judged,
         expected_objects: sum(|track| {
@@ -312,13 +302,16 @@ fn measured<'a>(
         subscriptions,
         latency,
         cpu_percent: relay.cost.as_ref().map(|cost| cost.cpu_percent),
-        has_common_clock,
+        clock_error,
     }
 }
 
-fn definition(track: &TrackProfile) -> TrackDefinition {
+/// Describes a track. In the form of qperf, its times are not those of the profile.
+fn definition(track: &TrackProfile, schedule: &Schedule) -> TrackDefinition {
     let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let interval_ns = i64::try_from(track.interval.ns()).unwrap_or(i64::MAX);
+    let start_delay = schedule.start_delay();
+    let duration = Duration::from_nanos(schedule.data_phase_ns());
     TrackDefinition {
         section: track.section.clone(),
         namespace: track.template.namespace().to_string(),
@@ -332,9 +325,9 @@ fn definition(track: &TrackProfile) -> TrackDefinition {
         objects_per_group: u64::from(track.objects_per_group.count()),
         first_object_size_bytes: u64::from(track.first_object_size.bytes()),
         object_size_bytes: u64::from(track.object_size.bytes()),
-        start_delay_ms: ms(track.start_delay),
-        total_transmit_time_ms: ms(track.total_transmit_time()),
-        duration_ms: ms(track.duration),
+        start_delay_ms: ms(start_delay),
+        total_transmit_time_ms: ms(start_delay + duration),
+        duration_ms: ms(duration),
     }
 }
 

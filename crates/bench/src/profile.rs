@@ -1,10 +1,9 @@
 //! The benchmark profile: what each track sends, in the draft's INI form.
 //!
 //! A file has a `[section]` for each track, and optionally `[audience]`. The keys are those of the draft's Appendix A;
-//! the names of its Table 1 are aliases (decision 4). A `;` begins a comment, also after a value, and so does a
-//! `#` at the beginning of a line or after a blank. An unknown key or
-//! invalid value is an error that names the line, since a misspelt key must not silently change a benchmark. So each
-//! value of a [`Profile`] is valid.
+//! the names of its Table 1 are aliases (decision 4). A `;` begins a comment, also after a value, and so does a `#` at the
+//! beginning of a line or after a blank. An unknown key or an invalid value is an error that names the line, since a
+//! misspelt key must not silently change a benchmark. So each value of a [`Profile`] is valid.
 
 mod audience;
 mod error;
@@ -33,7 +32,7 @@ use crate::qperf::Wire;
 pub struct Profile {
     /// The tracks; their positions are their numbers.
     pub tracks: Vec<TrackProfile>,
-    /// What subscribers do beside receiving.
+    /// How subscribers behave, and how their packets travel.
     pub audience: Audience,
 }
 
@@ -44,7 +43,7 @@ pub struct TrackProfile {
     pub section: String,
     /// The templates of namespace and name.
     pub template: TrackTemplate,
-    /// What a client does with the track (`mode`). The command line takes precedence.
+    /// The client's part in the track (`mode`). The command line takes precedence.
     pub mode: Option<Mode>,
     /// How objects travel (`track_mode`, or `reliable`).
     pub track_mode: TrackMode,
@@ -67,6 +66,8 @@ pub struct TrackProfile {
     pub start_delay: Duration,
     /// How long objects are sent: `total_transmit_time` minus the start delay (decision 7).
     pub duration: Duration,
+    /// Whether `total_transmit_time` gave [`Self::duration`]. qperf does not subtract the start delay from this key.
+    pub has_total_transmit_time: bool,
     /// Whether a subscriber that saw no START is measured nevertheless (decision 15).
     pub late_join: bool,
     /// How objects map to streams; without effect on a datagram track (decision 32).
@@ -132,7 +133,7 @@ pub enum Pattern {
     Fetch,
 }
 
-/// What a client does with a track.
+/// A client's part in a track: publishing, subscribing, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// `mode = 1`.

@@ -16,17 +16,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use weir_moqt::draft::Draft;
 use weir_moqt::name::FullTrackName;
 use weir_moqt::session::Event as SessionEvent;
-use weir_moqt::token::Token;
 use weir_quic::{App, ConnectionStats, Endpoint, Event};
 
 use self::client::PublisherClient;
 use crate::clock::ramp_time;
 use crate::limits::{CONNECTS_PER_TURN_MAX, ITEMS_PER_TURN_MAX};
+use crate::measured::PublishersMeasured;
 use crate::metrics::{SenderResult, SentTotals, TrackPlan};
+use crate::part::Part;
 use crate::rendezvous::Awaited;
 use crate::scenario::NamedTrack;
 use weir_client::client::Client;
@@ -45,12 +47,12 @@ pub struct PublisherConfig {
     pub plans: Arc<[TrackPlan]>,
     /// The tracks of each publisher, one entry per connection.
     pub publishers: Vec<Vec<NamedTrack>>,
+    /// Which of the run's publishers these are.
+    pub part: Part,
     /// How tracks are offered.
     pub flow: PublishFlow,
     /// Connections started per second, or zero for all at once.
     pub ramp_per_second: u32,
-    /// Tokens sent with every offer.
-    pub tokens: Vec<Token>,
     /// Subscribers of other processes that have to be subscribed before the tracks count as served.
     pub await_subscribers: Option<u64>,
 }
@@ -85,23 +87,26 @@ pub enum ReleaseError {
     },
 }
 
-/// What one publisher measured of one track.
-#[derive(Clone, Debug)]
+/// A publisher's measurements of one track.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PublicationResult {
     /// The publisher's number in the role.
     pub publisher: usize,
     /// The index of the track's plan.
     pub plan: usize,
     /// The track's name.
+    #[serde(with = "crate::measured::track_name")]
     pub name: FullTrackName,
-    /// What was sent.
+    /// Counts of sent objects.
     pub sender: SenderResult,
     /// The totals that subscribers compare with.
     pub totals: SentTotals,
 }
 
 /// The progress of publishers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PublisherProgress {
     /// Publishers in all.
     pub publishers: u64,
@@ -125,6 +130,27 @@ pub struct PublisherProgress {
     pub present: u64,
     /// Announcements of subscribers that were not counted: malformed, or of too many processes.
     pub ignored_announcements: u64,
+}
+
+impl PublisherProgress {
+    /// Adds the progress of other publishers. All of them see the same subscribers of other processes.
+    pub fn add(&mut self, other: &Self) {
+        for (own, other) in [
+            (&mut self.publishers, other.publishers),
+            (&mut self.ready, other.ready),
+            (&mut self.established, other.established),
+            (&mut self.failed, other.failed),
+            (&mut self.tracks, other.tracks),
+            (&mut self.served, other.served),
+            (&mut self.done, other.done),
+            (&mut self.objects_sent, other.objects_sent),
+            (&mut self.refused, other.refused),
+        ] {
+            *own = own.saturating_add(other);
+        }
+        self.present = self.present.max(other.present);
+        self.ignored_announcements = self.ignored_announcements.max(other.ignored_announcements);
+    }
 }
 
 /// Publishers on one endpoint.
@@ -291,6 +317,20 @@ impl PublisherRole {
         cut_off.filter_map(|(number, client)| Some((number, client.failure()?)))
     }
 
+    /// Returns all that was measured.
+    pub fn measured(&self) -> PublishersMeasured {
+        let reason = |(_, reason): (usize, &str)| reason.to_owned();
+        let plans = 0..self.config.plans.len();
+        PublishersMeasured {
+            results: self.results(),
+            lateness: plans.map(|plan| self.lateness(plan)).collect(),
+            progress: self.progress(),
+            failures: self.failures().map(reason).collect(),
+            cut_off: self.cut_off().map(reason).collect(),
+            draft: self.draft(),
+        }
+    }
+
     /// Returns the draft of the first session, by publisher number, that has one.
     pub fn draft(&self) -> Option<Draft> {
         self.connections.iter().find_map(Client::draft)
@@ -317,7 +357,8 @@ impl PublisherRole {
 
     /// Returns when client `client` starts to connect.
     fn connects_at(&self, client: usize) -> Instant {
-        ramp_time(self.started, self.config.ramp_per_second, client as u64)
+        let number = self.config.part.number_in_run(client) as u64;
+        ramp_time(self.started, self.config.ramp_per_second, number)
     }
 
     /// Returns when the next client starts to connect.
@@ -353,8 +394,7 @@ impl PublisherRole {
     ) {
         let (connection, config) = (&mut self.connections[number], &self.config);
         if let Some(awaited) = &mut self.awaited {
-            let tokens = &config.tokens;
-            let heard = awaited.on_session_event(turn, connection, tokens, number, &event);
+            let heard = awaited.on_session_event(turn, connection, number, &event);
             if let Err(problem) = heard {
                 self.clients[number].fail(problem);
             }

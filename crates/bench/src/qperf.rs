@@ -3,11 +3,15 @@
 //! qperf sends no START. The first byte of an object says whether data or the final figures follow. Eight bytes later
 //! comes the time of sending in microseconds since 1970, in the byte order of the machine, here little-endian. Only the
 //! first object of the whole run is large. MOQT groups count from 1, and the final object follows the last one in its
-//! group.
+//! group. qperf's source is the reference (Quicr/moq-bench cbbcca5, `src/publisher_track_handler.cpp`).
+
+use std::time::Duration;
 
 use bytes::{BufMut as _, BytesMut};
 
+use crate::clock::nanoseconds;
 use crate::message::Completion;
+use crate::schedule::Schedule;
 
 /// The form of a run's messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,24 +65,74 @@ impl QperfObject {
     }
 }
 
-/// Appends an object of `size` bytes, at least [`HEADER_BYTES`], sent at `sent_us`.
-pub fn write_data(sent_us: u64, content: &[u8], object: &mut BytesMut) {
+/// Appends an object of `bytes` bytes, at least [`HEADER_BYTES`], sent at `sent_us`.
+pub fn write_data(sent_us: u64, bytes: u32, object: &mut BytesMut) {
     write_header(RUNNING, sent_us, object);
-    object.put_slice(content);
+    object.extend((HEADER_BYTES..bytes as usize).map(content_at));
 }
 
 /// Appends the final object.
-pub fn write_complete(sent_us: u64, completion: &Completion, bytes: u64, object: &mut BytesMut) {
+pub fn write_complete(sent_us: u64, totals: &Totals, object: &mut BytesMut) {
     write_header(COMPLETE, sent_us, object);
-    let duration_us = u64::from(completion.total_duration_ms) * 1000;
-    object.put_u64_le(sent_us.saturating_sub(duration_us));
+    object.put_u64_le(totals.first_us);
     object.put_u64_le(sent_us);
-    object.put_u64_le(completion.objects_sent.saturating_add(1));
-    // Objects dropped.
+    // Objects and bytes include the final object.
+    object.put_u64_le(totals.objects.saturating_add(1));
+    object.put_u64_le(totals.dropped);
+    object.put_u64_le(totals.bytes.saturating_add(COMPLETE_BYTES as u64));
+    let rates = totals.rates;
+    object.put_u64_le(rates.most);
+    // qperf's minimum begins at zero, and stays there.
     object.put_u64_le(0);
-    object.put_u64_le(bytes.saturating_add(COMPLETE_BYTES as u64));
-    // Bit rates, and the samples behind them.
-    object.put_bytes(0, 40);
+    object.put_u64_le(rates.sum.checked_div(rates.samples.into()).unwrap_or(0));
+    object.put_u32_le(rates.samples);
+    object.put_bytes(0, 4);
+    object.put_u64_le(rates.sum);
+}
+
+/// What the final object says of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// When the first object was sent, in microseconds since 1970.
+    pub first_us: u64,
+    /// Objects sent, without the final one.
+    pub objects: u64,
+    /// Objects that could not be sent.
+    pub dropped: u64,
+    /// Bytes of the objects sent.
+    pub bytes: u64,
+    /// The bit rates that qperf would have sampled.
+    pub rates: BitRates,
+}
+
+/// Bit rates of a publisher in whole bits per second, sampled every [`SAMPLE_TIME`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BitRates {
+    /// The largest sample.
+    pub most: u64,
+    /// The sum of all samples.
+    pub sum: u64,
+    /// How many.
+    pub samples: u32,
+}
+
+impl BitRates {
+    /// Returns the samples of a publisher that keeps to `schedule`. At the first moment, qperf only notes the bytes.
+    pub fn of(schedule: &Schedule) -> Self {
+        let bytes_at = |moment| schedule.bytes_of(schedule.objects_before(SAMPLE_TIME * moment));
+        let sample_ns = nanoseconds(SAMPLE_TIME);
+        let data_ns = schedule.planned_ns(schedule.objects() - 1) + nanoseconds(PAUSE);
+        let moments = u32::try_from(data_ns / sample_ns).unwrap_or(u32::MAX);
+        let samples = (1..moments).map(|moment| {
+            let bytes = bytes_at(moment + 1).saturating_sub(bytes_at(moment));
+            bytes.saturating_mul(8) / SAMPLE_TIME.as_secs()
+        });
+        samples.fold(Self::default(), |rates, sample| Self {
+            most: rates.most.max(sample),
+            sum: rates.sum.saturating_add(sample),
+            samples: rates.samples + 1,
+        })
+    }
 }
 
 fn write_header(mode: u8, sent_us: u64, object: &mut BytesMut) {
@@ -98,52 +152,13 @@ pub fn content_at(place: usize) -> u8 {
     u8::try_from(place % 255).unwrap_or(0)
 }
 
+/// How long qperf waits before the start delay, and before the final object.
+pub const PAUSE: Duration = Duration::from_millis(33);
+
+/// Time between two samples of the bit rate (`metrics_sample_ms` in its source).
+const SAMPLE_TIME: Duration = Duration::from_secs(5);
 const RUNNING: u8 = 2;
 const COMPLETE: u8 = 3;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn data_and_completion_come_back() {
-        let mut object = BytesMut::new();
-        write_data(0x0102, &[16, 17], &mut object);
-        let mut expected = vec![2, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
-        expected.extend([16, 17]);
-        assert_eq!(object[..], expected);
-        assert_eq!(
-            QperfObject::decode(&object, 18),
-            Some(QperfObject::Data { sent_us: 0x0102 })
-        );
-        let completion = Completion {
-            objects_sent: 1500,
-            groups_sent: 0,
-            total_duration_ms: 30_000,
-        };
-        object.clear();
-        write_complete(40_000_000, &completion, 180_000, &mut object);
-        assert_eq!(object.len(), COMPLETE_BYTES);
-        // Published objects and bytes, including the final object.
-        assert_eq!(object[32..40], 1501u64.to_le_bytes());
-        assert_eq!(object[48..56], 180_096u64.to_le_bytes());
-        assert_eq!(
-            QperfObject::decode(&object, 96),
-            Some(QperfObject::Complete(completion))
-        );
-    }
-
-    #[test]
-    fn what_is_neither_is_refused() {
-        for (head, bytes) in [
-            (&[][..], 0),
-            (&[1; 96], 96),
-            (&[2; 15], 15),
-            (&[3; 96], 95),
-            (&[3; 39], 96),
-            (&[3, 0, 0], 96),
-        ] {
-            assert_eq!(QperfObject::decode(head, bytes), None, "{head:?}");
-        }
-    }
-}
+mod tests;

@@ -65,13 +65,12 @@ impl Awaited {
         &mut self,
         turn: &mut Turn<'_>,
         client: &mut Client,
-        tokens: &[Token],
         number: usize,
         event: &SessionEvent,
     ) -> Result<(), String> {
         let is_own = |id: &RequestId| self.request == Some((number, *id));
         if let SessionEvent::Ready { .. } = event {
-            return self.ask(turn, client, tokens, number);
+            return self.ask(turn, client, number);
         }
         if let SessionEvent::Namespace { id, suffix } = event
             && is_own(id)
@@ -100,9 +99,9 @@ impl Awaited {
         &mut self,
         turn: &mut Turn<'_>,
         client: &mut Client,
-        tokens: &[Token],
         number: usize,
     ) -> Result<(), String> {
+        let tokens = client.tokens();
         let Some((session, mut connection)) = client.open(turn) else {
             return Ok(());
         };
@@ -134,10 +133,10 @@ impl Awaited {
 pub(crate) fn announce(
     turn: &mut Turn<'_>,
     client: &mut Client,
-    tokens: &[Token],
     run_id: u64,
     (process, subscribers): (u64, u64),
 ) -> bool {
+    let tokens = client.tokens();
     let Some((session, mut connection)) = client.open(turn) else {
         return false;
     };
@@ -163,9 +162,9 @@ fn parse(suffix: &Namespace) -> Option<(u64, u64)> {
     fields.next().is_none().then_some(parsed)
 }
 
-fn with_tokens(tokens: &[Token]) -> Parameters {
+fn with_tokens(tokens: Vec<Token>) -> Parameters {
     Parameters {
-        authorization_tokens: tokens.to_vec(),
+        authorization_tokens: tokens,
         ..Parameters::default()
     }
 }

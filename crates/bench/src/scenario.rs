@@ -1,4 +1,4 @@
-//! Who publishes and who subscribes to what, from a profile and the size of the audience.
+//! Publishers and subscribers of each track, from a profile and the size of the audience.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct NamedTrack {
     pub name: FullTrackName,
 }
 
-/// What this process does with the tracks of a profile: the `mode` of each track, unless one mode is given for all
+/// This process's part in the tracks of a profile: the `mode` of each track, unless one mode is given for all
 /// (decision 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
@@ -47,7 +47,7 @@ pub enum ScenarioError {
     Name {
         /// The profile's section.
         section: String,
-        /// What is wrong with it.
+        /// The problem with it.
         error: NameError,
     },
     /// More subscriptions than their metrics have memory for (decision 36).

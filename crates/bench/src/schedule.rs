@@ -21,7 +21,7 @@ use crate::clock::nanoseconds;
 use crate::message::Start;
 use crate::payload::split_mix;
 use crate::profile::{ObjectSize, TrackMode, TrackProfile};
-use crate::qperf::Wire;
+use crate::qperf::{self, Wire};
 
 /// The schedule of one track.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,7 @@ pub struct Schedule {
     sizes: Option<Sizes>,
     completions: u64,
     rhythm: Rhythm,
+    has_total_transmit_time: bool,
     wire: Wire,
 }
 
@@ -116,16 +117,32 @@ impl Schedule {
             },
             sizes: Sizes::of(track, 0),
             rhythm,
+            has_total_transmit_time: track.has_total_transmit_time,
             wire: Wire::Draft,
         }
     }
 
     /// Returns the schedule in the form `wire`. qperf's has no START, groups that count from 1, one large object in the
-    /// whole run, and one final object after the last.
+    /// whole run, and one final object after the last. It sends for `total_transmit_time` without subtracting the start
+    /// delay, and then the first object that is due at the end of that time or later. Of that time, it waits
+    /// [`qperf::PAUSE`] before the start delay.
     #[must_use]
     pub fn on(mut self, wire: Wire) -> Self {
         if wire == Wire::Qperf {
             (self.group_base, self.starts, self.completions) = (1, 0, 1);
+            let pause_ns = if self.start_delay_ns > 0 {
+                nanoseconds(qperf::PAUSE)
+            } else {
+                0
+            };
+            if self.has_total_transmit_time {
+                self.duration_ns += self.start_delay_ns;
+            }
+            self.duration_ns = self.duration_ns.saturating_sub(pause_ns) + self.interval_ns;
+            self.start_delay_ns += pause_ns;
+            self.objects = self
+                .rhythm
+                .objects_within(self.duration_ns, self.interval_ns);
         }
         Self { wire, ..self }
     }
@@ -275,7 +292,24 @@ impl Schedule {
 
     /// Returns when the data phase ends and COMPLETION is due, since the release.
     pub fn data_phase_end(&self) -> Duration {
-        Duration::from_nanos(self.start_delay_ns + self.duration_ns)
+        if self.wire == Wire::Qperf && self.rhythm != Rhythm::Fetched {
+            self.object_at(self.objects - 1) + qperf::PAUSE
+        } else {
+            Duration::from_nanos(self.start_delay_ns + self.duration_ns)
+        }
+    }
+
+    /// Returns how long the track waits before its data phase.
+    pub fn start_delay(&self) -> Duration {
+        Duration::from_nanos(self.start_delay_ns)
+    }
+
+    /// Returns the objects that are due in the first `time` of the data phase.
+    pub fn objects_before(&self, time: Duration) -> u64 {
+        let objects = self
+            .rhythm
+            .objects_within(nanoseconds(time), self.interval_ns);
+        objects.min(self.objects)
     }
 
     /// Returns the length of the data phase in nanoseconds.

@@ -11,15 +11,16 @@ mod discovery;
 mod fetch;
 mod incoming;
 mod measurements;
-mod part;
 mod result;
 mod slow_reader;
 mod subscribers;
 mod subscription;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use weir_moqt::draft::Draft;
 use weir_moqt::name::FullTrackName;
 use weir_moqt::parameter::{Filter, GroupOrder, Parameters};
@@ -27,12 +28,13 @@ use weir_moqt::token::Token;
 use weir_quic::{App, Endpoint, Event};
 
 use self::client::SubscriberClient;
-pub use self::part::Part;
 pub use self::result::SubscriptionResult;
 use self::slow_reader::Unread;
 pub(crate) use self::subscribers::{Subscribers, drain_of};
 use crate::limits::CONNECTS_PER_TURN_MAX;
+use crate::measured::SubscribersMeasured;
 use crate::metrics::{End, Heat, OverTime, SentTotals, TrackPlan};
+use crate::part::Part;
 use crate::profile::Audience;
 use crate::rendezvous;
 use crate::scenario::NamedTrack;
@@ -53,7 +55,7 @@ pub struct SubscriberConfig {
     pub plans: Arc<[TrackPlan]>,
     /// The tracks that each subscriber subscribes to, one entry per connection.
     pub subscribers: Vec<Arc<[NamedTrack]>>,
-    /// Which of the run's subscribers these are.
+    /// The place of these subscribers among all of the run.
     pub part: Part,
     /// How tracks are requested.
     pub flow: SubscribeFlow,
@@ -61,7 +63,7 @@ pub struct SubscriberConfig {
     pub request: SubscribeRequest,
     /// Connections started per second, or zero for all at once.
     pub ramp_per_second: u32,
-    /// Which subscribers read slowly, and which churn. Clients of meetings do neither.
+    /// The subscribers that read slowly, and those that churn. Clients of meetings do neither.
     pub audience: Audience,
     /// How long a subscriber waits for the first message, counted from when the last one started to connect.
     pub start_timeout: Duration,
@@ -97,12 +99,11 @@ pub struct SubscribeRequest {
     pub rendezvous_timeout: Option<Duration>,
     /// Whether the profile's time to live is sent as the delivery timeout (decision 29).
     pub delivery_timeout: bool,
-    /// Tokens sent with every request.
-    pub tokens: Vec<Token>,
 }
 
 /// The progress of subscribers. Every field only grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SubscriberProgress {
     /// Subscribers in all.
     pub subscribers: u64,
@@ -130,18 +131,22 @@ pub struct SubscriberProgress {
 
 impl SubscriberProgress {
     /// Adds the progress of other subscribers.
-    fn add(&mut self, other: &Self) {
-        self.subscribers += other.subscribers;
-        self.started += other.started;
-        self.connected += other.connected;
-        self.ready += other.ready;
-        self.failed += other.failed;
-        self.rejoined += other.rejoined;
-        self.subscriptions += other.subscriptions;
-        self.accepted += other.accepted;
-        self.ended += other.ended;
-        self.objects += other.objects;
-        self.bytes += other.bytes;
+    pub fn add(&mut self, other: &Self) {
+        for (own, other) in [
+            (&mut self.subscribers, other.subscribers),
+            (&mut self.started, other.started),
+            (&mut self.connected, other.connected),
+            (&mut self.ready, other.ready),
+            (&mut self.failed, other.failed),
+            (&mut self.rejoined, other.rejoined),
+            (&mut self.subscriptions, other.subscriptions),
+            (&mut self.accepted, other.accepted),
+            (&mut self.ended, other.ended),
+            (&mut self.objects, other.objects),
+            (&mut self.bytes, other.bytes),
+        ] {
+            *own = own.saturating_add(other);
+        }
     }
 }
 
@@ -159,8 +164,9 @@ impl SubscriberRole {
     pub fn new(config: SubscriberConfig) -> Self {
         let subscribers = Subscribers::new(config);
         let config = &subscribers.measured.config;
+        let numbers = (0..config.subscribers.len()).map(|local| config.part.number_in_run(local));
         Self {
-            connections: Clients::new(config.target.clone(), config.subscribers.len()),
+            connections: Clients::numbered(config.target.clone(), numbers),
             subscribers,
             unread: Unread::default(),
             has_announced: false,
@@ -196,11 +202,9 @@ impl SubscriberRole {
         }
         let run_id = config.plans.first().map_or(0, TrackPlan::run_id);
         let ready = (process, config.subscribers.len() as u64);
-        let tokens = &config.request.tokens;
         let mut clients = 0..config.subscribers.len();
-        self.has_announced = clients.any(|number| {
-            rendezvous::announce(turn, &mut self.connections[number], tokens, run_id, ready)
-        });
+        self.has_announced = clients
+            .any(|number| rendezvous::announce(turn, &mut self.connections[number], run_id, ready));
     }
 
     /// Returns the progress of the subscribers in constant time.
@@ -225,8 +229,11 @@ impl SubscriberRole {
     /// Returns latency of what arrived at or after `from`, in whole windows, over all plans and subscriptions.
     pub(crate) fn latency_from(&self, from: Instant) -> Histogram {
         let mut total = Histogram::new();
+        let origin = self.plans().first().map(|plan| plan.clock().origin());
+        let from = origin.map_or(Duration::ZERO, |origin| {
+            from.saturating_duration_since(origin)
+        });
         for series in &self.subscribers.measured.latency {
-            let from = from.saturating_duration_since(series.origin());
             total.merge(&series.total_between(from, Duration::MAX));
         }
         total
@@ -313,9 +320,21 @@ impl SubscriberRole {
         }
     }
 
-    /// Adds what the subscribers of another part of the run measured, once both have ended.
-    pub fn absorb(&mut self, other: Self) {
-        self.subscribers.absorb(other.subscribers);
+    /// Returns all that was measured. `sent` is the publishers' own count of each track that is known.
+    pub fn measured(&self, sent: &BTreeMap<FullTrackName, SentTotals>) -> SubscribersMeasured {
+        let measured = &self.subscribers.measured;
+        let plans = 0..measured.config.plans.len();
+        SubscribersMeasured {
+            results: self.results(|name| sent.get(name).copied()),
+            latency: measured.latency.clone(),
+            over_time: measured.over_time.clone(),
+            heat: measured.heat.clone(),
+            receive_variance: plans.map(|plan| self.receive_variance(plan)).collect(),
+            acknowledged: measured.acknowledged,
+            progress: measured.progress,
+            draft: measured.relay.as_ref().map(|(draft, _)| *draft),
+            relay: measured.relay.as_ref().and_then(|(_, name)| name.clone()),
+        }
     }
 
     /// Returns how subscribers acknowledged packets, over all connections that they closed; `None` if they closed none.
@@ -451,14 +470,14 @@ impl SubscriberRole {
 }
 
 impl SubscribeRequest {
-    /// Returns the parameters of a SUBSCRIBE for a track of this plan.
-    fn parameters(&self, plan: &TrackPlan) -> Parameters {
+    /// Returns the parameters of a SUBSCRIBE for a track of this plan, by a client with these tokens.
+    fn parameters(&self, plan: &TrackPlan, tokens: Vec<Token>) -> Parameters {
         Parameters {
             subscriber_priority: self.priority,
             group_order: self.group_order,
             filter: self.filter,
             rendezvous_timeout: self.rendezvous_timeout,
-            authorization_tokens: self.tokens.clone(),
+            authorization_tokens: tokens,
             object_delivery_timeout: self.delivery_timeout.then(|| plan.ttl()),
             ..Parameters::default()
         }

@@ -46,7 +46,7 @@ fn expect_flat(early: u64, late: u64) {
     let start = clock::now();
     let plan = TrackPlan::new(&profile.tracks[0], 0, 7, RunClock::new(start, 0));
     let mut receiver = TrackReceiver::new();
-    let mut series = Series::new(start, Duration::from_secs(1));
+    let mut series = Series::new(Duration::from_secs(1));
     let heat = Heat::new(plan.schedule(), 1);
     let begun = plan.schedule().start_message().encode();
     receiver.handle_object(start, &plan, &delivered(&plan, 0, &begun));
@@ -70,7 +70,7 @@ fn expect_flat(early: u64, late: u64) {
         let (front, rest) = head.split_at_mut(HEAD_BYTES - tag.encode().len());
         front.copy_from_slice(&header.encode());
         rest.copy_from_slice(&tag.encode());
-        let now = start + Duration::from_nanos(planned_ns) + Duration::from_micros(number % 977);
+        let at = Duration::from_nanos(planned_ns) + Duration::from_micros(number % 977);
         let offset = plan.schedule().data_group_offset();
         let object = Delivered {
             group: group + offset,
@@ -79,11 +79,11 @@ fn expect_flat(early: u64, late: u64) {
             bytes: 120,
             intact: true,
         };
-        let received = receiver.handle_object(now, &plan, &object);
+        let received = receiver.handle_object(start + at, &plan, &object);
         let Received::Data { latency_ns, .. } = received else {
             panic!("object {number}: {received:?}");
         };
-        series.record_ns(now, latency_ns.unwrap());
+        series.record_ns(at, latency_ns.unwrap());
         if number + 1 == early {
             resident_early = resident();
         }

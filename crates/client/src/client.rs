@@ -7,6 +7,7 @@ use weir_moqt::draft::Draft;
 use weir_moqt::error::SessionError;
 use weir_moqt::message::{RequestError, RequestOk};
 use weir_moqt::session::{Event as SessionEvent, RequestId, Session, Side};
+use weir_moqt::token::Token;
 use weir_quic::{Connection, Event, Handle};
 use weir_transport::Transport as _;
 
@@ -21,6 +22,8 @@ use crate::turn::Turn;
 #[derive(Debug)]
 pub struct Client {
     target: Arc<Target>,
+    /// Its number among the clients of the target.
+    number: usize,
     state: State,
     /// Why the client failed. The first reason is kept.
     failure: Option<String>,
@@ -31,21 +34,27 @@ pub struct Client {
 /// The state of a client.
 #[derive(Debug)]
 enum State {
-    /// It has not been asked to connect.
+    /// The client has not been asked to connect.
     Idle,
     /// The QUIC handshake, and that of WebTransport if used, is in progress.
     Connecting { handle: Handle, since: Instant },
     /// SETUP was sent. The session is established when the server's SETUP arrives.
     Connected { peer: Peer, since: Instant },
-    /// It has left or failed. Events of its session can still be taken.
+    /// The client has left or failed. Events of its session can still be taken.
     Closed(Option<Peer>),
 }
 
 impl Client {
     /// Returns a client that waits to [`connect`](Self::connect).
     pub fn new(target: Arc<Target>) -> Self {
+        Self::numbered(target, 0)
+    }
+
+    /// Returns a client with this number among the clients of the target.
+    pub fn numbered(target: Arc<Target>, number: usize) -> Self {
         Self {
             target,
+            number,
             state: State::Idle,
             failure: None,
             handshake_time: None,
@@ -56,7 +65,7 @@ impl Client {
     /// Starts to connect from the host's socket of this number. A client that has left or failed starts over.
     pub fn connect(&mut self, turn: &mut Turn<'_>, socket: u32) {
         let now = turn.now;
-        *self = Self::new(Arc::clone(&self.target));
+        *self = Self::numbered(Arc::clone(&self.target), self.number);
         let Target {
             client,
             remote,
@@ -90,6 +99,11 @@ impl Client {
             self.note_setup(turn.now);
         }
         left
+    }
+
+    /// Returns the tokens of this client alone, which its requests have to show too.
+    pub fn tokens(&self) -> Vec<Token> {
+        self.target.tokens.of(self.number)
     }
 
     /// Returns the session and its connection; `None` unless the client is connected.
@@ -243,7 +257,8 @@ impl Client {
             return;
         };
         self.handshake_time = Some(now.saturating_duration_since(since));
-        let (setup, limits) = (self.target.setup.clone(), self.target.limits.clone());
+        let (mut setup, limits) = (self.target.setup.clone(), self.target.limits.clone());
+        setup.authorization_tokens.extend(self.tokens());
         let protocol = connection.protocol().unwrap_or_default();
         match Peer::start(now, &mut connection, Side::Client, setup, limits) {
             Some(peer) => self.state = State::Connected { peer, since: now },

@@ -21,8 +21,13 @@ pub struct Clients {
 impl Clients {
     /// Returns `count` clients that wait to [`connect`](Self::connect).
     pub fn new(target: Target, count: usize) -> Self {
+        Self::numbered(target, 0..count)
+    }
+
+    /// Returns clients that wait to [`connect`](Self::connect), each with its number among all clients of the target.
+    pub fn numbered(target: Target, numbers: impl Iterator<Item = usize>) -> Self {
         let (sockets, target) = (target.sockets.max(1), Arc::new(target));
-        let clients = (0..count).map(|_| Client::new(Arc::clone(&target)));
+        let clients = numbers.map(|number| Client::numbered(Arc::clone(&target), number));
         Self {
             all: clients.collect(),
             sockets,

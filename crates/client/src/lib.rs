@@ -12,4 +12,5 @@ pub mod clients;
 pub mod peer;
 pub mod send_queue;
 pub mod target;
+pub mod tokens;
 pub mod turn;

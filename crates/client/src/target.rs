@@ -6,6 +6,8 @@ use weir_moqt::limits::Limits;
 use weir_moqt::message::Setup;
 use weir_quic::ClientConfig;
 
+use crate::tokens::Tokens;
+
 /// A server, and how clients connect to it.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -17,6 +19,10 @@ pub struct Target {
     pub client: ClientConfig,
     /// The parameters and options of every client's SETUP, tokens included.
     pub setup: Setup,
+    /// Tokens that clients show in addition, each its own, in SETUP and in requests ([`Client::tokens`]).
+    ///
+    /// [`Client::tokens`]: crate::client::Client::tokens
+    pub tokens: Tokens,
     /// Limits of the sessions.
     pub limits: Limits,
     /// How many of the host's sockets the clients use in turn. Zero counts as one.
@@ -31,6 +37,7 @@ impl Target {
             server_name: server_name.to_owned(),
             client,
             setup: Setup::default(),
+            tokens: Tokens::default(),
             limits: Limits::default(),
             sockets: 1,
         }

@@ -30,7 +30,7 @@ enum Reader {
     Decoder(DecoderReader),
 }
 
-/// Which critical streams the peer has opened.
+/// The critical streams that the peer has opened.
 #[derive(Debug)]
 pub struct PeerStreams {
     own: Side,

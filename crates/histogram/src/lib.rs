@@ -66,7 +66,7 @@ impl Histogram {
 
     /// Adds all counts of `other`.
     pub fn merge(&mut self, other: &Self) {
-        self.count += other.count;
+        self.count = self.count.saturating_add(other.count);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);

@@ -33,7 +33,7 @@ pub struct Session {
     sent_goaway: bool,
 }
 
-/// What the peer has sent on its control stream.
+/// Frames and settings that the peer has sent on its control stream.
 #[derive(Debug)]
 struct PeerControl {
     side: Side,

@@ -151,22 +151,22 @@ impl Trace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
     /// No opportunity after time zero, so the trace has no period.
-    #[error("the trace has no opportunity after time 0")]
+    #[error("expected at least one line with a time above 0 ms")]
     Empty,
     /// A line that is not a 32-bit number of milliseconds.
-    #[error("line {line} of the trace is not a time in milliseconds")]
+    #[error("line {line}: expected a whole number of milliseconds")]
     NotANumber {
         /// The line, from 1.
         line: usize,
     },
     /// An opportunity earlier than the one before it.
-    #[error("opportunity {opportunity} of the trace is before the last one")]
+    #[error("line {}: the time is earlier than that of the line before", opportunity + 1)]
     Backwards {
         /// The opportunity, from 0.
         opportunity: usize,
     },
     /// More opportunities than [`OPPORTUNITIES_MAX`].
-    #[error("the trace has {count} opportunities, of at most {OPPORTUNITIES_MAX}")]
+    #[error("expected at most {OPPORTUNITIES_MAX} lines, not {count}")]
     TooLong {
         /// The number of opportunities.
         count: usize,

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io::{Read as _, Write as _};
 
-use weir_live::{Ingest, Item};
+use weir_live::{Ingest, Item, source::TraceFrame};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut stream = Vec::new();
@@ -17,16 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     )?;
     while let Some(item) = ingest.poll()? {
         if let Item::Frame(frame) = item {
-            writeln!(
-                out,
-                "{} {} {} {} {} {}",
-                frame.kind.letter(),
-                u8::from(frame.is_disposable),
-                frame.fragment.len(),
-                frame.decode_us,
-                frame.presentation_us,
-                frame.duration_us
-            )?;
+            writeln!(out, "{}", TraceFrame::from(&frame))?;
         }
     }
     Ok(())

@@ -15,7 +15,9 @@ use crate::h264::SampleError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IngestError {
     /// A box is larger than its limit.
-    #[error("byte {offset}: the box {kind} has {size} bytes; at most {size_max} are accepted")]
+    #[error(
+        "byte {offset}: the box {kind} has {size} bytes; at most {size_max} are accepted. Is the input fragmented MP4?"
+    )]
     BoxTooLarge {
         /// Where the box begins.
         offset: u64,
@@ -53,7 +55,7 @@ pub enum IngestError {
         offset: u64,
         /// Its type.
         kind: &'static str,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// A box in the wrong order.
@@ -95,7 +97,7 @@ pub enum IngestError {
     Sample {
         /// Where the fragment begins.
         offset: u64,
-        /// What is wrong with the frame.
+        /// The problem with the frame.
         error: SampleError,
     },
     /// The stream begins with a frame that is not a keyframe.

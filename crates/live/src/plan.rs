@@ -77,7 +77,7 @@ pub enum PlanError {
     /// The catalog lists no video.
     #[error("the catalog lists no video with packaging loc or cmaf, only {found}")]
     NoVideo {
-        /// What it lists.
+        /// The listed tracks.
         found: String,
     },
     /// A track of fragments lacks its init segment.
@@ -91,7 +91,7 @@ pub enum PlanError {
     Init {
         /// The name of the track.
         track: String,
-        /// What is wrong.
+        /// The problem.
         error: IngestError,
     },
 }

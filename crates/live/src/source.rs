@@ -1,6 +1,6 @@
 //! The source of an origin's frames.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display, Formatter};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,21 @@ pub struct FrameTrace(Arc<[TraceFrame]>);
 /// The picture is ffmpeg's generator `life` with seed 7. The example `trace` wrote it.
 pub const LIFE_720P: &str = include_str!("../traces/life-720p.txt");
 
+/// A minute at 30 frames per second, 720p, groups of two seconds, two B-frames in a row, 1 Mbit/s: a zoom into a picture
+/// without end (ffmpeg's generator `mandelbrot`).
+pub const ZOOM_720P: &str = include_str!("../traces/zoom-720p.txt");
+
+/// A minute at 25 frames per second, 360p, groups of one second, no B-frames, as browsers encode, 450 kbit/s: a pattern
+/// that scrolls like text (ffmpeg's generator `cellauto` with rule 110 and seed 7).
+pub const SCROLL_360P: &str = include_str!("../traces/scroll-360p.txt");
+
+/// The committed traces, by their names.
+pub const TRACES: [(&str, &str); 3] = [
+    ("life", LIFE_720P),
+    ("zoom", ZOOM_720P),
+    ("scroll", SCROLL_360P),
+];
+
 /// Why a text is not a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
@@ -88,9 +103,48 @@ impl FrameTrace {
         Ok(Self(frames.into()))
     }
 
+    /// Returns the trace of these frames, of which the first is a keyframe.
+    ///
+    /// # Errors
+    /// There is no frame, the first is not a keyframe, or a decode time is not after that of the frame before.
+    pub fn of(frames: Vec<TraceFrame>) -> Result<Self, TraceError> {
+        if frames
+            .first()
+            .is_none_or(|frame| frame.kind != FrameKind::Key)
+        {
+            return Err(TraceError::NoKeyframe);
+        }
+        let mut pairs = (2..).zip(frames.windows(2));
+        match pairs.find(|(_, pair)| pair[0].decode_us >= pair[1].decode_us) {
+            Some((number, _)) => Err(TraceError::Backwards(number)),
+            None => Ok(Self(frames.into())),
+        }
+    }
+
     /// Returns the frames.
     pub fn frames(&self) -> &[TraceFrame] {
         &self.0
+    }
+
+    /// Returns the places of the keyframes, at least one.
+    pub fn keyframes(&self) -> Vec<usize> {
+        let places = (0..).zip(self.frames());
+        let keys = places.filter(|(_, frame)| frame.kind == FrameKind::Key);
+        keys.map(|(place, _)| place).collect()
+    }
+
+    /// Counts the frames that end within `span` of the begin of frame `first`, in a trace that repeats.
+    pub fn frames_within(&self, first: usize, span: Duration) -> u64 {
+        let (count, period) = (self.0.len(), self.period_us());
+        let span = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        let begin = self.0[first].decode_us;
+        let ends_within = |place: &usize| {
+            let lap = if *place < count { 0 } else { period };
+            let frame = &self.0[place % count];
+            frame.decode_us - begin + lap + frame.duration_us <= span % period
+        };
+        let rest = (first..first + count).take_while(ends_within).count() as u64;
+        u64::try_from(span / period).unwrap_or(0) * count as u64 + rest
     }
 
     /// Returns the media time after which the trace repeats.
@@ -98,6 +152,33 @@ impl FrameTrace {
         let span = |(first, last): (&TraceFrame, &TraceFrame)| last.decode_us - first.decode_us;
         let ends = self.0.first().zip(self.0.last());
         ends.map_or(1, span) + self.0.last().map_or(0, |last| last.duration_us).max(1)
+    }
+}
+
+impl From<&Frame> for TraceFrame {
+    fn from(frame: &Frame) -> Self {
+        Self {
+            kind: frame.kind,
+            is_disposable: frame.is_disposable,
+            bytes: u32::try_from(frame.fragment.len()).unwrap_or(u32::MAX),
+            decode_us: frame.decode_us,
+            presentation_us: frame.presentation_us,
+            duration_us: frame.duration_us,
+        }
+    }
+}
+
+/// Writes the frame as a line of a trace, as [`FrameTrace::parse`] reads it.
+impl Display for TraceFrame {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let (kind, is_disposable) = (self.kind.letter(), u8::from(self.is_disposable));
+        let [decode, presentation, duration] =
+            [self.decode_us, self.presentation_us, self.duration_us];
+        let bytes = self.bytes;
+        write!(
+            formatter,
+            "{kind} {is_disposable} {bytes} {decode} {presentation} {duration}"
+        )
     }
 }
 

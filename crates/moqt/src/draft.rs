@@ -320,7 +320,7 @@ pub(crate) enum FilterForm {
     Typed,
 }
 
-/// What follows serialization flags.
+/// The fields that follow serialization flags.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FetchFlags {
     /// An object with these flags.

@@ -127,7 +127,7 @@ pub enum RangeFilterKind {
     TrackProperty,
 }
 
-/// What a unidirectional stream carries, according to its type [moqt-18 §3.4].
+/// The content of a unidirectional stream, according to its type [moqt-18 §3.4].
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StreamKind {
     /// Control messages, beginning with SETUP. The stream type is the message type of SETUP.

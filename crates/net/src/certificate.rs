@@ -11,7 +11,10 @@ use rustls::{
     DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
     client::danger::HandshakeSignatureValid,
     crypto::aws_lc_rs::default_provider,
-    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject as _},
+    pki_types::{
+        CertificateDer, PrivateKeyDer, UnixTime,
+        pem::{self, PemObject as _},
+    },
     server::{
         ClientHello, ResolvesServerCert, WebPkiClientVerifier,
         danger::{ClientCertVerified, ClientCertVerifier},
@@ -46,7 +49,7 @@ pub enum CertificateError {
     Pem {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The problem with the file.
         problem: String,
     },
     /// The system's list of trusted certificates cannot be read.
@@ -69,10 +72,12 @@ impl Certificate {
         let certificates = load_chain(chain)?;
         let text = read(key)?;
         let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
-            pem_error(
-                key,
-                &format!("no private key in this file; expected PEM: {error}"),
-            )
+            let problem = "no private key in this file; expected PEM";
+            if matches!(error, pem::Error::NoItemsFound) {
+                pem_error(key, problem)
+            } else {
+                pem_error(key, &format!("{problem}: {error}"))
+            }
         })?;
         Ok(Self {
             chain: certificates,
@@ -197,7 +202,7 @@ impl ClientCertVerifier for ClientTrust {
         false
     }
 
-    /// Returns no hints, so that a client sends its certificate whoever issued it.
+    /// Returns no hints, so that a client sends its certificate, of any issuer.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -1,4 +1,4 @@
-//! Packets that leave some time after they were sent, as if the path of each socket were longer by so much.
+//! Delays of outgoing packets: each socket sends its packets later by a fixed time, as if its path were longer.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 
 use weir_quic::{EcnCodepoint, Packet};
 
-/// The packets of a host that wait for their time. Those of a socket keep their order.
+/// The delayed packets of a host. Packets of one socket keep their order.
 #[derive(Debug, Default)]
 pub(crate) struct SendDelays {
     /// The delay of each socket, by its number. Sockets beyond the end have none.
@@ -18,14 +18,14 @@ pub(crate) struct SendDelays {
     number: u64,
 }
 
-/// What becomes of a packet.
+/// The decision on an outgoing packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// It leaves at once.
+    /// The packet leaves at once.
     No,
-    /// It waits.
+    /// The packet waits for its time.
     Waits,
-    /// It is dropped, since [`WAITING_MAX`] others wait.
+    /// The packet is dropped, since [`WAITING_MAX`] others wait.
     Dropped,
 }
 

@@ -107,6 +107,11 @@ impl Telemetry {
         }
     }
 
+    /// Returns the number of UDP payloads received.
+    pub fn packets_received(&self) -> u64 {
+        self.packets_received.load(Ordering::Relaxed)
+    }
+
     /// Adds to a number that only the calling thread writes. Uses a plain load and store without a bus lock.
     pub(crate) fn add(value: &AtomicU64, amount: u64) {
         let sum = value.load(Ordering::Relaxed).wrapping_add(amount);
@@ -185,7 +190,7 @@ impl Delays {
             .buckets
             .iter()
             .enumerate()
-            .map(|(index, count)| count - before(index))
+            .map(|(index, count)| count.saturating_sub(before(index)))
             .collect();
         // The largest delay of the difference is unknown; its bucket bounds it.
         let last = buckets.iter().rposition(|&count| count > 0);

@@ -162,12 +162,30 @@ pub struct ClientConfig {
     pub web_transport: Option<Request>,
 }
 
+/// How soon a connection notices that its peer is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Liveness {
+    /// See [`Limits::idle_timeout`].
+    pub idle_timeout: Duration,
+    /// See [`Limits::keep_alive`].
+    pub keep_alive: Duration,
+}
+
 /// A limit that QUIC cannot express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("limit {0} is out of range")]
 pub struct ConfigError(pub &'static str);
 
 impl Limits {
+    /// Returns these limits with another liveness.
+    pub(crate) fn with_liveness(&self, liveness: Liveness) -> Self {
+        Self {
+            idle_timeout: liveness.idle_timeout,
+            keep_alive: Some(liveness.keep_alive),
+            ..self.clone()
+        }
+    }
+
     /// Returns the engine's form of these limits.
     pub(crate) fn transport(
         &self,

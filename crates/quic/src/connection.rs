@@ -23,7 +23,7 @@ pub struct Connection<'a> {
     pub(crate) way: Way<'a>,
 }
 
-/// What carries a connection.
+/// The carrier of a connection.
 pub(crate) enum Way<'a> {
     /// The network.
     Engine(EngineConnection<'a>),
@@ -41,7 +41,7 @@ macro_rules! with {
     };
 }
 
-/// What carries a session.
+/// The carrier of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier<'a> {
     /// The QUIC connection itself.

@@ -20,8 +20,8 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use weir_transport::Transport as _;
 
 use crate::{
-    ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, Outbox, Packets, Qlog,
-    Shard,
+    ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, Liveness, Outbox,
+    Packets, Qlog, Shard,
     config::TimeSource,
     connection::{EngineConnection, Way},
     connection_id::SeededConnectionIds,
@@ -235,16 +235,26 @@ impl Endpoint {
         server_name: &str,
         socket: u32,
     ) -> Result<Handle, ConnectError> {
+        self.connect_with(now, config, remote, server_name, socket, None)
+    }
+
+    /// Does the same, with a liveness that replaces the endpoint's limits for this connection.
+    pub fn connect_with(
+        &mut self,
+        now: Instant,
+        config: &ClientConfig,
+        remote: SocketAddr,
+        server_name: &str,
+        socket: u32,
+        liveness: Option<Liveness>,
+    ) -> Result<Handle, ConnectError> {
         if self.slots.open() >= self.limits.connections_max {
             return Err(ConnectError::TooMany(self.limits.connections_max));
         }
         let initial_id = ConnectionId::new(&self.initial_ids.random::<[u8; INITIAL_ID_BYTES]>());
         let mut client = quinn_proto::ClientConfig::new(config.tls.config.clone());
         client
-            .transport_config(
-                self.logged_transport()
-                    .unwrap_or_else(|| Arc::clone(&self.transport)),
-            )
+            .transport_config(self.client_transport(liveness)?)
             .token_store(self.tokens.clone())
             .initial_dst_cid_provider(Arc::new(move || initial_id));
         let (handle, engine) = self

@@ -155,7 +155,7 @@ impl Lost {
                 if !words.is_empty() {
                     words.insert_str(0, ": ");
                 }
-                Self::from_code("found here", error.code, &words)
+                Self::from_code("this side reports", error.code, &words)
             }
         })
     }
@@ -315,11 +315,11 @@ mod tests {
             ),
             (
                 found(tls(42), "bad: \u{1b}[2J"),
-                "TLS handshake failed: found here: bad certificate: bad: [2J",
+                "TLS handshake failed: this side reports: bad certificate: bad: [2J",
             ),
             (
                 found(tls(255), ""),
-                "TLS handshake failed: found here: alert 255",
+                "TLS handshake failed: this side reports: alert 255",
             ),
             (
                 closed(tls(120), b"no"),
@@ -331,7 +331,7 @@ mod tests {
             ),
             (
                 found(violation, "too many"),
-                "QUIC transport error: found here: detected an error with protocol compliance that was not covered \
+                "QUIC transport error: this side reports: detected an error with protocol compliance that was not covered \
                  by more specific error codes: too many",
             ),
         ] {

@@ -1,4 +1,4 @@
-//! Which thread of a relay a packet belongs to, according to its connection ID.
+//! The thread of a relay to which a packet belongs, according to its connection ID.
 
 /// One of several endpoints that share an address, each on a thread of its own.
 ///

@@ -153,7 +153,7 @@ impl ServerTls {
     }
 }
 
-/// Which servers a client trusts.
+/// The servers that a client trusts.
 #[derive(Clone, Debug)]
 pub enum Trust {
     /// Servers whose certificate chain leads to one of these roots.

@@ -70,14 +70,14 @@ pub enum Denial {
     Malformed,
 }
 
-/// What a request does, as far as authorization distinguishes it.
+/// The action of a request, as far as authorization distinguishes actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Publish,
     Subscribe,
 }
 
-/// What a request is about, for authorization.
+/// The subject of a request, for authorization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub(crate) action: Action,

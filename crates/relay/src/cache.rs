@@ -33,7 +33,7 @@ pub(crate) use self::{
 };
 use crate::{Counters, Limits, ids::TrackId, turn::Turn};
 
-/// What the caches of all tracks hold together, and the order in which groups expire.
+/// The content of the caches of all tracks together, and the order in which groups expire.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     bytes: u64,
@@ -118,7 +118,7 @@ pub(crate) enum Content {
     },
 }
 
-/// What the cache knows of a location and those that follow it in the order of a span.
+/// The cache's knowledge of a location and of the following ones, in the order of a span.
 #[derive(Debug)]
 pub(crate) enum Known<'a> {
     /// An object exists.
@@ -129,7 +129,7 @@ pub(crate) enum Known<'a> {
     Unknown(Location),
 }
 
-/// What an object is stored with: ledger, counters and limits.
+/// The state needed to store an object: ledger, counters and limits.
 pub(crate) struct Keeper<'a> {
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) counters: &'a mut Counters,

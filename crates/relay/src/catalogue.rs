@@ -7,6 +7,8 @@ mod track_status;
 
 use std::collections::BTreeMap;
 
+use weir_quic::Handle;
+
 use self::{
     namespaces::Announcements, prefix_subscriptions::PrefixSubscriptions,
     track_status::TrackStatusRequest,
@@ -19,6 +21,8 @@ use crate::{delivery::Delivery, ids::RequestKey, track::Tracks};
 pub(crate) struct Catalogue {
     announcements: Announcements,
     subscriptions: PrefixSubscriptions,
+    /// Links to ask for what no session announced, in order of preference.
+    fallbacks: Vec<Handle>,
     /// TRACK_STATUS requests that wait for a publisher's answer.
     track_statuses: BTreeMap<RequestKey, TrackStatusRequest>,
 }
@@ -31,9 +35,9 @@ pub(crate) struct Offering<'a> {
 }
 
 impl Catalogue {
-    /// Returns the number of open PUBLISH_NAMESPACE requests.
-    pub(crate) fn announcements_len(&self) -> usize {
-        self.announcements.len()
+    /// Returns the number of open PUBLISH_NAMESPACE requests of clients.
+    pub(crate) fn client_namespaces(&self) -> usize {
+        self.announcements.client_count()
     }
 
     /// Returns the number of open SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS requests.

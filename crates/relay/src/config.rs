@@ -27,6 +27,9 @@ pub struct Config {
     pub pauses_publishers: bool,
     /// Name and version in SETUP; `None` to leave them out.
     pub implementation: Option<String>,
+    /// A random number of this process, the same for all its threads, by which it recognises its own requests if upstream
+    /// relays form a ring.
+    pub identity: u64,
 }
 
 /// Limits of the relay's tables and queues.
@@ -174,6 +177,7 @@ impl Default for Config {
             successor: None,
             pauses_publishers: false,
             implementation: Some("weir".to_owned()),
+            identity: 0,
         }
     }
 }

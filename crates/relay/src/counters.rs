@@ -59,6 +59,18 @@ metrics! {
         datagrams_dropped_unsupported,
         /// Objects received from other threads of the relay, in datagrams and on streams.
         objects_crossed,
+        /// Links established to upstream relays.
+        links_established,
+        /// Links to upstream relays that were lost or could not be established.
+        links_failed,
+        /// Links closed because the relay's own requests came back to it: the upstream relays form a ring. The log names
+        /// the upstream relay.
+        links_in_ring,
+        /// Requests of the relay itself that an upstream relay refused: announcements and subscriptions to prefixes.
+        /// Check the rights of `upstream.token_file`.
+        link_requests_refused,
+        /// Requests of the relay itself that could not be sent over a link, at a limit of the session.
+        link_requests_unsent,
         /// Objects received on subgroup streams.
         stream_objects_received,
         /// Subgroup streams received.
@@ -201,6 +213,10 @@ metrics! {
         prefixes,
         /// Subgroups that are being received, or that some subscriber has not read in full.
         subgroups,
+        /// Links to upstream relays that are established.
+        links,
+        /// Subscriptions of the relay at upstream relays, requests without an answer included.
+        link_subscriptions,
         /// Bytes of subgroups kept because some subscriber has not read them.
         log_bytes,
         /// Bytes that subscribers have not read, counted once for each subscriber. If it grows, subscribers are too

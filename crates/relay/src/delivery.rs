@@ -28,7 +28,7 @@ pub(crate) use self::{blocked_streams::Reader, ending::Scope, update::Joined};
 use self::{outgoing::Outgoing, subscribe::PendingSubscribe, subscription::Subscription};
 use crate::{
     ids::{BySession, ByTrack, TrackId},
-    sessions::peer::Purpose,
+    sessions::peer::{PeerKind, Purpose},
     track::{Demand, Track},
     turn::Turn,
 };
@@ -52,8 +52,8 @@ struct Subscriptions {
 /// Numbers of subscriptions, over all tracks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Subscriptions of links.
-    pub(crate) links: usize,
+    /// Subscriptions of relays of the same process.
+    pub(crate) siblings: usize,
     /// Established subscriptions of clients.
     pub(crate) clients: usize,
     /// SUBSCRIBE requests of clients that wait for a publisher.
@@ -61,10 +61,9 @@ pub(crate) struct Totals {
 }
 
 impl Delivery {
-    /// Returns the demand that a publisher of a track has to know. Subscriptions and requests of links do not count for
-    /// a publisher behind a link, which does not serve them. All other waiting requests count for it, even with FORWARD
-    /// 0, since their answer needs the largest location.
-    pub(crate) fn demand(&self, id: TrackId, from_link: bool) -> Demand {
+    /// Returns the demand that publishers of a kind have to know. Only sessions that they serve count. For a publisher
+    /// behind a link, waiting requests count even with FORWARD 0, since their answer needs the largest location.
+    pub(crate) fn demand(&self, id: TrackId, publisher: PeerKind) -> Demand {
         let Some(subscriptions) = self.tracks.get(id) else {
             return Demand::NONE;
         };
@@ -72,21 +71,18 @@ impl Delivery {
             established,
             pending,
         } = subscriptions;
-        let counts = |is_link: bool| !(from_link && is_link);
+        let counts = |subscriber: PeerKind| publisher.serves(subscriber);
         let is_subscribed = established
             .iter()
-            .any(|other| counts(other.is_link) && !other.is_declined_offer());
-        let is_pending = pending.iter().any(|waiting| counts(waiting.is_link));
+            .any(|other| counts(other.kind) && !other.is_declined_offer());
+        let is_pending = pending.iter().any(|waiting| counts(waiting.kind));
         let wants = |other: &Subscription| other.forwards() && !other.is_ending();
         let is_wanted = established
             .iter()
-            .any(|other| wants(other) && counts(other.is_link))
+            .any(|other| wants(other) && counts(other.kind))
             || pending.iter().any(|waiting| {
-                if from_link {
-                    !waiting.is_link
-                } else {
-                    waiting.parameters.forward != Some(false)
-                }
+                counts(waiting.kind)
+                    && (publisher.is_link() || waiting.parameters.forward != Some(false))
             });
         let new_groups = pending
             .iter()
@@ -136,11 +132,12 @@ impl Delivery {
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for subscriptions in self.tracks.iter() {
-            let links = subscriptions.links_len();
-            totals.links += links;
-            totals.clients += subscriptions.established.len() - links;
+            let siblings = subscriptions.siblings_len();
+            totals.siblings += siblings;
+            let others = subscriptions.established[siblings..].iter();
+            totals.clients += others.filter(|other| !other.kind.is_link()).count();
             let pending = subscriptions.pending.iter();
-            totals.pending += pending.filter(|waiting| !waiting.is_link).count();
+            totals.pending += pending.filter(|waiting| !waiting.kind.is_link()).count();
         }
         totals
     }
@@ -174,15 +171,15 @@ impl Delivery {
             session.publish_now(connection, name, alias, offer, properties)
         });
         let request = sent.unwrap_or(Err(Refused::Closed))?;
-        let mut is_link = false;
+        let mut kind = PeerKind::Client;
         if let Some(peer) = turn.sessions.get(handle) {
             peer.insert(request, Purpose::Subscriber(id));
-            is_link = peer.is_link();
+            kind = peer.kind();
         }
         let (largest, defaults) = (track.largest(), track.defaults());
         let mut subscription = Subscription::new(handle, request, &parameters, largest, defaults);
-        subscription.is_link = is_link;
-        subscription.is_offer = is_link;
+        subscription.kind = kind;
+        subscription.is_offer = kind.is_link();
         self.tracks.entry(id).insert(subscription);
         Ok(request)
     }
@@ -215,10 +212,11 @@ impl Subscriptions {
             || self.pending.iter().any(|waiting| waiting.handle == handle)
     }
 
-    /// Returns the number of subscriptions of links, which are sorted first.
-    fn links_len(&self) -> usize {
+    /// Returns the number of subscriptions of relays of the same process, which are sorted first.
+    fn siblings_len(&self) -> usize {
         let mut established = self.established.iter();
-        let first_client = established.position(|subscription| !subscription.is_link);
-        first_client.unwrap_or(self.established.len())
+        let first_other =
+            established.position(|subscription| subscription.kind != PeerKind::Sibling);
+        first_other.unwrap_or(self.established.len())
     }
 }

@@ -3,8 +3,10 @@
 mod effects;
 mod inspection;
 
+use std::time::Instant;
+
 pub use self::inspection::TrackState;
-pub(crate) use self::inspection::track_states;
+pub(crate) use self::inspection::{link_states, track_states};
 use weir_moqt::{
     data::ObjectDatagram,
     error::{RequestErrorCode, SessionError},
@@ -21,9 +23,9 @@ use crate::{
     delivery::Delivery,
     fetch::{Fetches, Serving},
     ids::RequestKey,
-    links::{Linking, Links},
+    links::{Linking, Links, Upstream},
     sessions::{authorization::joined, peer::Purpose},
-    timers::Timer,
+    timers::{Timer, Timers},
     track::Tracks,
     turn::Turn,
 };
@@ -62,10 +64,15 @@ impl Owners {
     fn linking(&mut self) -> Linking<'_> {
         Linking {
             links: &mut self.links,
-            catalogue: &self.catalogue,
+            catalogue: &mut self.catalogue,
             delivery: &mut self.delivery,
             tracks: &mut self.tracks,
         }
+    }
+
+    /// Adds an upstream relay, to be asked after those that were added before.
+    pub(crate) fn add_upstream(&mut self, timers: &mut Timers, now: Instant, upstream: Upstream) {
+        self.links.add_upstream(timers, now, upstream);
     }
 
     /// Handles an event of a connection.
@@ -122,7 +129,7 @@ impl Owners {
                 self.process_session(turn, handle);
             }
             Event::Connected { handle } => self.on_connected(turn, handle),
-            Event::Lost { handle, .. } => self.on_lost(turn, handle),
+            Event::Lost { handle, reason } => self.on_lost(turn, handle, &reason.to_string()),
             Event::Finished { handle, stream } => {
                 self.delivery.on_finished(handle, stream);
             }
@@ -160,24 +167,18 @@ impl Owners {
     }
 
     fn on_connected(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        let Some(connection) = turn.endpoint.connection(turn.now, handle) else {
-            return;
-        };
-        if let Some(thread) = connection.peer_thread() {
-            turn.on_peer_thread_connected(handle, thread);
-        } else {
+        if !self.links.on_connected(turn, handle) {
             turn.on_connected(handle);
         }
         self.process_session(turn, handle);
     }
 
-    fn on_lost(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+    fn on_lost(&mut self, turn: &mut Turn<'_>, handle: Handle, reason: &str) {
+        self.linking().on_lost(turn, handle, reason);
         let Some(peer) = turn.sessions.remove(handle) else {
             return;
         };
-        if peer.is_link() {
-            self.links.forget(handle);
-        } else {
+        if !peer.is_link() {
             turn.sessions.keep_counters(*peer.session().counters());
         }
         let deadline = self.delivery.forget_session(handle);
@@ -265,14 +266,19 @@ impl Owners {
                 turn.counters.sessions_violated += 1;
                 let is_overflow = violation.code == SessionError::AUTH_TOKEN_CACHE_OVERFLOW;
                 turn.counters.sessions_token_overflow += u64::from(is_overflow);
-                self.on_lost(turn, handle);
+                self.on_lost(turn, handle, violation.reason);
             }
-            // Answers to requests that the relay does not make, and notices that need no answer: a client that sent
-            // GOAWAY ends its requests itself.
-            E::Namespace { .. }
-            | E::NamespaceDone { .. }
-            | E::PublishBlocked { .. }
-            | E::GoAway(_) => {}
+            E::Namespace { id, suffix } => {
+                self.linking().on_namespace(turn, (handle, id), &suffix);
+            }
+            E::NamespaceDone { id, suffix } => {
+                self.linking()
+                    .on_namespace_done(turn, (handle, id), &suffix);
+            }
+            // A client that sent GOAWAY ends its requests itself.
+            E::GoAway(_) => self.on_link_leaving(turn, handle),
+            // Tracks that the upstream relay has no room for can still be subscribed to.
+            E::PublishBlocked { .. } => {}
             E::RequestGoAway { id, .. } => self.on_request_goaway(turn, (handle, id)),
         }
     }
@@ -305,6 +311,10 @@ impl Owners {
                 self.delivery
                     .on_offer_accepted(turn, tracks, who, &ok.parameters);
             }
+            (Purpose::RingProbe, Accepted::Ok(ok)) => {
+                turn.remove_request(id);
+                self.links.on_probe_answered(turn, id.0, &ok);
+            }
             (Purpose::UpstreamFetch(_), Accepted::Fetch(ok)) => {
                 self.serving().on_fetch_ok(turn, id, &ok);
             }
@@ -322,6 +332,16 @@ impl Owners {
             Some(Purpose::UpstreamFetch(_)) => self.serving().fail_upstream(turn, id, error.code),
             Some(Purpose::Source(_)) => Tracks::on_subscribe_error(turn, id, error),
             Some(Purpose::Subscriber(_)) => turn.on_offer_rejected(id),
+            Some(Purpose::UpstreamPrefix) => {
+                turn.remove_request(id);
+                self.linking().on_interest_rejected(turn, id, error);
+            }
+            // The request has not come back to this relay.
+            Some(Purpose::RingProbe) => drop(turn.remove_request(id)),
+            Some(Purpose::Announcement) => {
+                turn.remove_request(id);
+                self.links.on_rejected(turn, id, error);
+            }
             Some(
                 Purpose::Namespace(_)
                 | Purpose::Prefix(_)
@@ -374,6 +394,9 @@ impl Owners {
                     .on_publish_namespace(turn, id, &publish.namespace);
             }
             Request::TrackStatus(status) => {
+                if let Some(answer) = Links::answer_probe(turn, &status.track) {
+                    return turn.accept(id, answer);
+                }
                 self.catalogue
                     .on_track_status(turn, tracks, id, status.track);
             }
@@ -463,9 +486,12 @@ impl Owners {
             }
             Purpose::Namespace(namespace) => (Action::Publish, namespace),
             Purpose::Prefix(prefix) => (Action::Subscribe, prefix),
-            Purpose::UpstreamFetch(_) | Purpose::TrackStatus | Purpose::UpstreamTrackStatus(_) => {
-                return None;
-            }
+            Purpose::UpstreamFetch(_)
+            | Purpose::TrackStatus
+            | Purpose::UpstreamTrackStatus(_)
+            | Purpose::UpstreamPrefix
+            | Purpose::Announcement
+            | Purpose::RingProbe => return None,
         };
         Some(Subject { action, namespace })
     }
@@ -504,34 +530,6 @@ impl Owners {
         }
     }
 
-    /// Handles a GOAWAY on a request stream [moqt-18 §10.4]. A request of the relay is sent again in the same session,
-    /// the only one in which the relay can reach the peer. This counts towards the limit of updates. The peer itself
-    /// moves the requests that it sent.
-    fn on_request_goaway(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
-        let Some(purpose) = turn.moved_purpose((handle, id)) else {
-            return;
-        };
-        match purpose {
-            Purpose::Source(track) => {
-                if self.tracks.cancel_own(turn, track, (handle, id)) {
-                    self.ask_again(turn, track, handle);
-                }
-            }
-            Purpose::Subscriber(track) => {
-                self.offering().on_offer_goaway(turn, track, (handle, id));
-            }
-            Purpose::UpstreamFetch(_) => self.serving().on_upstream_moved(turn, (handle, id)),
-            Purpose::UpstreamTrackStatus(requester) => {
-                let event = TrackStatusEvent::GoAway;
-                self.catalogue.on_track_status_event(turn, requester, event);
-            }
-            Purpose::Namespace(_)
-            | Purpose::Prefix(_)
-            | Purpose::Fetch(_)
-            | Purpose::TrackStatus => {}
-        }
-    }
-
     pub(crate) fn on_timer(&mut self, turn: &mut Turn<'_>, timer: Timer) {
         match timer {
             Timer::Session(handle) => {
@@ -550,6 +548,11 @@ impl Owners {
                     .on_track_status_event(turn, (handle, id), event);
             }
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
+            Timer::Upstream(number) => self.links.connect(turn, number),
+            Timer::Awaited(track) => self.on_await_over(turn, track),
+            Timer::Ring(number) => self.links.probe(turn, number),
+            Timer::InterestsRefused => self.links.send_interests_again(turn),
+            Timer::Interests => self.linking().review_interests(turn),
             Timer::Cache => self.tracks.on_cache_due(turn),
             Timer::Fill(handle, id) => self.serving().on_fill_timeout(turn, (handle, id)),
         }

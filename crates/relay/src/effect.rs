@@ -12,10 +12,10 @@ use weir_quic::Handle;
 
 use crate::{
     ids::{PublisherId, SubgroupId, TrackId},
-    sessions::peer::Purpose,
+    sessions::peer::{PeerKind, PrefixKind, Purpose},
 };
 
-/// What one owner asks of the others.
+/// A request of one owner to the others.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// Close a session from this side.
@@ -30,11 +30,21 @@ pub(crate) enum Effect {
     UpdateFailed(Handle, RequestId, RequestErrorCode),
     /// A session announced a namespace.
     NamespaceAnnounced(Namespace, Handle),
+    /// A session does not announce a namespace any more.
+    NamespaceWithdrawn(Namespace),
+    /// A link can be asked for what no session announced.
+    FallbackFound(Handle),
+    /// A link cannot be asked any more for what no session announced.
+    FallbackLost(Handle),
+    /// A session subscribed to a prefix.
+    PrefixWanted(PrefixKind, Namespace),
+    /// A subscription to a prefix has ended.
+    PrefixUnwanted(PrefixKind, Namespace),
     /// A session waits for a track.
     TrackWanted {
         track: TrackId,
-        /// Whether the session is a link.
-        by_link: bool,
+        /// What the session is to this relay.
+        by: PeerKind,
         /// The new group that the request asks for.
         new_group: Option<u64>,
     },
@@ -50,7 +60,7 @@ pub(crate) enum Effect {
     OfferAwaited(TrackId),
     /// A publisher is gone; the code is for requests that wait for its answer.
     PublisherGone(TrackId, PublisherId, RequestErrorCode),
-    /// A track may have no client left that publishes it, in which case subscriptions of links end.
+    /// A track may have no publisher left that serves links of some kind, in which case their subscriptions end.
     LinksUnserved(TrackId),
     /// Subscriptions of a track were established or refused: fetches that join them continue or end.
     SubscriptionsAnswered(TrackId),

@@ -32,5 +32,6 @@ pub use authority::{AccessToken, Authority, Credentials, Denial, Grant, Open};
 pub use config::{Config, Limits};
 pub use counters::{Counters, Gauges};
 pub use dispatch::TrackState;
+pub use links::{LinkState, Upstream};
 pub use load::{Load, LoadLimits, Overload, STANDING, Shedder};
 pub use relay::Relay;

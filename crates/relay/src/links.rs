@@ -1,26 +1,44 @@
 //! Links: sessions with other relays that this relay exchanges tracks with.
 //!
-//! A link is a MOQT session with another relay. Each relay announces over its links what its own clients publish. A
-//! track crosses a link once, however many clients of the other relay subscribe to it. Every relay has a link to all
-//! others, so what came over one link is never passed on over another, and nothing circulates.
+//! A link is a MOQT session, either with another thread of the process (`peer_threads.rs`) or with an upstream relay on
+//! another machine (`upstreams.rs`). Nothing above this module distinguishes them. A track crosses a link once, however
+//! many clients of the other relay subscribe to it.
+//!
+//! Every thread has a link to all others, and announces to them what its own clients publish. Upstream relays are asked
+//! for what no client and no other thread has, and are sent the namespaces that those publish. What came over a link is
+//! not passed on over a link of the same kind ([`PeerKind::serves`]), so nothing circulates. One thread owns the links to
+//! upstream relays: it announces the empty namespace to the other threads, which then ask it for what nobody announced.
+//! So a process has one copy of a track, whatever its number of threads.
 
+mod interests;
 mod peer_threads;
+mod rings;
+mod upstreams;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
 
 use weir_moqt::{
-    error::{PublishDoneCode, ResetCode},
-    message::PublishDone,
-    name::Namespace,
+    error::{PublishDoneCode, RequestErrorCode, ResetCode},
+    limits::Limits,
+    message::{MESSAGE_BYTES_MAX, PublishDone, RequestError, RequestOk},
+    name::{FullTrackName, Namespace},
     parameter::Parameters,
 };
 use weir_quic::Handle;
 
+pub use self::upstreams::{LinkState, Upstream};
+use self::{interests::Interests, rings::Probe, upstreams::Upstreams};
 use crate::{
+    Config,
     catalogue::Catalogue,
     delivery::{Delivery, Scope},
+    effect::Effect,
     ids::{RequestKey, TrackId},
-    sessions::Sessions,
+    sessions::peer::{PeerKind, PrefixKind, Purpose},
+    timers::{Timer, Timers},
     track::Tracks,
     turn::Turn,
 };
@@ -28,89 +46,358 @@ use crate::{
 /// The established links, and what was announced over them.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
-    ready: Vec<Handle>,
-    /// Namespaces that clients announce, with the relay's own PUBLISH_NAMESPACE requests for them.
-    announced: BTreeMap<Namespace, Vec<RequestKey>>,
+    ready: Vec<(PeerKind, Handle)>,
+    /// Namespaces announced over links of a kind, with the relay's own PUBLISH_NAMESPACE requests for them.
+    announced: BTreeMap<(PeerKind, Namespace), Vec<RequestKey>>,
+    /// Tracks published with PUBLISH that upstream relays may ask for, by their namespace.
+    published: BTreeMap<Namespace, BTreeSet<TrackId>>,
+    /// Tracks that links were asked to wait for a short time ago.
+    awaited: BTreeSet<TrackId>,
+    interests: Interests,
+    upstreams: Upstreams,
 }
 
 /// The links, and what is exchanged over them.
 pub(crate) struct Linking<'a> {
     pub(crate) links: &'a mut Links,
-    pub(crate) catalogue: &'a Catalogue,
+    pub(crate) catalogue: &'a mut Catalogue,
     pub(crate) delivery: &'a mut Delivery,
     pub(crate) tracks: &'a mut Tracks,
 }
 
 impl Links {
+    /// Adds an upstream relay, to be asked after those that were added before.
+    pub(crate) fn add_upstream(&mut self, timers: &mut Timers, now: Instant, upstream: Upstream) {
+        self.upstreams.add(timers, now, upstream);
+    }
+
     /// Returns whether no link is established.
     pub(crate) fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
 
-    /// Returns the number of open PUBLISH_NAMESPACE requests of clients.
-    pub(crate) fn client_namespaces(&self, catalogue: &Catalogue, sessions: &Sessions) -> usize {
+    /// Returns the links to upstream relays.
+    pub(crate) fn states(&self) -> impl Iterator<Item = (Option<Handle>, LinkState)> {
+        self.upstreams.states()
+    }
+
+    /// Returns the established links to upstream relays.
+    pub(crate) fn established(&self) -> impl Iterator<Item = Handle> {
         let links = self.ready.iter();
-        let of_links: usize = links.map(|&handle| sessions.namespaces_of(handle)).sum();
-        catalogue.announcements_len() - of_links
+        links
+            .filter(|(kind, _)| *kind == PeerKind::Upstream)
+            .map(|&(_, handle)| handle)
     }
 
-    /// Removes a link whose session is gone.
-    pub(crate) fn forget(&mut self, handle: Handle) {
-        self.ready.retain(|&other| other != handle);
-        for announcements in self.announced.values_mut() {
-            announcements.retain(|&(other, _)| other != handle);
+    /// Returns whether links may be asked to wait for a publisher of a track. If so, the next time is after a pause, since
+    /// not every relay waits.
+    pub(crate) fn may_await(&mut self, turn: &mut Turn<'_>, track: TrackId) -> bool {
+        let may_await = self.awaited.insert(track);
+        if may_await {
+            let again = turn.now + AWAIT_PAUSE;
+            turn.timers.set(again, Timer::Awaited(track));
+        }
+        may_await
+    }
+
+    /// Handles the end of the pause before links may be asked again to wait for a track.
+    pub(crate) fn on_await_over(&mut self, track: TrackId) {
+        self.awaited.remove(&track);
+    }
+
+    /// Starts to connect to an upstream relay whose timer is due.
+    pub(crate) fn connect(&mut self, turn: &mut Turn<'_>, number: usize) {
+        self.upstreams.connect(turn, number);
+    }
+
+    /// Asks an upstream relay whether requests return to this relay.
+    pub(crate) fn probe(&mut self, turn: &mut Turn<'_>, number: usize) {
+        self.upstreams.probe(turn, number);
+    }
+
+    /// Handles the answer to such a question: closes the link if the upstream relays form a ring.
+    pub(crate) fn on_probe_answered(
+        &mut self,
+        turn: &mut Turn<'_>,
+        handle: Handle,
+        ok: &RequestOk,
+    ) {
+        if Probe::new(turn.config.identity).is_own(ok) {
+            self.upstreams.on_ring(turn, handle);
         }
     }
 
-    /// Announces a namespace over all links, unless another client announced it already.
-    pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
-        if !turn.has_peer_threads() || self.announced.contains_key(namespace) {
-            return;
+    /// Returns the answer to a TRACK_STATUS request that this relay itself sent, and that came back.
+    pub(crate) fn answer_probe(turn: &Turn<'_>, track: &FullTrackName) -> Option<RequestOk> {
+        Probe::new(turn.config.identity).answer(track)
+    }
+
+    /// Begins the session of a link whose handshake is complete. Returns false if the connection is no link.
+    pub(crate) fn on_connected(&mut self, turn: &mut Turn<'_>, handle: Handle) -> bool {
+        let connection = turn.endpoint.connection(turn.now, handle);
+        if let Some(thread) = connection.and_then(|connection| connection.peer_thread()) {
+            turn.on_peer_thread_connected(handle, thread);
+            return true;
         }
-        self.announced.insert(namespace.clone(), Vec::new());
-        for handle in self.ready.clone() {
-            self.announce_to(turn, handle, namespace);
+        self.upstreams.on_connected(turn, handle)
+    }
+
+    /// Handles the refusal of a request that the relay sent over a link for itself.
+    pub(crate) fn on_rejected(
+        &self,
+        turn: &mut Turn<'_>,
+        (handle, id): RequestKey,
+        error: &RequestError,
+    ) {
+        turn.counters.link_requests_refused += 1;
+        let upstream = self.upstreams.name(handle).unwrap_or_default();
+        let (code, reason) = (error.code, error.reason.escape_debug());
+        tracing::info!(upstream, id = id.0, %code, "refused by the upstream relay: {reason}");
+    }
+
+    /// Sends subscriptions to prefixes again that overlapped with earlier ones.
+    pub(crate) fn send_interests_again(&mut self, turn: &mut Turn<'_>) {
+        self.interests.send_again(turn);
+    }
+
+    fn is_used(&self, turn: &Turn<'_>, kind: PeerKind) -> bool {
+        match kind {
+            PeerKind::Client => false,
+            PeerKind::Sibling => turn.has_peer_threads(),
+            PeerKind::Upstream => !self.upstreams.is_empty(),
         }
     }
 
-    fn announce_to(&mut self, turn: &mut Turn<'_>, handle: Handle, namespace: &Namespace) {
+    fn ready(&self, kind: PeerKind) -> Vec<Handle> {
+        let links = self.ready.iter().filter(|(other, _)| *other == kind);
+        links.map(|&(_, handle)| handle).collect()
+    }
+
+    fn is_ready(&self, handle: Handle) -> bool {
+        self.ready.iter().any(|&(_, other)| other == handle)
+    }
+
+    /// Announces a namespace of a session of the kind `from` over all links that it is passed on over, unless it was
+    /// announced already.
+    pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, from: PeerKind, namespace: &Namespace) {
+        for kind in PeerKind::LINKS {
+            let name = (kind, namespace.clone());
+            if !from.serves(kind) || !self.is_used(turn, kind) || self.announced.contains_key(&name)
+            {
+                continue;
+            }
+            self.announced.insert(name, Vec::new());
+            for handle in self.ready(kind) {
+                self.announce_to(turn, (kind, handle), namespace);
+            }
+        }
+    }
+
+    fn announce_to(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (kind, handle): (PeerKind, Handle),
+        namespace: &Namespace,
+    ) {
         let sent = turn.with_session(handle, |session, connection| {
             session.publish_namespace(connection, namespace.clone(), Parameters::default())
         });
-        if let Some(Ok(request)) = sent
-            && let Some(announcements) = self.announced.get_mut(namespace)
-        {
-            announcements.push((handle, request));
-        }
+        let Some(Ok(request)) = sent else {
+            turn.counters.link_requests_unsent += 1;
+            return;
+        };
+        turn.insert_request((handle, request), Purpose::Announcement);
+        let announcements = self.announced.entry((kind, namespace.clone()));
+        announcements.or_default().push((handle, request));
     }
 
-    /// Withdraws the announcements of a namespace over all links, since no client announces it.
-    pub(crate) fn withdraw(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
-        let announcements = self.announced.remove(namespace);
-        for (handle, request) in announcements.into_iter().flatten() {
-            turn.cancel((handle, request), ResetCode::CANCELLED);
+    /// Withdraws the announcements of a namespace over links that no session announces it for any more.
+    pub(crate) fn withdraw(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalogue: &Catalogue,
+        namespace: &Namespace,
+    ) {
+        for kind in PeerKind::LINKS {
+            let is_published = kind == PeerKind::Upstream && self.published.contains_key(namespace);
+            if is_published || catalogue.is_announced_for(namespace, kind) {
+                continue;
+            }
+            if let Some(announcements) = self.announced.remove(&(kind, namespace.clone())) {
+                end(turn, announcements);
+                if kind == PeerKind::Upstream {
+                    self.interests.review_later(turn);
+                }
+            }
         }
     }
 }
 
 impl Linking<'_> {
-    /// Announces and offers everything that clients publish over a new link.
+    /// Handles the SETUP of the relay behind a new link: announces and offers everything that is passed on over it.
     pub(crate) fn on_ready(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        self.links.ready.push(handle);
-        let namespaces: Vec<_> = self.links.announced.keys().cloned().collect();
+        let kind = turn.kind(handle);
+        self.links.ready.push((kind, handle));
+        let announced = self.links.announced.keys();
+        let namespaces: Vec<_> = announced
+            .filter(|(other, _)| *other == kind)
+            .map(|(_, namespace)| namespace.clone())
+            .collect();
         for namespace in namespaces {
-            self.links.announce_to(turn, handle, &namespace);
+            self.links.announce_to(turn, (kind, handle), &namespace);
         }
-        let tracks: Vec<_> = self.tracks.under(&Namespace::EMPTY).collect();
-        for track in tracks {
-            self.offer_to(turn, track, handle);
+        match kind {
+            PeerKind::Client => {}
+            PeerKind::Sibling => {
+                let tracks: Vec<_> = self.tracks.under(&Namespace::EMPTY).collect();
+                for track in tracks {
+                    self.offer_to(turn, track, handle);
+                }
+            }
+            PeerKind::Upstream => {
+                self.links.upstreams.on_ready(turn, handle);
+                turn.push(Effect::FallbackFound(handle));
+            }
         }
     }
 
-    /// Offers a track that a client publishes over all links.
+    /// Handles a link that can be asked for what no session announced.
+    pub(crate) fn on_fallback(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let is_first = self.catalogue.fallbacks().is_empty();
+        let rank = self.links.upstreams.rank(handle);
+        self.catalogue.insert_fallback(rank, handle);
+        self.links.interests.on_link(turn, handle);
+        if is_first && turn.kind(handle) == PeerKind::Upstream {
+            // The other threads ask this one.
+            let everything = Namespace::EMPTY;
+            self.links.announce(turn, PeerKind::Upstream, &everything);
+        }
+    }
+
+    /// Handles a link that cannot be asked any more for what no session announced.
+    pub(crate) fn on_fallback_lost(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        if !self.catalogue.remove_fallback(handle) {
+            return;
+        }
+        let links = &mut *self.links;
+        links.interests.on_link_lost(turn, self.catalogue, handle);
+        if self.catalogue.fallbacks().is_empty() {
+            let everything = (PeerKind::Sibling, Namespace::EMPTY);
+            if let Some(announcements) = links.announced.remove(&everything) {
+                end(turn, announcements);
+            }
+        }
+    }
+
+    /// Handles the loss of a connection, which may be that of a link.
+    pub(crate) fn on_lost(&mut self, turn: &mut Turn<'_>, handle: Handle, reason: &str) {
+        self.links.ready.retain(|&(_, other)| other != handle);
+        for announcements in self.links.announced.values_mut() {
+            announcements.retain(|&(other, _)| other != handle);
+        }
+        self.links.upstreams.on_lost(turn, handle, reason);
+        self.on_fallback_lost(turn, handle);
+    }
+
+    /// Handles NAMESPACE of the relay behind a link.
+    pub(crate) fn on_namespace(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: RequestKey,
+        suffix: &Namespace,
+    ) {
+        let links = &mut *self.links;
+        let announced = &links.announced;
+        let is_own = |namespace: &Namespace| {
+            announced.contains_key(&(PeerKind::Upstream, namespace.clone()))
+        };
+        let interests = &mut links.interests;
+        if !interests.on_namespace(turn, self.catalogue, key, (suffix, is_own)) {
+            turn.counters.interests_dropped += 1;
+            self.on_interest_closed(turn, key);
+            turn.remove_request(key);
+            turn.cancel(key, ResetCode::EXCESSIVE_LOAD);
+        }
+    }
+
+    /// Handles NAMESPACE_DONE of the relay behind a link.
+    pub(crate) fn on_namespace_done(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: RequestKey,
+        suffix: &Namespace,
+    ) {
+        let interests = &mut self.links.interests;
+        interests.on_namespace_done(turn, self.catalogue, key, suffix);
+    }
+
+    /// Handles a subscription to a prefix by a session.
+    pub(crate) fn on_prefix_wanted(
+        &mut self,
+        turn: &mut Turn<'_>,
+        prefix: (PrefixKind, Namespace),
+    ) {
+        let fallbacks = self.catalogue.fallbacks().to_vec();
+        let interests = &mut self.links.interests;
+        interests.on_wanted(turn, &fallbacks, prefix);
+    }
+
+    /// Handles the end of a subscription to a prefix by a session.
+    pub(crate) fn on_prefix_unwanted(
+        &mut self,
+        turn: &mut Turn<'_>,
+        prefix: (PrefixKind, Namespace),
+    ) {
+        let fallbacks = self.catalogue.fallbacks().to_vec();
+        let interests = &mut self.links.interests;
+        interests.on_unwanted(turn, self.catalogue, &fallbacks, prefix);
+    }
+
+    /// Handles the end of one of the relay's own subscriptions to prefixes.
+    pub(crate) fn on_interest_closed(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
+        let interests = &mut self.links.interests;
+        interests.on_closed(turn, self.catalogue, key);
+    }
+
+    /// Handles the refusal of one of the relay's own subscriptions to prefixes.
+    pub(crate) fn on_interest_rejected(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: RequestKey,
+        error: &RequestError,
+    ) {
+        let is_overlap = error.code == RequestErrorCode::PREFIX_OVERLAP;
+        if !is_overlap || !self.links.interests.on_overlap(turn, key) {
+            self.links.on_rejected(turn, key, error);
+            self.on_interest_closed(turn, key);
+        }
+    }
+
+    /// Reviews the namespaces that other relays were given time to confirm.
+    pub(crate) fn review_interests(&mut self, turn: &mut Turn<'_>) {
+        let links = &mut *self.links;
+        let announced = &links.announced;
+        let is_own = |namespace: &Namespace| {
+            announced.contains_key(&(PeerKind::Upstream, namespace.clone()))
+        };
+        links.interests.review(turn, self.catalogue, is_own);
+    }
+
+    /// Offers a track that a session publishes to the other threads, and announces its namespace to upstream relays.
     pub(crate) fn offer(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        for index in 0..self.links.ready.len() {
-            self.offer_to(turn, id, self.links.ready[index]);
+        for handle in self.links.ready(PeerKind::Sibling) {
+            self.offer_to(turn, id, handle);
+        }
+        if self.links.upstreams.is_empty() {
+            return;
+        }
+        if let Some(track) = self.tracks.get(id)
+            && track.is_published_for(PeerKind::Upstream)
+        {
+            let namespace = track.name().namespace.clone();
+            let tracks = self.links.published.entry(namespace.clone());
+            tracks.or_default().insert(id);
+            self.links.announce(turn, PeerKind::Sibling, &namespace);
         }
     }
 
@@ -118,15 +405,37 @@ impl Linking<'_> {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
-        if track.is_published_by_client() && !self.delivery.has_subscriber(id, handle) {
+        if track.is_published_for(PeerKind::Sibling) && !self.delivery.has_subscriber(id, handle) {
             // Objects are forwarded until the other relay reports that it has no subscriber, so subscribers that wait
             // there miss none. If the offer cannot be sent, the other relay can still subscribe.
             let _offered = self.delivery.publish(turn, (id, track), handle, true);
         }
     }
 
-    /// Subscribes over links to a track that clients publish as well, since each relay passes on only what its own
-    /// clients publish.
+    /// Withdraws the namespace of a track that no session publishes any more, if that was its last track.
+    pub(crate) fn withdraw_unpublished(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        if self.links.published.is_empty() {
+            return;
+        }
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        if track.is_published_for(PeerKind::Upstream) {
+            return;
+        }
+        let namespace = &track.name().namespace;
+        let Some(tracks) = self.links.published.get_mut(namespace) else {
+            return;
+        };
+        tracks.remove(&id);
+        if tracks.is_empty() {
+            self.links.published.remove(namespace);
+            self.links.withdraw(turn, self.catalogue, namespace);
+        }
+    }
+
+    /// Subscribes over links to a track that other sessions publish as well, if the relays behind the links announced
+    /// it: each relay passes on only what its own clients publish.
     pub(crate) fn ask(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         if self.links.ready.is_empty() {
             return;
@@ -135,37 +444,48 @@ impl Linking<'_> {
             return;
         };
         let namespace = &track.name().namespace;
-        let announcers = self.catalogue.announcers_of(turn, namespace);
-        let demand = self.delivery.demand(id, true);
-        for handle in announcers {
-            if self.links.ready.contains(&handle) {
+        for handle in self.catalogue.announcers_of(turn, namespace) {
+            if self.links.is_ready(handle) {
+                let demand = self.delivery.demand(id, turn.kind(handle));
                 self.tracks.ask(turn, id, handle, demand);
             }
         }
     }
 
-    /// Ends the subscriptions of links to a track that no client publishes. Other relays may still have the track, and
-    /// each finds out for itself whether it has ended.
+    /// Ends the subscriptions of links to a track that no publisher serves them any more. Other relays may still have
+    /// the track, and each finds out for itself whether it has ended.
     pub(crate) fn end_unserved(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        if self.links.ready.is_empty() {
-            return;
-        }
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        if track.is_sent_by_client() {
-            return;
-        }
-        let done = PublishDone::new(MOVED, "no session of this thread publishes it any more");
-        let is_asking = track.is_asking_client();
-        self.delivery.end(turn, id, Scope::Links, &done);
-        if !is_asking {
-            self.delivery.refuse_pending_links(turn, id);
+        for kind in PeerKind::LINKS {
+            let mut ready = self.links.ready.iter();
+            if !ready.any(|&(other, _)| other == kind) {
+                continue;
+            }
+            let Some(track) = self.tracks.get(id) else {
+                return;
+            };
+            if track.is_sent_for(kind) {
+                continue;
+            }
+            let done = PublishDone::new(MOVED, "no session here publishes it any more");
+            let is_asking = track.is_asking_for(kind);
+            self.delivery.end(turn, id, Scope::Kind(kind), &done);
+            if !is_asking {
+                self.delivery.refuse_pending_links(turn, id, kind);
+            }
         }
     }
 }
 
-/// The PUBLISH_DONE code over a link if none of the relay's clients publishes the track.
+/// Ends the relay's own announcements.
+fn end(turn: &mut Turn<'_>, announcements: Vec<RequestKey>) {
+    for request in announcements {
+        if turn.remove_request(request).is_some() {
+            turn.cancel(request, ResetCode::CANCELLED);
+        }
+    }
+}
+
+/// The PUBLISH_DONE code over a link if no session publishes the track that the link is served from.
 const MOVED: PublishDoneCode = PublishDoneCode::GOING_AWAY;
 
 /// Returns whether a PUBLISH_DONE over a link does not end the track itself: the other relay has lost its publisher, or
@@ -173,3 +493,29 @@ const MOVED: PublishDoneCode = PublishDoneCode::GOING_AWAY;
 pub(crate) fn is_moved(code: PublishDoneCode) -> bool {
     code == MOVED || code == PublishDoneCode::TOO_FAR_BEHIND
 }
+
+/// Returns the limits of a session with another relay. It carries the requests of all clients of that relay, and has to
+/// fit whatever that relay accepted.
+fn link_limits(config: &Config) -> Limits {
+    let limits = &config.session_limits;
+    let requests = config.limits.tracks_max.saturating_mul(2);
+    Limits {
+        requests_max: limits.requests_max.max(requests),
+        requests_local_max: limits.requests_local_max.max(requests),
+        streams_max: limits.streams_max.max(requests),
+        outgoing_bytes_max: limits.outgoing_bytes_max.max(OUTGOING_BYTES_MAX),
+        message_bytes_max: MESSAGE_BYTES_MAX,
+        object_header_bytes_max: limits
+            .object_header_bytes_max
+            .saturating_add(HEADER_GROWTH_BYTES_MAX),
+        ..limits.clone()
+    }
+}
+
+/// The pause before links are asked again for a track that subscribers wait for.
+const AWAIT_PAUSE: Duration = Duration::from_secs(1);
+/// How much longer the fields before an object's payload may be than those that the publisher sent. The relay writes in
+/// full the fields that the publisher left out or encoded as differences.
+const HEADER_GROWTH_BYTES_MAX: usize = 64;
+/// Bytes of control messages that may be queued on one stream to another relay.
+const OUTGOING_BYTES_MAX: usize = 8 << 20;

@@ -6,8 +6,8 @@ use weir_moqt::session;
 use weir_quic::{App, Endpoint, Event};
 
 use crate::{
-    Authority, Config, Counters, Gauges, Load, Open, Overload, TrackState,
-    dispatch::{Owners, track_states},
+    Authority, Config, Counters, Gauges, LinkState, Load, Open, Overload, TrackState, Upstream,
+    dispatch::{Owners, link_states, track_states},
     effect::Effects,
     sessions::Sessions,
     timers::Timers,
@@ -64,6 +64,11 @@ impl Relay {
         track_states(&self.owners)
     }
 
+    /// Returns the state of the links to upstream relays, in order of preference.
+    pub fn links(&self, now: Instant, endpoint: &mut Endpoint) -> Vec<LinkState> {
+        link_states(&self.owners, &self.sessions, now, endpoint)
+    }
+
     /// Returns whether new sessions and requests are refused because of load.
     pub fn is_shedding(&self) -> bool {
         self.sessions.is_shedding()
@@ -72,6 +77,12 @@ impl Relay {
     /// Returns why new sessions and requests are refused, if they are because of load.
     pub fn overload(&self) -> Option<Overload> {
         self.sessions.shedder.overload()
+    }
+
+    /// Adds a relay that is asked for what this one does not have, after those that were added before. Of several threads
+    /// with one address, only one may have upstream relays.
+    pub fn add_upstream(&mut self, now: Instant, upstream: Upstream) {
+        self.owners.add_upstream(&mut self.timers, now, upstream);
     }
 
     /// Observes how the host keeps up. Under too much load, new connections are refused before their handshake, and new

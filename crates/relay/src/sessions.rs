@@ -105,10 +105,16 @@ impl Sessions {
         self.count
     }
 
-    /// Returns the number of namespaces that a session announced.
-    pub(crate) fn namespaces_of(&self, handle: Handle) -> usize {
+    /// Returns the number of requests that bring objects of a session.
+    pub(crate) fn sources_of(&self, handle: Handle) -> usize {
         let peer = self.places.get(handle.index()).and_then(Option::as_deref);
-        peer.map_or(0, |peer| peer.counts().namespaces)
+        peer.map_or(0, |peer| peer.counts().sources)
+    }
+
+    /// Returns the number of objects received over a link to an upstream relay.
+    pub(crate) fn objects_of(&self, handle: Handle) -> u64 {
+        let peer = self.places.get(handle.index()).and_then(Option::as_deref);
+        peer.map_or(0, |peer| peer.objects)
     }
 
     /// Has a session processed at the end of the turn.

@@ -28,6 +28,16 @@ pub(crate) enum Timer {
     TrackStatus(Handle, RequestId),
     /// The deadline of some streams of a session may have passed.
     Delivery(Handle),
+    /// The next attempt to connect to an upstream relay is due.
+    Upstream(usize),
+    /// Links may be asked again to wait for a track.
+    Awaited(TrackId),
+    /// An upstream relay is asked whether requests return to this relay.
+    Ring(usize),
+    /// Namespaces that other relays had time to confirm are reviewed.
+    Interests,
+    /// Subscriptions to prefixes at other relays are sent again.
+    InterestsRefused,
     /// The oldest group of the cache may have expired.
     Cache,
 }

@@ -38,6 +38,7 @@ use self::{
 use crate::{
     cache::{Ledger, TrackCache},
     ids::{PublisherId, SubgroupId},
+    sessions::peer::PeerKind,
 };
 
 /// The properties of a track that apply to all its subscribers.
@@ -151,27 +152,33 @@ impl Track {
     fn clients(&self) -> impl Iterator<Item = &Publisher> {
         self.publishers
             .iter()
-            .filter(|publisher| !publisher.is_link)
+            .filter(|publisher| !publisher.is_link())
     }
 
-    /// Returns whether a client is an established publisher.
-    pub(crate) fn is_established_by_client(&self) -> bool {
-        self.clients().any(Publisher::is_established)
+    /// Returns the publishers whose objects are passed on to sessions of a kind.
+    fn serving(&self, kind: PeerKind) -> impl Iterator<Item = &Publisher> {
+        let publishers = self.publishers.iter();
+        publishers.filter(move |publisher| publisher.kind.serves(kind))
     }
 
-    /// Returns whether a client offers the track with PUBLISH.
-    pub(crate) fn is_published_by_client(&self) -> bool {
-        self.clients().any(Publisher::is_offering)
+    /// Returns whether the track has an established publisher for sessions of a kind.
+    pub(crate) fn is_established_for(&self, kind: PeerKind) -> bool {
+        self.serving(kind).any(Publisher::is_established)
     }
 
-    /// Returns whether objects come from a client, including the last ones after PUBLISH_DONE.
-    pub(crate) fn is_sent_by_client(&self) -> bool {
-        self.clients().any(Publisher::is_sending)
+    /// Returns whether a session offers the track with PUBLISH, to be passed on to sessions of a kind.
+    pub(crate) fn is_published_for(&self, kind: PeerKind) -> bool {
+        self.serving(kind).any(Publisher::is_offering)
     }
 
-    /// Returns whether a client was asked with SUBSCRIBE and has not answered.
-    pub(crate) fn is_asking_client(&self) -> bool {
-        self.clients().any(Publisher::is_asked)
+    /// Returns whether objects come for sessions of a kind, including the last ones after PUBLISH_DONE.
+    pub(crate) fn is_sent_for(&self, kind: PeerKind) -> bool {
+        self.serving(kind).any(Publisher::is_sending)
+    }
+
+    /// Returns whether a publisher that serves sessions of a kind was asked with SUBSCRIBE and has not answered.
+    pub(crate) fn is_asking_for(&self, kind: PeerKind) -> bool {
+        self.serving(kind).any(Publisher::is_asked)
     }
 
     /// Returns whether the track has an established publisher.
@@ -192,7 +199,7 @@ impl Track {
     /// Returns whether objects come, or would as soon as there is a subscriber here, because a link offers the track.
     pub(crate) fn is_within_reach(&self) -> bool {
         let mut publishers = self.publishers.iter();
-        self.is_sent() || publishers.any(|it| it.is_link && it.is_offering())
+        self.is_sent() || publishers.any(|it| it.is_link() && it.is_offering())
     }
 
     /// Returns whether a publisher was asked with SUBSCRIBE and has not answered.

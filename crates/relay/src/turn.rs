@@ -14,7 +14,11 @@ use crate::{
     Authority, Config, Counters,
     effect::{Effect, Effects},
     ids::RequestKey,
-    sessions::{Sessions, peer::Purpose, refusal::refusal},
+    sessions::{
+        Sessions,
+        peer::{PeerKind, Purpose},
+        refusal::refusal,
+    },
     timers::Timers,
 };
 
@@ -39,6 +43,22 @@ impl Turn<'_> {
     /// Returns whether a session is a link.
     pub(crate) fn is_link(&mut self, handle: Handle) -> bool {
         self.sessions.get(handle).is_some_and(|peer| peer.is_link())
+    }
+
+    /// Returns what a session is to this relay; a client if the session is gone.
+    pub(crate) fn kind(&mut self, handle: Handle) -> PeerKind {
+        let peer = self.sessions.get(handle);
+        peer.map_or(PeerKind::Client, |peer| peer.kind())
+    }
+
+    /// Counts an object that came from a session, if that is a link to an upstream relay.
+    #[inline]
+    pub(crate) fn note_object_over(&mut self, kind: PeerKind, handle: Handle) {
+        if kind == PeerKind::Upstream
+            && let Some(peer) = self.sessions.get(handle)
+        {
+            peer.objects += 1;
+        }
     }
 
     /// Returns the purpose of a request.

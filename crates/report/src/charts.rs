@@ -3,9 +3,13 @@
 //! A chart is drawn from the Markdown of its section, not from the measurement: so it always agrees with the tables below it, and
 //! a test can draw it again. [`chart`] knows which sections have one.
 
+mod agreement;
+mod compared;
 mod live;
 mod relays;
 mod servers;
+mod soak;
+mod sweep;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -34,6 +38,12 @@ pub fn chart(name: &str, markdown: &str) -> Option<Chart> {
         "relay-limits" => relays::image(&tables, markdown)?,
         "http3-servers" => servers::image(&tables)?,
         "live-lab" => live::image(&tables, markdown)?,
+        "relays-compared" => compared::image("Relays under one load", &tables)?,
+        "audiences" => compared::image("What an audience costs the relay", &tables)?,
+        "live-sweep" => sweep::image(&tables)?,
+        "live-agreement" => agreement::image("Live video in virtual and in real time", &tables)?,
+        "live-browser" => agreement::image("Live video in a browser", &tables)?,
+        "soak-web" => soak::image(&tables)?,
         _ => return None,
     };
     let image = Image {
@@ -64,7 +74,7 @@ struct Panel {
     bars: Vec<Bar>,
 }
 
-/// Panels in two columns, row by row, and their height.
+/// Returns panels in two columns, row by row, and their height.
 fn panels(panels: &[Panel]) -> (Markup, f64) {
     let leads: Vec<Vec<String>> = panels
         .iter()

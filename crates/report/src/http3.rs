@@ -24,7 +24,7 @@ use crate::process::{Usage, microseconds_each, percent};
 use crate::statistics::{Distribution, float};
 
 /// Version of the report's form, written as `schema`. It grows whenever a field is added, changed or removed.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// The report of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -235,6 +235,9 @@ pub struct Server {
     pub context_switches_voluntary: u64,
     /// Context switches because another thread took the core.
     pub context_switches_involuntary: u64,
+    /// CPU time of these cores that the hypervisor gave to others, in per cent of their time; null if the kernel does not
+    /// report it.
+    pub stolen_percent: Option<f64>,
     /// How a process ended during the run; null if none did.
     pub died: Option<String>,
 }
@@ -260,6 +263,9 @@ pub struct Client {
     pub packets_received: u64,
     /// Packets sent.
     pub packets_sent: u64,
+    /// CPU time of these cores that the hypervisor gave to others, in per cent of their time; null if the threads are not
+    /// bound, or the kernel does not report it.
+    pub stolen_percent: Option<f64>,
 }
 
 /// A thread of the load client.
@@ -323,6 +329,8 @@ pub struct ServerUsage {
     pub busiest_thread: Duration,
     /// How long the processes were watched.
     pub watched: Duration,
+    /// CPU time of the cores that the hypervisor gave to others, in per cent of their time; none if not known.
+    pub stolen_percent: Option<f64>,
     /// How a process ended during the run; none if none did.
     pub died: Option<String>,
 }
@@ -357,6 +365,11 @@ impl Client {
         let percent = self.threads.iter().map(|thread| thread.cpu_percent);
         percent.fold(0.0, f64::max)
     }
+
+    /// Returns the CPU load of the busiest thread, in per cent of the time that its core had.
+    pub fn utilisation_percent(&self) -> f64 {
+        of_what_was_left(self.busiest_thread_percent(), self.stolen_percent)
+    }
 }
 
 impl Server {
@@ -376,15 +389,26 @@ impl Server {
             rss_peak_bytes: usage.used.resident_peak_bytes,
             context_switches_voluntary: usage.used.switches_voluntary,
             context_switches_involuntary: usage.used.switches_involuntary,
+            stolen_percent: usage.stolen_percent,
             died: usage.died,
         }
     }
 
-    /// Returns the CPU load in per cent of what the server can use: the larger of the share of all its cores, and the
-    /// load of its busiest thread.
+    /// Returns the CPU load in per cent of what the server can use, its cores without stolen time: the larger of the share of
+    /// all its cores, and the load of its busiest thread.
     pub fn utilisation_percent(&self) -> f64 {
         let cores = self.cores.len().max(1) as u64;
         let of_cores = self.cpu_percent / float(cores);
-        of_cores.max(self.busiest_thread_percent)
+        of_what_was_left(
+            of_cores.max(self.busiest_thread_percent),
+            self.stolen_percent,
+        )
     }
+}
+
+/// Returns a load in per cent of the time that the hypervisor left. Kernels that count stolen time as time of the running
+/// thread too do not make this more than 100.
+fn of_what_was_left(load_percent: f64, stolen_percent: Option<f64>) -> f64 {
+    let left = (100.0 - stolen_percent.unwrap_or(0.0)).max(1.0);
+    (load_percent * 100.0 / left).min(load_percent.max(100.0))
 }

@@ -5,12 +5,14 @@
 
 mod agreement;
 mod figures;
+mod frames;
 mod page;
 mod summary;
 mod table;
 
 pub use self::agreement::{Disturbed, agreement, bound, undisturbed};
-pub use self::figures::{DEADLINE_US, Delays, FREEZE_US, Figures, FrameRecord};
+pub use self::figures::{Delays, Figures, FrameRecord, Thresholds};
+pub use self::frames::{FramesOf, frames_csv, frames_json};
 pub use self::page::{DrawnRun, page};
 pub use self::summary::{line, summary};
-pub use self::table::{Row, table, verdicts};
+pub use self::table::{Row, legend, table, verdicts};

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::statistics::float;
 
 /// The resources that a process has used so far, and holds at present.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Usage {
     /// CPU time of all threads, user and system. Exact to a nanosecond for running threads, to a hundredth of a second
     /// for threads that have ended.
@@ -23,6 +26,20 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Returns the usage of this process and another one together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let sum = |pick: fn(&Self) -> u64| pick(self).saturating_add(pick(other));
+        Self {
+            cpu: self.cpu.saturating_add(other.cpu),
+            resident_bytes: sum(|usage| usage.resident_bytes),
+            resident_peak_bytes: sum(|usage| usage.resident_peak_bytes),
+            switches_voluntary: sum(|usage| usage.switches_voluntary),
+            switches_involuntary: sum(|usage| usage.switches_involuntary),
+            threads: sum(|usage| usage.threads),
+        }
+    }
+
     /// Returns the usage since `earlier`. Memory and threads are those of `self`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {

@@ -5,6 +5,7 @@
 //!
 //! Times are in milliseconds. Seconds of a series count from the start of the run, by the generator's clock.
 
+pub mod agents;
 pub mod archive;
 pub mod csv;
 pub mod generator_health;
@@ -32,9 +33,12 @@ mod example;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::agents::{Agent, AgentSecond};
 pub use self::altered::Altered;
 pub use self::audience::{Acknowledged, Audience};
 pub use self::conduct::{Conduct, SetApart};
@@ -59,7 +63,7 @@ use crate::service_level::{JudgedClause, JudgedLevel};
 use crate::statistics::Distribution;
 
 /// Version of the report's form, written as `schema`. It grows whenever a field is added, changed or removed.
-pub const SCHEMA: u32 = 6;
+pub const SCHEMA: u32 = 7;
 
 /// The report of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -181,6 +185,9 @@ pub struct Run {
     pub publish_flow: String,
     /// Clock of one-way latency, in words: one clock, or the wall clocks of two processes.
     pub latency_clock: String,
+    /// Largest error of latency because publishers and subscribers have different clocks: 0 for one clock, null if it is
+    /// unknown.
+    pub clock_error_ms: Option<f64>,
     /// Number of subscribers requested.
     pub subscribers_requested: u64,
     /// Number of publishers requested.
@@ -202,6 +209,12 @@ pub struct Run {
 }
 
 impl Run {
+    /// Returns the largest error of latency because of different clocks; `None` if it is unknown.
+    pub(crate) fn clock_error(&self) -> Option<Duration> {
+        let seconds = self.clock_error_ms? / 1e3;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+
     /// Returns the run, marked as ended early if there are clearly broken `clauses`.
     #[must_use]
     pub fn ended_early(mut self, clauses: Vec<JudgedClause>) -> Self {

@@ -10,6 +10,7 @@ mod tests;
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,8 +74,9 @@ pub struct Measured<'a> {
     pub latency: &'a Histogram,
     /// Mean CPU load of the relay in per cent of one core; `None` if its process was not observed.
     pub cpu_percent: Option<f64>,
-    /// Whether publishers and subscribers have one clock, or synchronised ones. Otherwise latency decides no clause.
-    pub has_common_clock: bool,
+    /// The largest error of latency because publishers and subscribers have different clocks: zero for one clock, `None` if
+    /// it is unknown. A clause about latency is decided only if this error cannot change the answer.
+    pub clock_error: Option<Duration>,
 }
 
 /// The requested service level, and whether it held.
@@ -114,7 +116,8 @@ pub struct JudgedClause {
     pub measured: Option<f64>,
     /// Unit of `limit` and `measured`: `ms`, `%`, or empty for a count.
     pub unit: String,
-    /// True if the clause held; null if that is not decidable, since publishers and subscribers have different clocks.
+    /// True if the clause held; null if that is not decidable, since publishers and subscribers have different clocks and
+    /// `clock_error_ms` of the run is unknown, or as large as the distance from the limit.
     pub held: Option<bool>,
 }
 
@@ -301,8 +304,10 @@ impl Clause {
 
     fn evaluate(&self, measured: &Measured<'_>) -> JudgedClause {
         let value = self.metric.measure(self.unit, measured);
-        let is_decidable = self.subject() != Subject::Latency || measured.has_common_clock;
         let holds = value.is_some_and(|value| self.operator.holds(value, self.limit));
+        let error = measured.clock_error;
+        let is_decidable = self.subject() != Subject::Latency
+            || error.is_some_and(|error| self.decides(value, error));
         JudgedClause {
             text: self.to_string(),
             metric: self.name.to_owned(),
@@ -311,6 +316,15 @@ impl Clause {
             unit: self.unit.symbol().to_owned(),
             held: is_decidable.then_some(holds),
         }
+    }
+}
+
+impl Clause {
+    /// Whether a latency of `value` milliseconds is on the same side of the limit with any clock error up to `error`.
+    fn decides(&self, value: Option<f64>, error: Duration) -> bool {
+        let error_ms = error.as_secs_f64() * 1e3;
+        let distance = value.map(|value| (value - self.limit).abs());
+        error.is_zero() || distance.is_none_or(|distance| distance > error_ms)
     }
 }
 

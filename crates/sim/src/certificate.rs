@@ -24,7 +24,7 @@ pub struct Certificate {
 
 /// Returns the certificate for [`SERVER_NAME`]. Key, serial number and validity are constant, so the bytes are too.
 ///
-/// It is an Ed25519 certificate, because these signatures have a constant length and are not random.
+/// The key is Ed25519, because these signatures have a constant length and are not random.
 pub fn certificate() -> Certificate {
     let key = PrivatePkcs8KeyDer::from([&KEY_PREFIX[..], &KEY[..]].concat());
     let pair = KeyPair::from_pkcs8_der_and_sign_algo(&key, &PKCS_ED25519)

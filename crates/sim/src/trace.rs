@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// What the nodes of a simulation have sent to each other, in UDP datagrams.
+/// The UDP datagrams that the nodes of a simulation have sent to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Datagrams sent.

@@ -1,10 +1,10 @@
-//! What a session costs the relay in memory (`make memory`): idle, and subscribed to a track that is being sent.
+//! Measures the relay's memory per session (`make memory`): idle, and with a subscription to a track that is being sent.
 //!
-//! Many clients connect to a relay in a process of its own, over the loopback interface, and do nothing. Its resident
-//! memory is read then, and once more when all of them have been sent a speech for a while: a datagram of 120 bytes each
-//! 20 ms. Each growth, divided by the sessions, is what one of them costs. What a relay holds without any is not counted.
+//! Many clients connect to a relay in another process, over loopback, and stay idle. The program reads the relay's resident
+//! memory, then subscribes all clients to a track of 120-byte datagrams every 20 ms, and reads the memory again. Each growth,
+//! divided by the number of sessions, is the cost of one. Memory of a relay without sessions does not count.
 //!
-//! It prints a table, and fails if a session costs more than it may.
+//! The program prints a table, and fails if a session costs more than its limit.
 
 use std::{
     collections::BTreeMap,
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stop = Stop::new()?;
     let thread = start(relay.address, sessions, Arc::clone(&crowd), stop.clone())?;
 
-    // The first session takes what all share.
+    // The first session allocates what all sessions share.
     wait("a publisher", || crowd.ready.load(Ordering::Relaxed) > 0)?;
     rest(SETTLING);
     let before = relay.resident()?;
@@ -85,7 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The relay, in a process of its own.
+/// The relay's process.
 struct Relay {
     process: Child,
     address: SocketAddr,
@@ -109,7 +109,7 @@ impl Relay {
         Ok(Self { process, address })
     }
 
-    /// Bytes of its memory that are resident.
+    /// Returns the resident memory of the process, in bytes.
     fn resident(&mut self) -> Result<u64, Box<dyn Error>> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -125,7 +125,7 @@ impl Drop for Relay {
     }
 }
 
-/// What the clients are to do, and how far they are.
+/// The task of the clients, and how many have completed it.
 #[derive(Default)]
 struct Crowd {
     comes: AtomicBool,
@@ -176,7 +176,7 @@ fn start(
     Ok(std::thread::Builder::new().spawn(run)?)
 }
 
-/// A publisher and all others.
+/// The publisher and all subscribers.
 struct Clients {
     relay: SocketAddr,
     config: ClientConfig,
@@ -185,7 +185,7 @@ struct Clients {
     publisher: Option<Handle>,
     publication: Option<RequestId>,
     count: u64,
-    /// Those that have not subscribed.
+    /// Clients without a subscription.
     waiting: Vec<Handle>,
     next: Instant,
     group: u64,
@@ -216,7 +216,7 @@ impl Clients {
                 {
                     self.crowd.subscribed.fetch_add(1, Ordering::Relaxed);
                 } else if let session::Event::Rejected { .. } = event {
-                    // A relay that has too much to do just now: once more.
+                    // The relay is overloaded at present: try again.
                     self.waiting.push(handle);
                 }
             }
@@ -252,7 +252,7 @@ impl Clients {
         for handle in self.waiting.split_off(first) {
             let track = self.track.clone();
             self.with(now, endpoint, handle, |session, connection| {
-                // One that is not sent shows, as not all subscriptions come about.
+                // A request that is not sent shows: not all subscriptions are established.
                 let _asked = session.subscribe(connection, track, Parameters::default());
             });
         }
@@ -278,7 +278,7 @@ impl Clients {
         let mut publication = None;
         self.with(now, endpoint, publisher, |session, connection| {
             if is_published {
-                // What does not fit is not sent.
+                // Datagrams that do not fit are not sent.
                 let _sent = connection.send_datagram(encoded.freeze(), None);
             } else if session.is_ready() {
                 let none = Parameters::default();
@@ -365,18 +365,18 @@ fn wait(what: &str, is_there: impl Fn() -> bool) -> Result<(), Box<dyn Error>> {
 
 const SESSIONS: u64 = 1000;
 const KILOBYTE: u64 = 1000;
-/// What a session may cost that does nothing.
+/// Most memory of an idle session.
 const IDLE_MAX: u64 = 200 * KILOBYTE;
-/// What one may cost that is sent a speech.
+/// Most memory of a session with a subscription to a track that is being sent.
 const ACTIVE_MAX: u64 = 256 * KILOBYTE;
 const ALIAS: u64 = 1;
-/// Clients that connect or subscribe at a time.
+/// Clients that connect or subscribe at the same time.
 const EACH_TURN: usize = 10;
-/// From one object of a speech to the next.
+/// Interval of the objects.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// How long all have nothing to do before memory is looked at.
+/// Idle time before memory is read.
 const SETTLING: Duration = Duration::from_secs(5);
-/// How long all are sent the speech.
+/// Time for which all subscribers are sent objects.
 const SPEECH: Duration = Duration::from_secs(20);
 const TIME_MAX: Duration = Duration::from_mins(3);
 const LOOK: Duration = Duration::from_millis(50);

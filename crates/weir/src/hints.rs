@@ -1,9 +1,15 @@
 //! Hints for errors of connections: what a user can check or change, with the flags of the program.
 
-/// Returns what to do about an error, if `error` is about a server that does not answer or is not trusted.
+/// Returns what to do about the error of a connection; `None` if nothing is known about it.
 pub(crate) fn hint(error: &str) -> Option<&'static str> {
-    if error.contains("found here") && error.contains("certificate") {
+    if error.contains("this side reports") && error.contains("certificate") {
         Some(TRUST)
+    } else if error.contains("no common protocol") {
+        Some(PROTOCOL)
+    } else if error.contains("Address already in use") {
+        Some(ADDRESS_IN_USE)
+    } else if TOKEN_ERRORS.iter().any(|words| error.contains(words)) {
+        Some(TOKEN)
     } else if SILENT.iter().any(|words| error.contains(words)) {
         Some(UNREACHABLE)
     } else {
@@ -14,9 +20,22 @@ pub(crate) fn hint(error: &str) -> Option<&'static str> {
 const TRUST: &str = "hint: --ca FILE trusts the server's issuer, --certificate-hash HASH trusts one certificate, and \
                      --insecure trusts any";
 
+const PROTOCOL: &str = "hint: is the server of the kind that the URL names? moqt:// is for MOQT relays over raw QUIC, and \
+                        https:// for HTTP/3 and WebTransport";
+
+const ADDRESS_IN_USE: &str =
+    "hint: another process has this port; end it, or choose another port. Port 0 is a free one";
+
+/// The hint for a relay that refuses the client's token, or its lack of one.
+const TOKEN: &str = "hint: --token @FILE sends a token; `weir token sign` makes one for a relay with the key of \
+                                its issuer. The namespaces of the token must be those of the tracks";
+
 /// The hint for a server that does not answer.
 pub(crate) const UNREACHABLE: &str = "hint: is the server running, and can its UDP port be reached? MOQT and HTTP/3 use QUIC, \
                                       so a port that is open for TCP only is not enough";
+
+/// Parts of the errors of a relay that refuses a token, or its absence.
+const TOKEN_ERRORS: [&str; 3] = ["UNAUTHORIZED", "authorization token", "EXPIRED_AUTH_TOKEN"];
 
 /// Parts of the errors of a server that does not answer.
 const SILENT: [&str; 3] = [
@@ -31,10 +50,18 @@ mod tests {
 
     #[test]
     fn errors_of_connections_have_a_hint() {
-        let tls = "TLS handshake failed: found here: bad certificate: the certificate has expired";
+        let tls =
+            "TLS handshake failed: this side reports: bad certificate: the certificate has expired";
         assert_eq!(hint(tls), Some(TRUST));
         let silent = "moqt://127.0.0.1:1: no answer within 10 s";
         assert_eq!(hint(silent), Some(UNREACHABLE));
+        let refused =
+            "the relay refused a track: UNAUTHORIZED \"the credentials do not permit this\"";
+        assert_eq!(hint(refused), Some(TOKEN));
+        let other = "no common protocol: the peer does not speak any of the offered ALPNs";
+        assert_eq!(hint(other), Some(PROTOCOL));
+        let used = "--listen: cannot bind to 127.0.0.1:1: Address already in use (os error 98)";
+        assert_eq!(hint(used), Some(ADDRESS_IN_USE));
         assert_eq!(hint("--cert: no certificate in it"), None);
     }
 }

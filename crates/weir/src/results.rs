@@ -185,10 +185,10 @@ mod tests {
             .replace("made by make one", "made by make one FAST=1")
             .replace("\n1\n", "\nlonger\n\n1\n");
         assert_eq!(again, expected);
-        // The same once more changes nothing.
+        // Writing the same section again changes nothing.
         let once_more = with_section(&again, "one", "make one FAST=1", "longer\n\n1").unwrap();
         assert_eq!(once_more, again);
-        // A name that begins with another one's is another section.
+        // A name that begins with another name is another section.
         let other = with_section(&again, "on", "make on", "0").unwrap();
         assert!(other.starts_with(again.trim_end()), "{other}");
     }
@@ -278,7 +278,7 @@ mod tests {
         }
     }
 
-    /// A folder that goes with the test.
+    /// A folder of one test; deleted when dropped.
     struct Folder(PathBuf);
 
     impl Folder {

@@ -1,12 +1,15 @@
 //! Arrivals by subscriber and planned time, in fixed memory. They make the heat map of a report, and let a part of a
 //! run be judged.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{HEAT_COLUMNS_MAX, HEAT_ROWS_MAX};
 use crate::schedule::Schedule;
 
 /// Arrivals of one plan at all of its subscribers. Large audiences share rows. A column is a second of the data phase,
 /// or longer in long runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Heat {
     column_ns: u64,
     columns: usize,
@@ -15,7 +18,8 @@ pub struct Heat {
     cells: Vec<Cell>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Cell {
     received: u32,
     latency_max_us: u32,
@@ -62,9 +66,18 @@ impl Heat {
         }
     }
 
+    /// Whether both are heat maps of the same plan and the same number of subscribers.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let shape = |one: &Self| {
+            let subscribers = (one.subscribers, one.subscribers_per_row);
+            (one.column_ns, one.columns, subscribers, one.cells.len())
+        };
+        shape(self) == shape(other)
+    }
+
     /// Adds the arrivals of another heat map of the same plan and the same number of subscribers.
     pub(crate) fn merge(&mut self, other: &Self) {
-        debug_assert_eq!(self.cells.len(), other.cells.len(), "maps of one run");
+        debug_assert!(self.is_like(other), "maps of one run");
         for (own, other) in self.cells.iter_mut().zip(&other.cells) {
             own.received = own.received.saturating_add(other.received);
             own.latency_max_us = own.latency_max_us.max(other.latency_max_us);

@@ -1,19 +1,47 @@
 //! The draft's Table 2 over time: what the subscribers of a plan measured in each second, in fixed memory.
 //! [evens-00 §5.5.1]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::clock::{milliseconds, nanoseconds};
 use crate::limits::PROGRESS_WINDOWS_MAX;
 use weir_report::relay::ProgressSecond;
 
-/// What arrived in consecutive windows, over all subscriptions of a plan. A window is a second. After
-/// [`PROGRESS_WINDOWS_MAX`] windows, pairs are merged and windows become twice as long.
-#[derive(Clone, Debug)]
+/// Arrivals in consecutive windows, over all subscriptions of a plan. A window is a second. After
+/// [`PROGRESS_WINDOWS_MAX`] windows, pairs are merged and windows become twice as long. Times are counted from the origin
+/// of the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Windows")]
 pub struct OverTime {
-    origin: Instant,
     window_ns: u64,
     windows: Vec<Window>,
+}
+
+/// The serialized form, whose figures may be forged.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Windows {
+    window_ns: u64,
+    windows: Vec<Window>,
+}
+
+impl TryFrom<Windows> for OverTime {
+    type Error = &'static str;
+
+    fn try_from(read: Windows) -> Result<Self, Self::Error> {
+        if read.windows.len() > PROGRESS_WINDOWS_MAX {
+            return Err("figures over time have too many windows");
+        }
+        if !(SECOND_NS..=WINDOW_NS_MAX).contains(&read.window_ns) {
+            return Err("figures over time have windows that are too short or too long");
+        }
+        Ok(Self {
+            window_ns: read.window_ns,
+            windows: read.windows,
+        })
+    }
 }
 
 /// An arrival, compared with the one before it and with the plan.
@@ -27,7 +55,8 @@ pub struct Timing {
     pub publisher_variance_ns: i64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Window {
     objects: u64,
     bytes: u64,
@@ -39,7 +68,8 @@ struct Window {
 }
 
 /// Sum, largest value and count of absolute durations.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Extent {
     count: u64,
     sum_ns: u64,
@@ -47,19 +77,18 @@ struct Extent {
 }
 
 impl OverTime {
-    /// Returns windows of a second from `origin` on.
-    pub fn new(origin: Instant) -> Self {
+    /// Returns windows of a second.
+    pub fn new() -> Self {
         Self {
-            origin,
             window_ns: SECOND_NS,
             windows: Vec::new(),
         }
     }
 
-    /// Records an object of `bytes` bytes that arrives at `now`.
+    /// Records an object of `bytes` bytes that arrives at the time `at` of the run.
     #[inline]
-    pub fn record(&mut self, now: Instant, bytes: u64, timing: &Timing) {
-        let at_ns = nanoseconds(now.saturating_duration_since(self.origin));
+    pub fn record(&mut self, at: Duration, bytes: u64, timing: &Timing) {
+        let at_ns = nanoseconds(at);
         while at_ns / self.window_ns >= PROGRESS_WINDOWS_MAX as u64 {
             self.coarsen();
         }
@@ -86,7 +115,7 @@ impl OverTime {
         window.publisher_variance.record(variance_ns);
     }
 
-    /// Adds what other subscriptions of the same plan received. Both must have the same origin.
+    /// Adds what other subscriptions of the same plan received.
     pub(crate) fn merge(&mut self, other: &Self) {
         let mut other = other.clone();
         while self.window_ns < other.window_ns {
@@ -99,7 +128,7 @@ impl OverTime {
             self.windows.resize(other.windows.len(), Window::default());
         }
         for (own, other) in self.windows.iter_mut().zip(&other.windows) {
-            let subscriptions = own.subscriptions + other.subscriptions;
+            let subscriptions = own.subscriptions.saturating_add(other.subscriptions);
             *own = Window {
                 subscriptions,
                 ..own.merged(other)
@@ -142,8 +171,8 @@ impl OverTime {
 impl Window {
     fn merged(&self, other: &Self) -> Self {
         Self {
-            objects: self.objects + other.objects,
-            bytes: self.bytes + other.bytes,
+            objects: self.objects.saturating_add(other.objects),
+            bytes: self.bytes.saturating_add(other.bytes),
             subscriptions: self.subscriptions.max(other.subscriptions),
             delta: self.delta.merged(other.delta),
             receive_variance: self.receive_variance.merged(other.receive_variance),
@@ -168,7 +197,7 @@ impl Extent {
 
     fn merged(self, other: Self) -> Self {
         Self {
-            count: self.count + other.count,
+            count: self.count.saturating_add(other.count),
             sum_ns: self.sum_ns.saturating_add(other.sum_ns),
             max_ns: self.max_ns.max(other.max_ns),
         }
@@ -185,12 +214,19 @@ impl Extent {
     }
 }
 
+impl Default for OverTime {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 const SECOND_NS: u64 = 1_000_000_000;
+/// The longest window: about a year, so that the sum of all windows fits 64 bits.
+const WINDOW_NS_MAX: u64 = 1 << 55;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::any_instant;
 
     fn timing(delta_ms: Option<u64>, receive_ms: i64, publisher_ms: i64) -> Timing {
         Timing {
@@ -202,9 +238,7 @@ mod tests {
 
     #[test]
     fn every_second_has_its_figures() {
-        let origin = any_instant();
-        let mut over_time = OverTime::new(origin);
-        let at = |ms| origin + Duration::from_millis(ms);
+        let mut over_time = OverTime::new();
         // Two subscriptions; the second one receives nothing in the third second.
         for (ms, timing) in [
             (100, timing(None, 0, 0)),
@@ -212,7 +246,7 @@ mod tests {
             (900, timing(Some(800), -10, 3)),
             (2_500, timing(Some(1_600), 30, 0)),
         ] {
-            over_time.record(at(ms), 1_000, &timing);
+            over_time.record(Duration::from_millis(ms), 1_000, &timing);
         }
         let seconds = over_time.seconds();
         let numbers: Vec<_> = seconds.iter().map(|one| one.second).collect();
@@ -232,13 +266,11 @@ mod tests {
 
     #[test]
     fn long_runs_have_longer_windows() {
-        let origin = any_instant();
-        let mut over_time = OverTime::new(origin);
+        let mut over_time = OverTime::new();
         let most = PROGRESS_WINDOWS_MAX as u64;
         for second in 0..=most {
             let delta = (second > 0).then_some(1_000);
-            let now = origin + Duration::from_secs(second);
-            over_time.record(now, 125, &timing(delta, 0, 0));
+            over_time.record(Duration::from_secs(second), 125, &timing(delta, 0, 0));
         }
         let seconds = over_time.seconds();
         assert_eq!(seconds.len() as u64, most / 2 + 1);

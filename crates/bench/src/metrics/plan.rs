@@ -1,4 +1,4 @@
-//! What publisher and subscribers know of a track in advance.
+//! The plan of a track, which publisher and subscribers know in advance.
 
 use std::time::Duration;
 

@@ -54,7 +54,7 @@ enum Phase {
 }
 
 /// How a track ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// With COMPLETION.
@@ -70,7 +70,7 @@ pub enum End {
 }
 
 /// Why a track failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
     /// An object or COMPLETION arrived before START (decision 15).
@@ -83,7 +83,7 @@ pub enum Failure {
     Refused,
 }
 
-/// What an object turned out to be.
+/// The kind of a received object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// START, the first or a repeated one.

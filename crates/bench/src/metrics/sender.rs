@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::SentTotals;
 use crate::clock::{RunClock, nanoseconds};
@@ -13,7 +13,7 @@ use weir_histogram::Histogram;
 use weir_report::latency::distribution;
 use weir_report::statistics::Distribution;
 
-/// What a publisher has sent of one track, and how punctually.
+/// Objects of one track that a publisher has sent, and their lateness.
 #[derive(Clone, Debug, Default)]
 pub struct TrackSender {
     /// The times of sending of the first and the last object.
@@ -46,7 +46,7 @@ pub enum Refusal {
 }
 
 /// Objects that were not sent, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusals {
     /// [`Refusal::TooLarge`]
     pub too_large: u64,
@@ -63,7 +63,7 @@ pub struct Refusals {
 }
 
 /// Datagrams of any kind that the connection accepted and then dropped. They still count as sent, as in COMPLETION.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
     /// Dropped because their time to live ended.
     pub expired: u64,
@@ -71,8 +71,8 @@ pub struct Dropped {
     pub crowded_out: u64,
 }
 
-/// What a publisher measured of one track.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A publisher's measurements of one track.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SenderResult {
     /// DATA objects sent.
     pub objects_sent: u64,
@@ -158,6 +158,11 @@ impl TrackSender {
             groups_sent: self.groups,
             total_duration_ms: self.ends.map_or(0, |(first, last)| rounded_ms(first, last)),
         }
+    }
+
+    /// Returns when the first object was sent.
+    pub fn first_sent(&self) -> Option<Instant> {
+        self.ends.map(|(first, _)| first)
     }
 
     /// Returns the objects and groups sent so far.

@@ -18,7 +18,7 @@ pub(super) struct Sequence {
     words: [u64; WORDS],
 }
 
-/// What a number was when it arrived.
+/// The kind of an arrived number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// Never seen before, and the highest.

@@ -24,14 +24,15 @@ pub struct Audience {
     pub churn_per_second: u32,
     /// Whether each subscriber has a UDP socket of its own (`sockets = own`).
     pub has_own_sockets: bool,
-    /// Threads that the subscribers are spread over, 1 to 1024; at most one for each subscriber.
-    pub threads: u16,
+    /// Threads that the subscribers are spread over, 1 to 1024; at most one for each subscriber. `None`: one on each core that
+    /// the subscribers have.
+    pub threads: Option<u16>,
     /// When subscribers acknowledge packets.
     pub acknowledgements: Acknowledgements,
     /// How long a thread waits from one read of its sockets to the next while packets arrive, so that packets that come
     /// close together are read together. Zero: each packet wakes it.
     pub receive_pause: Duration,
-    /// Packets of subscribers leave up to this much later than they could, each subscriber's by a delay of its own.
+    /// Largest delay of outgoing packets. Each subscriber has a delay of its own, from zero to this, for all its packets.
     pub reply_spread: Duration,
 }
 
@@ -44,7 +45,7 @@ impl Default for Audience {
             churning_subscribers: 0,
             churn_per_second: 0,
             has_own_sockets: false,
-            threads: 1,
+            threads: None,
             acknowledgements: Acknowledgements::Delayed,
             receive_pause: RECEIVE_PAUSE,
             reply_spread: Duration::ZERO,
@@ -74,18 +75,11 @@ impl Audience {
     /// Returns a contradiction between settings; `None` if there is none.
     pub(super) fn contradiction(&self) -> Option<Contradiction> {
         let is_spread = !self.reply_spread.is_zero();
-        let contradictions = [
-            (
-                is_spread && !self.has_own_sockets,
-                Key::ReplySpread,
-                "it needs sockets = own: subscribers that share a socket share its delay",
-            ),
-            (
-                self.threads > 1 && self.churning_subscribers > 0,
-                Key::Threads,
-                "subscribers that churn take turns on one thread; leave out threads or churning_subscribers",
-            ),
-        ];
+        let contradictions = [(
+            is_spread && !self.has_own_sockets,
+            Key::ReplySpread,
+            "it needs sockets = own: subscribers that share a socket share its delay",
+        )];
         let found = contradictions.into_iter().find(|(is_so, ..)| *is_so)?;
         let (_, key, reason) = found;
         Some(Contradiction { key, reason })
@@ -101,9 +95,11 @@ impl Audience {
         Duration::from_nanos(u64::try_from(delay_ns).unwrap_or(spread_ns))
     }
 
-    /// Returns the threads that `subscribers` subscribers are spread over: at least one, at most one for each.
-    pub fn threads_of(&self, subscribers: usize) -> usize {
-        usize::from(self.threads).min(subscribers).max(1)
+    /// Returns the threads that `subscribers` subscribers with `cores` cores are spread over: at least one, at most one for
+    /// each subscriber.
+    pub fn threads_of(&self, subscribers: usize, cores: usize) -> usize {
+        let threads = self.threads.map_or(cores, usize::from);
+        threads.min(subscribers).max(1)
     }
 
     /// Returns how subscriber `number` of `all` behaves. Each kind is spread evenly. A subscriber selected for both
@@ -170,11 +166,13 @@ mod tests {
     #[test]
     fn threads_at_most_one_for_each_subscriber() {
         let audience = Audience {
-            threads: 8,
+            threads: Some(8),
             ..Audience::default()
         };
-        let threads = [0, 1, 7, 8, 9].map(|subscribers| audience.threads_of(subscribers));
+        let threads = [0, 1, 7, 8, 9].map(|subscribers| audience.threads_of(subscribers, 2));
         assert_eq!(threads, [1, 1, 7, 8, 8]);
+        let threads = [0, 1, 2, 3].map(|cores| Audience::default().threads_of(2, cores));
+        assert_eq!(threads, [1, 1, 2, 2]);
     }
 
     #[test]

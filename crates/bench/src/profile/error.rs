@@ -17,7 +17,7 @@ pub struct ProfileError {
     pub line: Option<usize>,
     /// The key as written there.
     pub key: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 

@@ -106,7 +106,7 @@ fn parse_line(line: usize, bytes: &[u8]) -> Result<Line<'_>, ProfileError> {
     }
 }
 
-/// Returns what stands before a comment. A `;` begins one anywhere; a `#` at the beginning of a line and behind a blank.
+/// Returns the part of a line before its comment. A `;` begins one anywhere; a `#` at the beginning of a line and behind a blank.
 fn without_comment(text: &str) -> &str {
     let text = text.split(';').next().unwrap_or_default();
     let begins = |(place, _): &(usize, &str)| {
@@ -199,7 +199,11 @@ impl<'a> Section<'a> {
             Value::own_sockets,
             &mut audience.has_own_sockets,
         )?;
-        self.set(Key::Threads, Value::threads, &mut audience.threads)?;
+        self.set(
+            Key::Threads,
+            |value| value.threads().map(Some),
+            &mut audience.threads,
+        )?;
         let acknowledgements = &mut audience.acknowledgements;
         self.set(
             Key::Acknowledgements,
@@ -258,6 +262,7 @@ impl<'a> Section<'a> {
             object_size_max: self.object_size_max()?,
             start_delay: self.required(Key::StartDelay)?.start_delay()?,
             duration: self.duration()?,
+            has_total_transmit_time: self.optional(Key::TotalTransmitTime).is_some(),
             late_join: self.flag(Key::LateJoin)?,
             stream_mapping: self.stream_mapping()?,
             extension_headers: self.extension_headers()?,
@@ -425,11 +430,18 @@ impl<'a> Section<'a> {
         second.conflict(first, reason.to_owned())
     }
 
-    /// Returns the data phase: `duration`, or `total_transmit_time` minus the start delay, or both if they agree
-    /// (decision 7).
+    /// Returns the data phase: `duration`, or `total_transmit_time` or `total_test_time` minus the start delay, or two of
+    /// them if they agree (decision 7).
     fn duration(&self) -> Result<Duration, ProfileError> {
         let duration = self.optional(Key::Duration);
-        let Some(total) = self.optional(Key::TotalTransmitTime) else {
+        let totals = [Key::TotalTransmitTime, Key::TotalTestTime].map(|key| self.optional(key));
+        if let [Some(transmit), Some(test)] = totals {
+            test.total_transmit_time()?;
+            let reason = "both say how long the track sends; remove one";
+            let (first, second) = in_order(transmit, test);
+            return Err(second.conflict(first, reason.to_owned()));
+        }
+        let Some(total) = totals.into_iter().flatten().next() else {
             return match duration {
                 Some(duration) => duration.data_phase(),
                 None => Err(self.missing(Key::TotalTransmitTime)),

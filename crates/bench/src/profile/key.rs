@@ -18,6 +18,7 @@ pub(super) enum Key {
     ObjectSizeMax,
     StartDelay,
     TotalTransmitTime,
+    TotalTestTime,
     Duration,
     LateJoin,
     StreamMapping,
@@ -79,7 +80,7 @@ impl Key {
 }
 
 /// Every key with its names, the canonical name first. Keys of the draft's Appendix A precede weir's own. Aliases are
-/// the names of the draft's Table 1.
+/// the names of the draft's Table 1, and those of qperf's older templates.
 pub(super) const TABLE: &[(Key, &[&str])] = &[
     (Key::Namespace, &["namespace"]),
     (Key::Name, &["name"]),
@@ -89,12 +90,22 @@ pub(super) const TABLE: &[(Key, &[&str])] = &[
     (Key::Priority, &["priority"]),
     (Key::Ttl, &["ttl"]),
     (Key::TimeInterval, &["time_interval", "interval"]),
-    (Key::ObjectsPerGroup, &["objects_per_group"]),
-    (Key::FirstObjectSize, &["first_object_size"]),
-    (Key::ObjectSize, &["object_size", "remaining_object_size"]),
+    (
+        Key::ObjectsPerGroup,
+        &["objects_per_group", "objs_per_group"],
+    ),
+    (
+        Key::FirstObjectSize,
+        &["first_object_size", "bytes_per_group_start"],
+    ),
+    (
+        Key::ObjectSize,
+        &["object_size", "remaining_object_size", "bytes_per_group"],
+    ),
     (Key::StartDelay, &["start_delay"]),
     (Key::TotalTransmitTime, &["total_transmit_time"]),
     (Key::Duration, &["duration"]),
+    (Key::TotalTestTime, &["total_test_time"]),
     (Key::NamespaceRaw, &["namespace_raw"]),
     (Key::LateJoin, &["late_join"]),
     (Key::StreamMapping, &["stream_mapping"]),

@@ -13,6 +13,7 @@ pub fn with_windows(profile: &Profile, start_delay: Duration, steady: Duration) 
     for track in &mut profile.tracks {
         track.start_delay = start_delay;
         track.duration = steady;
+        track.has_total_transmit_time = false;
     }
     profile
 }

@@ -45,8 +45,8 @@ fn audience(audience: &Audience) -> String {
     if audience.has_own_sockets {
         pair(Key::Sockets, &"own");
     }
-    if audience.threads != plain.threads {
-        pair(Key::Threads, &audience.threads);
+    if let Some(threads) = audience.threads {
+        pair(Key::Threads, &threads);
     }
     if audience.acknowledgements == Acknowledgements::Immediate {
         pair(Key::Acknowledgements, &"immediate");
@@ -91,10 +91,12 @@ fn section(track: &TrackProfile) -> String {
         pair(Key::ObjectSizeMax, &most.bytes());
     }
     pair(Key::StartDelay, &print_milliseconds(track.start_delay));
-    pair(
-        Key::TotalTransmitTime,
-        &print_milliseconds(track.total_transmit_time()),
-    );
+    let (key, time) = if track.has_total_transmit_time {
+        (Key::TotalTransmitTime, track.total_transmit_time())
+    } else {
+        (Key::Duration, track.duration)
+    };
+    pair(key, &print_milliseconds(time));
     if track.late_join {
         pair(Key::LateJoin, &true);
     }

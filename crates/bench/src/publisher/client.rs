@@ -286,6 +286,7 @@ impl PublisherClient {
     /// Offers all tracks, once the session is established.
     fn offer(&mut self, turn: &mut Turn<'_>, client: &mut Client, config: &PublisherConfig) {
         self.offered = true;
+        let tokens = client.tokens();
         let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
@@ -293,14 +294,14 @@ impl PublisherClient {
             PublishFlow::Publish => offer_tracks(
                 session,
                 &mut connection,
-                config,
+                (config, &tokens),
                 &mut self.tracks,
                 &mut self.pending,
             ),
             PublishFlow::PublishNamespace => offer_namespaces(
                 session,
                 &mut connection,
-                config,
+                &tokens,
                 &self.tracks,
                 &mut self.pending,
             ),

@@ -1,4 +1,4 @@
-//! What a publisher offers to the relay, and how it answers the relay's requests.
+//! A publisher's offers to the relay, and its answers to the relay's requests.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use weir_moqt::name::Namespace;
 use weir_moqt::parameter::Parameters;
 use weir_moqt::property::{self, Properties};
 use weir_moqt::session::{Refused, RequestId, Session};
+use weir_moqt::token::Token;
 use weir_quic::Connection;
 
 use super::PublisherConfig;
@@ -33,13 +34,13 @@ pub(super) type Reason = (RequestErrorCode, &'static str);
 pub(super) fn offer_tracks(
     session: &mut Session,
     connection: &mut Connection<'_>,
-    config: &PublisherConfig,
+    (config, tokens): (&PublisherConfig, &[Token]),
     tracks: &mut [Publication],
     pending: &mut BTreeMap<RequestId, Offer>,
 ) -> Result<(), Refused> {
     for (number, track) in tracks.iter_mut().enumerate() {
         let properties = track_properties(&config.plans[track.plan]);
-        let (name, parameters) = (track.name.clone(), with_tokens(config));
+        let (name, parameters) = (track.name.clone(), with_tokens(tokens));
         let id = session.publish(connection, name, track.alias, parameters, properties)?;
         track.on_offered(id);
         pending.insert(id, Offer::Track(number));
@@ -51,7 +52,7 @@ pub(super) fn offer_tracks(
 pub(super) fn offer_namespaces(
     session: &mut Session,
     connection: &mut Connection<'_>,
-    config: &PublisherConfig,
+    tokens: &[Token],
     tracks: &[Publication],
     pending: &mut BTreeMap<RequestId, Offer>,
 ) -> Result<(), Refused> {
@@ -60,16 +61,16 @@ pub(super) fn offer_namespaces(
     namespaces.sort();
     namespaces.dedup();
     for namespace in namespaces {
-        let parameters = with_tokens(config);
+        let parameters = with_tokens(tokens);
         let id = session.publish_namespace(connection, namespace.clone(), parameters)?;
         pending.insert(id, Offer::Namespace);
     }
     Ok(())
 }
 
-fn with_tokens(config: &PublisherConfig) -> Parameters {
+fn with_tokens(tokens: &[Token]) -> Parameters {
     Parameters {
-        authorization_tokens: config.tokens.clone(),
+        authorization_tokens: tokens.to_vec(),
         ..Parameters::default()
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Outgoing {
     pub(super) previous: Option<u64>,
 }
 
-/// What is kept of a queued object.
+/// The kept data of a queued object.
 #[derive(Debug)]
 pub(super) struct Queued {
     deadline: Instant,

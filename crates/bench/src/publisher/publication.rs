@@ -22,7 +22,7 @@ use crate::limits::STREAMS_PER_TRACK_MAX;
 use crate::message::COMPLETION_BYTES;
 use crate::metrics::{Refusal, TrackPlan, TrackSender};
 use crate::profile::{StreamMapping, TrackMode};
-use crate::qperf::{self, Wire};
+use crate::qperf::{self, BitRates, Totals, Wire};
 use crate::schedule::{Cursor, DataItem, Item, ItemKind};
 
 /// A track that a publisher sends.
@@ -440,14 +440,22 @@ impl Publication {
         match item.kind {
             ItemKind::Start => {}
             ItemKind::Data(data) => {
-                let places = qperf::HEADER_BYTES..data.size.bytes() as usize;
-                let content: Vec<u8> = places.map(qperf::content_at).collect();
-                qperf::write_data(sent_us, &content, buffer);
+                qperf::write_data(sent_us, data.size.bytes(), buffer);
             }
             ItemKind::Completion { .. } => {
-                let completion = self.sender.completion();
-                let bytes = plan.schedule().bytes_of(completion.objects_sent);
-                qperf::write_complete(sent_us, &completion, bytes, buffer);
+                let (sender, schedule) = (&self.sender, plan.schedule());
+                let objects = sender.totals().objects;
+                let first_us = sender
+                    .first_sent()
+                    .map(|first| plan.clock().ns(first) / 1000);
+                let totals = Totals {
+                    first_us: first_us.unwrap_or(sent_us),
+                    objects,
+                    dropped: sender.refusals().total(),
+                    bytes: schedule.bytes_of(objects),
+                    rates: BitRates::of(schedule),
+                };
+                qperf::write_complete(sent_us, &totals, buffer);
             }
         }
     }
@@ -460,7 +468,7 @@ impl Publication {
     }
 }
 
-/// What is constant while one item is sent.
+/// The values that are constant while one item is sent.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     now: Instant,

@@ -1,7 +1,7 @@
 //! Intervals and sizes with heavy tails: most are small, and few are many times the mean.
 //!
-//! They follow a bounded Pareto distribution of shape 4/3, whose inverse, u^(−3/4), needs square roots alone. Those are
-//! exact by IEEE 754, so publishers and subscribers on different machines draw the same numbers.
+//! Both follow a bounded Pareto distribution of shape 4/3, whose inverse, u^(−3/4), needs only square roots. IEEE 754 makes
+//! square roots exact, so publishers and subscribers on different machines draw the same numbers.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::profile::ObjectSize;
 /// Objects after which intervals and sizes repeat.
 pub(super) const CYCLE_OBJECTS: u64 = 1024;
 
-/// Returns the times of `objects` objects that stand for as many intervals together, from zero, in nanoseconds.
+/// Returns the times of `objects` objects, which span as many intervals together: from zero, in nanoseconds.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -50,6 +50,7 @@ fn expect_broken(report: &Report, words: &str) {
         name: "vandal".to_owned(),
         version: String::new(),
         draft: None,
+        audience: None,
         runs: vec![probe],
     };
     let comparison = Comparison::new(Vec::new(), vec![entry], None);

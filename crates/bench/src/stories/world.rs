@@ -11,14 +11,16 @@ use weir_quic::{App, ClientConfig, Endpoint, EndpointConfig, Limits, TimeSource}
 
 use super::load::{Load, StartRule};
 use crate::clock::{RunClock, any_instant};
+use crate::measured::Measured;
 use crate::metrics::TrackPlan;
 use crate::null_relay::{Faults, NullRelay};
 use crate::outcome::{self, Judged, Surroundings};
+use crate::part::Part;
 use crate::profile::Profile;
 use crate::publisher::{PublishFlow, PublisherConfig};
 use crate::qperf::Wire;
 use crate::scenario::Scenario;
-use crate::subscriber::{Part, SubscribeFlow, SubscribeRequest, SubscriberConfig};
+use crate::subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig};
 use weir_client::target::Target;
 use weir_link::Bitrate;
 use weir_report::relay::{Generator, Relay, Report, Run};
@@ -126,10 +128,10 @@ impl World {
         let publishers = PublisherConfig {
             target: target.clone(),
             plans: Arc::clone(&plans),
+            part: Part::whole(scenario.publishers.len()),
             publishers: scenario.publishers,
             flow: options.flow,
             ramp_per_second: 0,
-            tokens: Vec::new(),
             await_subscribers: None,
         };
         let subscribers = SubscriberConfig {
@@ -182,8 +184,7 @@ impl World {
         outcome::report(
             &self.profile,
             self.load.subscribers().plans(),
-            self.load.publishers(),
-            self.load.subscribers(),
+            &Measured::of(self.load.publishers(), self.load.subscribers()),
             &ServiceLevel::default(),
             Surroundings {
                 run: Run::default(),
@@ -193,7 +194,7 @@ impl World {
                     ..Generator::default()
                 },
                 judged: Judged::default(),
-                has_common_clock: true,
+                clock_error: Some(Duration::ZERO),
             },
         )
     }

@@ -1,7 +1,8 @@
 //! Churn: subscribers that end their session and begin another.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use super::SubscriberConfig;
 use super::client::SubscriberClient;
 use super::subscribers::Subscribers;
 use super::subscription::Subscription;
@@ -17,7 +18,7 @@ impl Subscribers {
     /// Returns the client that leaves at `now`, if one does. Clients take turns; those that are still rejoining or
     /// whose tracks have ended are skipped.
     pub(super) fn next_to_leave(&mut self, now: Instant) -> Option<usize> {
-        let period = self.measured.config.audience.churn_period()?;
+        let period = self.churn_period?;
         let at = self.next_leave.filter(|at| *at <= now)?;
         // After a delay, clients still leave one at a time.
         self.next_leave = Some((at + period).max(now));
@@ -34,10 +35,25 @@ impl Subscribers {
     pub(super) fn note_joined(&mut self, now: Instant) {
         let have_joined = self.measured.progress.started == self.clients.len() as u64;
         if have_joined && self.next_leave.is_none() {
-            let period = self.measured.config.audience.churn_period();
-            self.next_leave = period.map(|period| now + period);
+            self.next_leave = self.churn_period.map(|period| now + period);
         }
     }
+}
+
+/// Returns the time between two ends of sessions in a part of the run, so that its churning clients end their share of
+/// those that all parts end; `None` if none of them churns.
+pub(super) fn period_of(
+    config: &SubscriberConfig,
+    clients: &[SubscriberClient],
+) -> Option<Duration> {
+    let period = config.audience.churn_period()?;
+    let all = config.part.all();
+    let is_churning = |conduct: Conduct| conduct == Conduct::Churning;
+    let of_all = (0..all).filter(|one| is_churning(config.audience.conduct_of(*one, all)));
+    let of_part = clients.iter().filter(|client| is_churning(client.conduct));
+    let (of_all, of_part) = (of_all.count() as u64, of_part.count() as u64);
+    let ns = crate::clock::nanoseconds(period).saturating_mul(of_all);
+    ns.checked_div(of_part).map(Duration::from_nanos)
 }
 
 impl SubscriberClient {

@@ -270,13 +270,14 @@ impl SubscriberClient {
             } => {
                 measured.progress.objects += 1;
                 measured.progress.bytes += delivered.bytes;
+                let at = now.saturating_duration_since(plan.clock().origin());
                 if is_steady {
                     let planned_ns = plan.schedule().planned_ns(number);
                     measured.heat[plan_number].record(self.number, planned_ns, latency_ns);
-                    measured.over_time[plan_number].record(now, delivered.bytes, &timing);
+                    measured.over_time[plan_number].record(at, delivered.bytes, &timing);
                 }
                 if let Some(latency_ns) = latency_ns.filter(|_| is_steady) {
-                    measured.latency[plan_number].record_ns(now, latency_ns);
+                    measured.latency[plan_number].record_ns(at, latency_ns);
                 }
                 true
             }
@@ -424,6 +425,7 @@ impl SubscriberClient {
         numbers: impl IntoIterator<Item = usize>,
     ) {
         let now = turn.now;
+        let tokens = client.tokens();
         let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
@@ -436,7 +438,7 @@ impl SubscriberClient {
             let parameters = measured
                 .config
                 .request
-                .parameters(&measured.config.plans[wanted.plan]);
+                .parameters(&measured.config.plans[wanted.plan], tokens.clone());
             match session.subscribe(&mut connection, wanted.name.clone(), parameters) {
                 Ok(request) => insert_request(&mut self.requests, request, number),
                 Err(refused) => {

@@ -21,11 +21,12 @@ impl SubscriberClient {
         measured: &mut Measurements,
     ) {
         let Some(prefix) = self.prefix() else { return };
+        let tokens = client.tokens();
         let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
         let parameters = Parameters {
-            authorization_tokens: measured.config.request.tokens.clone(),
+            authorization_tokens: tokens,
             ..Parameters::default()
         };
         let asked = if measured.config.flow == SubscribeFlow::SubscribeTracks {
@@ -78,7 +79,7 @@ impl SubscriberClient {
         self.subscriptions[number].on_requested(turn.now);
         insert_request(&mut self.requests, id, number);
         let plan = &measured.config.plans[self.wanted[number].plan];
-        let mut parameters = measured.config.request.parameters(plan);
+        let mut parameters = measured.config.request.parameters(plan, client.tokens());
         // An offered track has a publisher, so there is no rendezvous to wait for.
         parameters.rendezvous_timeout = None;
         parameters.forward = Some(true);

@@ -6,6 +6,7 @@ use weir_moqt::location::Location;
 use weir_moqt::message::FetchKind;
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Accepted, RequestId};
+use weir_moqt::token::Token;
 use weir_transport::StreamId;
 
 use super::SubscriberConfig;
@@ -49,6 +50,7 @@ impl SubscriberClient {
         (number, first): (usize, u64),
     ) {
         let now = turn.now;
+        let tokens = client.tokens();
         let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
@@ -69,7 +71,7 @@ impl SubscriberClient {
             end: Location { group, object },
         };
         subscription.on_requested(now);
-        match session.fetch(&mut connection, kind, parameters(&measured.config)) {
+        match session.fetch(&mut connection, kind, parameters(&measured.config, tokens)) {
             Ok(request) => {
                 subscription.next_range = next;
                 insert_request(&mut self.requests, request, number);
@@ -105,12 +107,13 @@ impl SubscriberClient {
         let Some((groups, _)) = wanted else {
             return;
         };
+        let tokens = client.tokens();
         let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
         let request_id = id.0;
         let kind = FetchKind::RelativeJoining { request_id, groups };
-        match session.fetch(&mut connection, kind, parameters(&measured.config)) {
+        match session.fetch(&mut connection, kind, parameters(&measured.config, tokens)) {
             Ok(request) => self.joins.push((request, number, turn.now)),
             Err(refused) => {
                 let reason = format!("could not send a joining FETCH: {refused}");
@@ -198,11 +201,11 @@ impl SubscriberClient {
     }
 }
 
-/// Returns the parameters of a FETCH.
-fn parameters(config: &SubscriberConfig) -> Parameters {
+/// Returns the parameters of a FETCH by a client with these tokens.
+fn parameters(config: &SubscriberConfig, tokens: Vec<Token>) -> Parameters {
     Parameters {
         subscriber_priority: config.request.priority,
-        authorization_tokens: config.request.tokens.clone(),
+        authorization_tokens: tokens,
         ..Parameters::default()
     }
 }

@@ -1,4 +1,4 @@
-//! What the subscribers of a role measure together.
+//! Measurements that the subscribers of a role share.
 
 use weir_client::client::Client;
 use weir_moqt::draft::Draft;
@@ -9,7 +9,7 @@ use super::{SubscriberConfig, SubscriberProgress};
 use crate::metrics::{Heat, OverTime, TrackReceiver};
 use weir_histogram::Series;
 
-/// What all subscribers of a role write to, and the configuration that they read.
+/// The measurements that all subscribers of a role write to, and the configuration that they read.
 #[derive(Debug)]
 pub(super) struct Measurements {
     pub(super) config: SubscriberConfig,
@@ -36,29 +36,6 @@ impl Measurements {
         total.connections_asked += u64::from(stats.ack_frequencies_received > 0);
         total.packets_received += stats.payloads_received;
         total.acknowledgements_sent += stats.acks_sent;
-    }
-
-    /// Adds what the subscribers of another part measured.
-    pub(super) fn absorb(&mut self, other: Self) {
-        self.receivers.extend(other.receivers);
-        for (own, other) in self.latency.iter_mut().zip(&other.latency) {
-            own.merge(other);
-        }
-        for (own, other) in self.over_time.iter_mut().zip(&other.over_time) {
-            own.merge(other);
-        }
-        for (own, other) in self.heat.iter_mut().zip(&other.heat) {
-            own.merge(other);
-        }
-        self.progress.add(&other.progress);
-        if let Some(other) = other.acknowledged {
-            let total = self.acknowledged.get_or_insert_default();
-            total.connections += other.connections;
-            total.connections_asked += other.connections_asked;
-            total.packets_received += other.packets_received;
-            total.acknowledgements_sent += other.acknowledgements_sent;
-        }
-        self.relay = self.relay.take().or(other.relay);
     }
 
     /// Counts an established session, and records the relay's draft and name.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use weir_moqt::name::FullTrackName;
 
 use crate::clock::{milliseconds, signed_nanoseconds};
@@ -10,15 +11,17 @@ use weir_report::relay::Conduct;
 use weir_report::relay::{Status, SubscriberReport};
 
 /// One subscription: one subscriber on one track.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SubscriptionResult {
-    /// The subscriber's number in its role.
+    /// The subscriber's number in the run.
     pub subscriber: usize,
     /// The index of the track's plan.
     pub plan: usize,
     /// The track's name.
+    #[serde(with = "crate::measured::track_name")]
     pub name: FullTrackName,
-    /// What was measured.
+    /// The measurements.
     pub track: TrackResult,
     /// Why the connection, the session or the subscription failed.
     pub failure: Option<String>,
@@ -92,5 +95,5 @@ impl SubscriptionResult {
     }
 }
 
-/// What to do about subscribers that join too late.
+/// The treatment of subscribers that join too late.
 const HOW_TO_WAIT: &str = "--await-subscribers lets a publisher in another process wait";

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use weir_moqt::data::ObjectDatagram;
 use weir_moqt::session::{Event as SessionEvent, RequestId};
 
+use super::churn;
 use super::client::SubscriberClient;
 use super::measurements::Measurements;
-use super::{Part, SubscriberConfig, SubscriberProgress};
+use super::{SubscriberConfig, SubscriberProgress};
 use crate::clock::ramp_time;
-use crate::metrics::{End, Heat, OverTime, TrackPlan, TrackReceiver};
+use crate::measured::Measured;
+use crate::metrics::{End, TrackPlan, TrackReceiver};
 use weir_client::client::Client;
 use weir_client::clients::Clients;
 use weir_client::turn::Turn;
-use weir_histogram::Series;
 use weir_report::relay::Conduct;
 
 /// Subscribers whose connections are passed in by the caller.
@@ -26,6 +27,8 @@ pub(crate) struct Subscribers {
     started: Option<Instant>,
     next_check: Option<Instant>,
     pub(super) next_leave: Option<Instant>,
+    /// Time between two ends of sessions in this part; `None` without churn.
+    pub(super) churn_period: Option<Duration>,
     /// The number of the client that leaves next.
     pub(super) leave_turn: usize,
     closed: bool,
@@ -39,7 +42,7 @@ impl Subscribers {
         let subscriptions = config.subscribers.iter().map(|wanted| wanted.len()).sum();
         let mut first = 0;
         let mut clients = Vec::with_capacity(config.subscribers.len());
-        let all = config.part.all;
+        let all = config.part.all();
         for (local, wanted) in config.subscribers.iter().enumerate() {
             let number = config.part.number_in_run(local);
             let conduct = config.audience.conduct_of(number, all);
@@ -47,23 +50,12 @@ impl Subscribers {
             clients.push(SubscriberClient::new(Arc::clone(wanted), place, conduct));
             first += wanted.len();
         }
-        let series = config
-            .plans
-            .iter()
-            .map(|plan| Series::new(plan.clock().origin(), SERIES_WINDOW));
-        let over_time = config
-            .plans
-            .iter()
-            .map(|plan| OverTime::new(plan.clock().origin()));
-        let heat = config
-            .plans
-            .iter()
-            .map(|plan| Heat::new(plan.schedule(), all));
+        let empty = Measured::empty(&config.plans, all).subscribers;
         let measured = Measurements {
             receivers: vec![TrackReceiver::new(); subscriptions],
-            latency: series.collect(),
-            over_time: over_time.collect(),
-            heat: heat.collect(),
+            latency: empty.latency,
+            over_time: empty.over_time,
+            heat: empty.heat,
             acknowledged: None,
             progress: SubscriberProgress {
                 subscribers: config.subscribers.len() as u64,
@@ -74,6 +66,7 @@ impl Subscribers {
             config,
         };
         Self {
+            churn_period: churn::period_of(&measured.config, &clients),
             clients,
             measured,
             started: None,
@@ -110,24 +103,12 @@ impl Subscribers {
         self.closed = true;
     }
 
-    /// Adds the subscribers of another part, with what they measured.
-    pub(super) fn absorb(&mut self, other: Self) {
-        let first = self.measured.receivers.len();
-        for mut client in other.clients {
-            client.first += first;
-            self.clients.push(client);
-        }
-        self.clients.sort_by_key(|client| client.number);
-        self.measured.absorb(other.measured);
-    }
-
     /// Returns when client `client` of this part begins.
     fn joins_at(&self, started: Instant, client: u64) -> Instant {
-        let Part { number, of, .. } = self.measured.config.part;
-        let client = client
-            .saturating_mul(of as u64)
-            .saturating_add(number as u64);
-        ramp_time(started, self.measured.config.ramp_per_second, client)
+        let config = &self.measured.config;
+        let local = usize::try_from(client).unwrap_or(usize::MAX);
+        let number = config.part.number_in_run(local) as u64;
+        ramp_time(started, config.ramp_per_second, number)
     }
 
     /// Returns when the next client begins.
@@ -255,5 +236,3 @@ pub(crate) fn drain_of(plans: &[TrackPlan]) -> Duration {
 
 /// How often timeouts are checked: precise enough, since they last seconds.
 const CHECK_PERIOD: Duration = Duration::from_millis(100);
-/// The window of each latency histogram.
-const SERIES_WINDOW: Duration = Duration::from_secs(1);

@@ -4,10 +4,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use weir_bench::{
-    early_stop::EarlyStop,
-    profile::{Profile, load},
-};
+use weir_bench::profile::{Profile, load};
 use weir_link::{Bitrate, Config as LinkConfig, Queue, Rate};
 use weir_report::{
     relay::{Outcome, Report},
@@ -68,7 +65,7 @@ impl Scene<'_> {
         world.release();
         // A level that always holds never stops a run.
         let level = if ends_early { self.level } else { "loss<=100%" };
-        let lasted = world.finish_under(EarlyStop::new(level.parse().unwrap(), UNJUDGED));
+        let lasted = world.finish_under(&level.parse().unwrap(), UNJUDGED);
         let report = world.report(&self.level.parse().unwrap(), UNJUDGED, BTreeMap::new());
         let probe = Probe::of(40, &report);
         Probed {

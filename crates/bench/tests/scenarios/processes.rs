@@ -6,11 +6,12 @@ use std::time::Duration;
 use weir_bench::{
     clock::RunClock,
     metrics::{SentTotals, TrackPlan},
+    part::Part,
     profile::{Mode, Profile},
     publisher::{PublishFlow, PublisherConfig, PublisherRole},
     scenario::{Roles, Scenario},
     subscriber::{
-        Part, SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
+        SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
     },
 };
 use weir_client::target::Target;
@@ -68,10 +69,10 @@ impl World {
         let publishers = PublisherConfig {
             target: target.clone(),
             plans: Arc::clone(&plans),
+            part: Part::whole(1),
             publishers: part(0, Mode::Publisher).publishers,
             flow: PublishFlow::PublishNamespace,
             ramp_per_second: 0,
-            tokens: Vec::new(),
             await_subscribers: awaited,
         };
         sim.start(source, PublisherRole::new(publishers, sim.now()));

@@ -5,14 +5,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use weir_bench::{
     clock::RunClock,
     early_stop::EarlyStop,
+    measured::Measured,
     meeting::MeetingRole,
     metrics::{SentTotals, TrackPlan},
     outcome::{self, Judged, Surroundings},
+    part::Part,
     profile::Profile,
     publisher::{PublishFlow, PublisherConfig, PublisherRole},
     scenario::{Roles, Scenario},
     subscriber::{
-        Part, SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
+        SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
     },
 };
 use weir_client::target::Target;
@@ -160,10 +162,10 @@ impl World {
         let publishers = PublisherConfig {
             target: target.clone(),
             plans: Arc::clone(&plans),
+            part: Part::whole(scenario.publishers.len()),
             publishers: scenario.publishers,
             flow: setting.publish,
             ramp_per_second: joins.unwrap_or(setting.joins_per_second),
-            tokens: Vec::new(),
             await_subscribers: None,
         };
         let subscribers = SubscriberConfig {
@@ -247,7 +249,8 @@ impl World {
 
     /// Runs from the release to the end, or until `early_stop` finds that the run is certain to fail. Checks once a
     /// second, as a runner does. Returns how long the schedules ran.
-    pub(crate) fn finish_under(&mut self, mut early_stop: EarlyStop) -> Duration {
+    pub(crate) fn finish_under(&mut self, level: &ServiceLevel, unjudged: Duration) -> Duration {
+        let mut early_stop = EarlyStop::new(unjudged);
         early_stop.on_released(self.sim.now(), self.subscribers());
         let clients = self.clients;
         while self.ended_early_by.is_empty() {
@@ -257,7 +260,8 @@ impl World {
                 break;
             }
             assert!(next < TIME_MAX, "seed {}", self.seed);
-            self.ended_early_by = early_stop.look(self.sim.now(), self.subscribers());
+            let so_far = early_stop.look(self.sim.now(), self.subscribers());
+            self.ended_early_by = so_far.map_or_else(Vec::new, |one| level.clearly_broken(&one));
         }
         let lasted = self.sim.elapsed().saturating_sub(self.released);
         let nodes = match clients {
@@ -345,16 +349,16 @@ impl World {
                 publisher_lateness: None,
                 stolen_percent: None,
                 per_second: Vec::new(),
+                agents: Vec::new(),
                 calibration: None,
             },
             judged,
-            has_common_clock: true,
+            clock_error: Some(Duration::ZERO),
         };
         outcome::report(
             &self.profile,
             &self.plans,
-            self.publishers(),
-            self.subscribers(),
+            &Measured::of(self.publishers(), self.subscribers()),
             level,
             surroundings,
         )
@@ -377,6 +381,7 @@ impl World {
             transport: "raw QUIC".to_owned(),
             publish_flow: String::new(),
             latency_clock: "virtual".to_owned(),
+            clock_error_ms: Some(0.0),
             subscribers_requested: self.subscribers().progress().subscribers,
             publishers_requested: 1,
             audience: weir_report::relay::Audience::default(),

@@ -125,7 +125,7 @@ pub struct Figures {
     pub handshakes_unfinished: u64,
     /// Connections that sent requests before the handshake was complete (0-RTT).
     pub early_used: u64,
-    /// Those of them whose early data the server rejected, so that requests were sent again.
+    /// Connections with early data that the server rejected, so that requests were sent again.
     pub early_rejected: u64,
     /// GOAWAY frames received.
     pub goaways: u64,

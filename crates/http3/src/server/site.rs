@@ -29,10 +29,10 @@ impl Default for SiteLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SiteError {
     /// More files than [`SiteLimits::files_max`].
-    #[error("more than {0} files")]
+    #[error("with this file, there are more than files_max, {0}")]
     TooMany(usize),
     /// More bytes than [`SiteLimits::bytes_max`].
-    #[error("more than {0} bytes in all")]
+    #[error("with this file, all files together exceed bytes_max, {0} bytes")]
     TooLarge(u64),
 }
 

@@ -264,7 +264,7 @@ fn an_absurd_size_is_refused_before_it_is_waited_for() {
     assert_eq!(
         error(&data),
         format!(
-            "byte {moof}: the box \"moof\" has 4294967295 bytes; at most {BOX_BYTES_MAX} are accepted"
+            "byte {moof}: the box \"moof\" has 4294967295 bytes; at most {BOX_BYTES_MAX} are accepted. Is the input fragmented MP4?"
         )
     );
 }

@@ -65,11 +65,11 @@ pub struct Arrival {
 /// The fate of a frame that has just arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It waits to be shown.
+    /// The frame waits to be shown.
     Waiting,
-    /// It arrived too late to be shown; other frames may still need it.
+    /// The frame arrived too late to be shown; other frames may still need it.
     Late,
-    /// It was dropped since the buffer was full.
+    /// The frame was dropped since the buffer was full.
     Overflow,
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Protective {
     others: Vec<StreamKey>,
 }
 
-/// What is given up on a link that is too slow.
+/// The frames that are given up on a link that is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     /// Disposable frames after this time, and tails of groups.

@@ -16,7 +16,7 @@ pub struct ViewerConfig {
     pub target: Target,
     /// The namespace of the stream's tracks.
     pub namespace: Namespace,
-    /// What to play.
+    /// The stream to play.
     pub choice: Choice,
     /// The joining point.
     pub join: Join,

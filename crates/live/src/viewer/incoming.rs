@@ -1,4 +1,4 @@
-//! What a player is receiving: tracks, streams, and one object in each stream.
+//! Incoming data of a player: tracks, streams, and one object in each stream.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ impl Track {
     }
 }
 
-/// What a stream belongs to.
+/// The owner of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamContent {
     /// The track with this index.

@@ -294,11 +294,11 @@ pub enum Accepted {
 /// How a peer ended a request.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum CloseReason {
-    /// It finished its direction.
+    /// The peer finished its direction.
     Fin,
-    /// It reset its direction, or, with `EXCESSIVE_LOAD`, it exceeded a limit of this session.
+    /// The peer reset its direction, or, with `EXCESSIVE_LOAD`, exceeded a limit of this session.
     Reset(ResetCode),
-    /// It stopped this endpoint's direction.
+    /// The peer stopped this endpoint's direction.
     Stopped(ResetCode),
 }
 

@@ -7,9 +7,9 @@ use crate::error::{SessionError, Violation};
 /// One of the two endpoints of a connection.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Side {
-    /// It opened the connection; its Request IDs are even.
+    /// The endpoint that opened the connection; its Request IDs are even.
     Client,
-    /// It accepted the connection; its Request IDs are odd.
+    /// The endpoint that accepted the connection; its Request IDs are odd.
     Server,
 }
 

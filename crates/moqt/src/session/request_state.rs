@@ -19,7 +19,7 @@ use super::state::GoAways;
 use crate::message::{MessageKind, RequestKind, RequestOk};
 use crate::name::Namespace;
 
-/// Which endpoint sent the request.
+/// The endpoint that sent the request.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Opener {
     /// This endpoint: the peer answers.
@@ -51,14 +51,14 @@ pub(super) enum State {
     Ended(EndedBy),
 }
 
-/// What both endpoints may still exchange about a request that neither has ended.
+/// The messages that both endpoints may still exchange about a request that neither has ended.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     /// The own updates without an answer, oldest first.
     pub(super) updates_sent: VecDeque<(RequestId, UpdateSent)>,
     /// How many updates of the peer the role has not answered.
     pub(super) updates_due: usize,
-    /// Which endpoints have asked to move the request.
+    /// The endpoints that have asked to move the request.
     pub(super) goaways: GoAways,
 }
 
@@ -203,7 +203,7 @@ pub(super) enum Input {
     End(CloseReason),
 }
 
-/// What the session does about an event.
+/// The reaction of the session to an event.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
     /// The request is answered with an OK.

@@ -74,7 +74,7 @@ impl Terms {
     }
 }
 
-/// What the session remembers of the subject of a request.
+/// The subject of a request, as far as the session needs it later.
 #[derive(Debug)]
 pub(super) enum Subject {
     /// Nothing.
@@ -89,7 +89,7 @@ pub(super) enum Subject {
     Namespaces(Box<Announced>),
 }
 
-/// What the peer has announced in answer to a `SUBSCRIBE_NAMESPACE`.
+/// The namespaces that the peer has announced in answer to a `SUBSCRIBE_NAMESPACE`.
 #[derive(Debug)]
 pub(super) struct Announced {
     pub(super) prefix: Namespace,

@@ -25,7 +25,7 @@ pub(super) enum State {
     Ready {
         /// The peer's SETUP.
         peer: Box<Setup>,
-        /// Which endpoints have sent GOAWAY.
+        /// The endpoints that have sent GOAWAY.
         goaways: GoAways,
     },
     /// The session closed its transport.
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-/// Which endpoints have sent GOAWAY, for a session or for one request. Each may do so once [moqt-18 §10.4].
+/// The endpoints that have sent GOAWAY, for a session or for one request. Each may do so once [moqt-18 §10.4].
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(super) enum GoAways {
     /// Neither.
@@ -168,7 +168,7 @@ pub(super) enum Input {
     OwnGoAway,
 }
 
-/// What the session does about an event.
+/// The reaction of the session to an event.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
     /// The event is carried out.

@@ -7,7 +7,7 @@ use crate::data::SubgroupHeader;
 use crate::reader::{FetchReader, MessageReader, SubgroupReader};
 use crate::varint;
 
-/// What the session knows of a stream.
+/// The state of a stream in the session.
 #[derive(Debug)]
 pub(super) enum Stream {
     /// A unidirectional stream of the peer, with the bytes of its type that came. A data stream stays

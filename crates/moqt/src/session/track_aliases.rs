@@ -26,7 +26,7 @@ pub(super) struct TrackAlias {
     pub(super) request: RequestId,
 }
 
-/// What the session knows about an alias.
+/// The state of an alias.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Resolved {
     /// Objects go to this subscription.

@@ -16,7 +16,7 @@ fn follow(parent: u32) -> io::Result<()> {
     let signal = libc::c_ulong::from(libc::SIGTERM.unsigned_abs());
     // SAFETY: no pointers.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })?;
-    // It may have ended before the kernel was told.
+    // The parent may have ended before the call of prctl.
     // SAFETY: no arguments; it cannot fail.
     let of_now = unsafe { libc::getppid() };
     if u32::try_from(of_now) == Ok(parent) {

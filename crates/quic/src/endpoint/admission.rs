@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Instant};
 
 use quinn_proto::{ConnectionHandle, Incoming, ServerConfig, Transmit, TransportConfig};
 
-use super::{Endpoint, Handle};
+use super::{ConnectError, Endpoint, Handle};
 use crate::{
+    Liveness,
     datagrams::{DatagramQueue, Dropped},
     slots::{Slot, State},
 };
@@ -77,6 +78,23 @@ impl Endpoint {
             .transport(&self.packets, self.segmentation_offload, Some(stream))
             .ok()
             .map(Arc::new)
+    }
+
+    /// Returns the transport configuration of the next outgoing connection.
+    pub(super) fn client_transport(
+        &self,
+        liveness: Option<Liveness>,
+    ) -> Result<Arc<TransportConfig>, ConnectError> {
+        let Some(liveness) = liveness else {
+            let logged = self.logged_transport();
+            return Ok(logged.unwrap_or_else(|| Arc::clone(&self.transport)));
+        };
+        let stream = self.qlog.as_ref().and_then(|it| it.stream(self.opened));
+        let limits = self.limits.with_liveness(liveness);
+        let transport = limits.transport(&self.packets, self.segmentation_offload, stream);
+        transport
+            .map(Arc::new)
+            .map_err(|error| ConnectError::Engine(error.to_string()))
     }
 
     pub(super) fn adopt(

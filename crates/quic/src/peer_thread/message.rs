@@ -20,7 +20,7 @@ pub(crate) enum Content {
     Reset { stream: u64, code: u64 },
     /// The receiver of a stream discards its data.
     Stop { stream: u64, code: u64 },
-    /// What was read of a stream since the last such message, and whether its end was.
+    /// Bytes read of a stream since the last such message, and whether the end was read.
     Taken {
         stream: u64,
         charge: usize,
@@ -28,7 +28,7 @@ pub(crate) enum Content {
     },
     /// A datagram.
     Datagram(Bytes),
-    /// What was read of datagrams since the last such message.
+    /// Bytes read of datagrams since the last such message.
     DatagramsTaken { charge: usize },
     /// The connection is closed.
     Close { code: u64, reason: Bytes },

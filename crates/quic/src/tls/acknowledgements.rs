@@ -1,8 +1,8 @@
 //! When a client acknowledges packets.
 //!
 //! The engine acknowledges as RFC 9000 §13.2 advises, and has no setting for anything else: only the peer can ask, with
-//! `IMMEDIATE_ACK` or `ACK_FREQUENCY` (draft-ietf-quic-ack-frequency). [`Acknowledgements::Immediate`] therefore has the keys
-//! that open 1-RTT packets put an `IMMEDIATE_ACK` in front of each packet's frames, as if the peer had sent it.
+//! `IMMEDIATE_ACK` or `ACK_FREQUENCY` (draft-ietf-quic-ack-frequency). So for [`Acknowledgements::Immediate`], the keys that
+//! open 1-RTT packets insert an `IMMEDIATE_ACK` before each packet's frames, as if the peer had sent it.
 
 use std::{any::Any, sync::Arc};
 
@@ -153,8 +153,8 @@ impl PacketKey for AskingKey {
 }
 
 /// Whether a packet with these frames is acknowledged at once. Packets of PADDING, ACK or `CONNECTION_CLOSE` alone are never
-/// acknowledged (RFC 9000 §13.2.1), and the engine would count an added frame as a reason to. Servers put an ACK in front of
-/// other frames, so ACKs are skipped.
+/// acknowledged (RFC 9000 §13.2.1), but with an added frame the engine would acknowledge them. Servers put an ACK before other
+/// frames, so ACKs are skipped.
 fn asks(mut frames: &[u8]) -> bool {
     while let Some((kind, rest)) = frames.split_first() {
         frames = match kind {

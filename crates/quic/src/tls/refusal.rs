@@ -16,7 +16,7 @@ pub(crate) struct Refusals {
     latest: Mutex<VecDeque<(CertificateError, Proof)>>,
 }
 
-/// What a server could not prove. The library has equal errors for both.
+/// A proof that a server could not give. The library has equal errors for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
     /// That its certificate leads to a trusted one.

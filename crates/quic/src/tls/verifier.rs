@@ -122,7 +122,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// What a client records of its handshakes.
+/// A client's record of its handshakes.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Number of certificates verified.

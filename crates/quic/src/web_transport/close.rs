@@ -39,9 +39,9 @@ impl WebTransport {
         self.counters.violations += 1;
         let lost = match self.state {
             State::Closing => None,
-            State::New | State::Opening | State::Established | State::Closed => {
-                Some(Lost::WebTransport(format!("found here: {violation}")))
-            }
+            State::New | State::Opening | State::Established | State::Closed => Some(
+                Lost::WebTransport(format!("this side reports: {violation}")),
+            ),
         };
         self.end(transport, violation.code, violation.reason, lost);
     }

@@ -6,7 +6,11 @@ use weir_moqt::{error::RequestErrorCode, message::RequestOk, name::Namespace};
 use weir_quic::Handle;
 
 use crate::{
-    catalogue::Catalogue, effect::Effect, ids::RequestKey, sessions::peer::Purpose, turn::Turn,
+    catalogue::Catalogue,
+    effect::Effect,
+    ids::RequestKey,
+    sessions::peer::{PeerKind, Purpose},
+    turn::Turn,
 };
 
 /// Announced namespaces, and the sessions that announced them [moqt-18 §9.5].
@@ -14,15 +18,16 @@ use crate::{
 pub(super) struct Announcements {
     /// Links first, then clients in the order of their announcements.
     announcers: BTreeMap<Namespace, Vec<Announcer>>,
-    count: usize,
+    /// Number of announcements of clients.
+    from_clients: usize,
 }
 
 /// A session that announced a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Announcer {
     handle: Handle,
-    /// Whether the session is a link, whose relay passes on what its clients announce.
-    is_link: bool,
+    /// What the session is to this relay. The relay behind a link passes on what its clients announce.
+    kind: PeerKind,
     /// Number of its open PUBLISH_NAMESPACE requests for this one namespace.
     requests: usize,
 }
@@ -38,18 +43,18 @@ struct Matching {
 
 impl Announcements {
     /// Adds an announcement; returns whether it is the first of its namespace.
-    fn insert(&mut self, namespace: Namespace, handle: Handle, is_link: bool) -> bool {
+    fn insert(&mut self, namespace: Namespace, handle: Handle, kind: PeerKind) -> bool {
         let announcers = self.announcers.entry(namespace).or_default();
         let is_first = announcers.is_empty();
-        self.count += 1;
+        self.from_clients += usize::from(!kind.is_link());
         if let Some(announcer) = announcers.iter_mut().find(|it| it.handle == handle) {
             announcer.requests += 1;
             return is_first;
         }
-        let place = if is_link { 0 } else { announcers.len() };
+        let place = if kind.is_link() { 0 } else { announcers.len() };
         let announcer = Announcer {
             handle,
-            is_link,
+            kind,
             requests: 1,
         };
         announcers.insert(place, announcer);
@@ -64,7 +69,7 @@ impl Announcements {
         let Some(place) = announcers.iter().position(|it| it.handle == handle) else {
             return false;
         };
-        self.count -= 1;
+        self.from_clients -= usize::from(!announcers[place].kind.is_link());
         announcers[place].requests -= 1;
         if announcers[place].requests == 0 {
             announcers.remove(place);
@@ -91,13 +96,13 @@ impl Announcements {
         for announcers in prefixes(namespace).filter_map(|prefix| self.announcers.get(&prefix)) {
             for announcer in announcers {
                 let is_seen = seen.contains(&announcer.handle);
-                if !is_seen && !announcer.is_link && sessions.len() >= max {
+                if !is_seen && !announcer.kind.is_link() && sessions.len() >= max {
                     is_cut = true;
                     break;
                 }
                 if !is_seen {
                     seen.insert(announcer.handle);
-                    if announcer.is_link {
+                    if announcer.kind.is_link() {
                         links.push(announcer.handle);
                     } else {
                         sessions.push(announcer.handle);
@@ -120,9 +125,9 @@ impl Announcements {
             .take_while(move |namespace| namespace.starts_with(prefix))
     }
 
-    /// Returns the number of announcements.
-    pub(super) fn len(&self) -> usize {
-        self.count
+    /// Returns the number of announcements of clients.
+    pub(super) fn client_count(&self) -> usize {
+        self.from_clients
     }
 }
 
@@ -137,38 +142,65 @@ impl Catalogue {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        let is_link = peer.is_link();
+        let kind = peer.kind();
         let max = turn.config.limits.namespaces_per_session_max;
-        if !is_link && peer.counts().namespaces >= max {
+        if !kind.is_link() && peer.counts().namespaces >= max {
             turn.counters.refused_limit_namespaces += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         peer.insert(id, Purpose::Namespace(namespace.clone()));
-        let announcements = &mut self.announcements;
-        let is_first = announcements.insert(namespace.clone(), handle, is_link);
         turn.accept((handle, id), RequestOk::default());
-        if is_first {
+        self.announce(turn, handle, namespace);
+    }
+
+    /// Adds a namespace that a session announced, or that the relay behind a link has.
+    pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, handle: Handle, namespace: &Namespace) {
+        let kind = turn.kind(handle);
+        if kind.is_link() && *namespace == Namespace::EMPTY {
+            return turn.push(Effect::FallbackFound(handle));
+        }
+        let announcements = &mut self.announcements;
+        if announcements.insert(namespace.clone(), handle, kind) {
             self.send_namespace_to_all(turn, namespace);
         }
         turn.push(Effect::NamespaceAnnounced(namespace.clone(), handle));
     }
 
-    /// Forgets a PUBLISH_NAMESPACE request of a session, which has ended.
-    pub(crate) fn on_namespace_closed(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        namespace: &Namespace,
-    ) {
+    /// Removes a namespace that a session announced and does not any more, or whose session is gone.
+    pub(crate) fn withdraw(&mut self, turn: &mut Turn<'_>, handle: Handle, namespace: &Namespace) {
+        if *namespace == Namespace::EMPTY && self.fallbacks.contains(&handle) {
+            return turn.push(Effect::FallbackLost(handle));
+        }
         if self.announcements.remove(namespace, handle) {
             self.send_namespace_done(turn, namespace);
         }
+        turn.push(Effect::NamespaceWithdrawn(namespace.clone()));
     }
 
-    /// Returns whether a client announces exactly this namespace.
-    pub(crate) fn is_announced_by_client(&self, namespace: &Namespace) -> bool {
+    /// Adds a link that is asked for what no session announced, at this place among them.
+    pub(crate) fn insert_fallback(&mut self, place: usize, handle: Handle) {
+        if !self.fallbacks.contains(&handle) {
+            let place = place.min(self.fallbacks.len());
+            self.fallbacks.insert(place, handle);
+        }
+    }
+
+    /// Removes a link that was asked for what no session announced; returns whether it was.
+    pub(crate) fn remove_fallback(&mut self, handle: Handle) -> bool {
+        let before = self.fallbacks.len();
+        self.fallbacks.retain(|&other| other != handle);
+        self.fallbacks.len() < before
+    }
+
+    /// Returns the links that are asked for what no session announced, in order of preference.
+    pub(crate) fn fallbacks(&self) -> &[Handle] {
+        &self.fallbacks
+    }
+
+    /// Returns whether a session announces exactly this namespace, to be passed on to sessions of a kind.
+    pub(crate) fn is_announced_for(&self, namespace: &Namespace, kind: PeerKind) -> bool {
         let mut announcers = self.announcements.of(namespace).iter();
-        announcers.any(|announcer| !announcer.is_link)
+        announcers.any(|announcer| announcer.kind.serves(kind))
     }
 
     /// Returns the sessions that announced a namespace or a prefix of it, and so may have its tracks: links, and as
@@ -207,16 +239,16 @@ mod tests {
     fn prefixes_match_field_by_field_and_each_session_once() {
         let [one, other] = handles();
         let mut announcements = Announcements::default();
-        announcements.insert(namespace(&["a", "b"]), one, false);
-        announcements.insert(namespace(&["a"]), other, false);
-        announcements.insert(namespace(&["a"]), one, false);
+        announcements.insert(namespace(&["a", "b"]), one, PeerKind::Client);
+        announcements.insert(namespace(&["a"]), other, PeerKind::Client);
+        announcements.insert(namespace(&["a"]), one, PeerKind::Client);
         assert_eq!(matching(&announcements, &["a"]), [other, one]);
         assert_eq!(matching(&announcements, &["a", "b", "c"]), [one, other]);
         assert_eq!(matching(&announcements, &["ab"]), []);
         assert_eq!(matching(&announcements, &[]), []);
-        announcements.insert(Namespace::EMPTY, other, false);
+        announcements.insert(Namespace::EMPTY, other, PeerKind::Client);
         assert_eq!(matching(&announcements, &["ab"]), [other]);
-        assert_eq!(announcements.len(), 4);
+        assert_eq!(announcements.client_count(), 4);
     }
 
     #[test]
@@ -224,16 +256,19 @@ mod tests {
         let [one, other] = handles();
         let a = namespace(&["a"]);
         let mut announcements = Announcements::default();
-        assert!(announcements.insert(a.clone(), one, false));
-        assert!(!announcements.insert(a.clone(), one, false));
+        assert!(announcements.insert(a.clone(), one, PeerKind::Client));
+        assert!(!announcements.insert(a.clone(), one, PeerKind::Client));
         assert!(!announcements.remove(&a, other), "it announced nothing");
         assert!(!announcements.remove(&a, one));
         assert_eq!(matching(&announcements, &["a"]), [one]);
-        assert_eq!((announcements.len(), announcements.of(&a).len()), (1, 1));
+        assert_eq!(
+            (announcements.client_count(), announcements.of(&a).len()),
+            (1, 1)
+        );
         assert!(announcements.remove(&a, one));
         assert_eq!(matching(&announcements, &["a"]), []);
         assert!(!announcements.remove(&a, one), "nothing goes twice");
-        assert_eq!(announcements.len(), 0);
+        assert_eq!(announcements.client_count(), 0);
         assert!(announcements.announcers.is_empty());
     }
 
@@ -242,17 +277,17 @@ mod tests {
         let [hostile, honest, late] = handles();
         let mut announcements = Announcements::default();
         for _ in 0..5000 {
-            announcements.insert(namespace(&["a", "b"]), hostile, false);
-            announcements.insert(Namespace::EMPTY, hostile, false);
+            announcements.insert(namespace(&["a", "b"]), hostile, PeerKind::Client);
+            announcements.insert(Namespace::EMPTY, hostile, PeerKind::Client);
         }
-        announcements.insert(namespace(&["a"]), honest, false);
+        announcements.insert(namespace(&["a"]), honest, PeerKind::Client);
         let found = |max| announcements.matching(&namespace(&["a", "b"]), max);
         let (sessions, is_cut) = (vec![hostile, honest], false);
         assert_eq!(found(2), Matching { sessions, is_cut });
         let (sessions, is_cut) = (vec![hostile], true);
         assert_eq!(found(1), Matching { sessions, is_cut });
         assert_eq!(matching(&announcements, &["c"]), [hostile]);
-        announcements.insert(namespace(&["a"]), late, false);
+        announcements.insert(namespace(&["a"]), late, PeerKind::Client);
         let found = announcements.matching(&namespace(&["a", "b"]), 2);
         let (sessions, is_cut) = (vec![hostile, honest], true);
         assert_eq!(found, Matching { sessions, is_cut });
@@ -263,11 +298,11 @@ mod tests {
         let [one, other, near, far] = handles();
         let mut announcements = Announcements::default();
         for handle in [one, other] {
-            announcements.insert(namespace(&["a", "b"]), handle, false);
-            announcements.insert(namespace(&["a"]), handle, false);
+            announcements.insert(namespace(&["a", "b"]), handle, PeerKind::Client);
+            announcements.insert(namespace(&["a"]), handle, PeerKind::Client);
         }
-        announcements.insert(namespace(&["a"]), near, true);
-        announcements.insert(namespace(&["a", "b"]), far, true);
+        announcements.insert(namespace(&["a"]), near, PeerKind::Sibling);
+        announcements.insert(namespace(&["a", "b"]), far, PeerKind::Sibling);
         let found = announcements.matching(&namespace(&["a", "b"]), 1);
         let (sessions, is_cut) = (vec![one, far, near], true);
         assert_eq!(found, Matching { sessions, is_cut });
@@ -278,7 +313,7 @@ mod tests {
         let [one] = handles();
         let mut announcements = Announcements::default();
         for fields in [&["a"][..], &["a", "b"], &["ab"], &["b"]] {
-            announcements.insert(namespace(fields), one, false);
+            announcements.insert(namespace(fields), one, PeerKind::Client);
         }
         let under = |fields: &[&str]| {
             announcements

@@ -17,7 +17,7 @@ use crate::{
     catalogue::{Catalogue, Offering, namespaces::prefixes},
     effect::Effect,
     ids::RequestKey,
-    sessions::peer::Purpose,
+    sessions::peer::{PeerKind, PrefixKind, Purpose},
     track::Tracks,
     turn::Turn,
 };
@@ -29,7 +29,7 @@ pub(crate) struct PrefixSubscription {
     kind: Kind,
 }
 
-/// Which of the two requests a subscription is, and what its session was sent for it.
+/// The kind of a subscription to a prefix, and the announcements sent to its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     /// SUBSCRIBE_NAMESPACE.
@@ -44,6 +44,15 @@ enum Kind {
         /// Tracks for which PUBLISH_BLOCKED was sent.
         blocked: BTreeSet<FullTrackName>,
     },
+}
+
+impl Kind {
+    fn name(&self) -> PrefixKind {
+        match self {
+            Self::Namespaces { .. } => PrefixKind::Namespaces,
+            Self::Tracks { .. } => PrefixKind::Tracks,
+        }
+    }
 }
 
 impl PrefixSubscription {
@@ -73,6 +82,16 @@ impl PrefixSubscription {
         }
     }
 
+    /// Returns the effect of such a request.
+    fn wanted(&self) -> Effect {
+        Effect::PrefixWanted(self.kind.name(), self.prefix.clone())
+    }
+
+    /// Returns the effect of the end of such a request.
+    fn unwanted(&self) -> Effect {
+        Effect::PrefixUnwanted(self.kind.name(), self.prefix.clone())
+    }
+
     /// Returns whether both are of the same kind, and one prefix begins with the other [moqt-18 §10.18].
     fn overlaps(&self, other: &Self) -> bool {
         discriminant(&self.kind) == discriminant(&other.kind)
@@ -89,9 +108,13 @@ pub(super) struct PrefixSubscriptions {
 }
 
 impl PrefixSubscriptions {
-    fn insert(&mut self, key: RequestKey, subscription: PrefixSubscription) {
+    /// Adds a request. That of a link is not notified of anything: the relay announces to links what it passes on to
+    /// them, and asks other links for what this one wants to know.
+    fn insert(&mut self, key: RequestKey, kind: PeerKind, subscription: PrefixSubscription) {
         let prefix = subscription.prefix.clone();
-        self.index(&subscription.kind).insert(prefix, key);
+        if !kind.is_link() {
+            self.index(&subscription.kind).insert(prefix, key);
+        }
         self.open.insert(key, subscription);
     }
 
@@ -147,22 +170,27 @@ impl Offering<'_> {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        if peer.counts().prefixes >= turn.config.limits.prefixes_per_session_max {
+        let (kind, max) = (peer.kind(), turn.config.limits.prefixes_per_session_max);
+        if !kind.is_link() && peer.counts().prefixes >= max {
             turn.counters.refused_limit_prefixes += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        if let Err(code) =
-            self.catalogue
-                .check_prefix(turn, self.tracks, (handle, id), &subscription)
+        if !kind.is_link()
+            && let Err(code) =
+                self.catalogue
+                    .check_prefix(turn, self.tracks, (handle, id), &subscription)
         {
             return turn.refuse(handle, id, code);
         }
         turn.insert_request((handle, id), Purpose::Prefix(subscription.prefix.clone()));
+        turn.push(subscription.wanted());
         self.catalogue
             .subscriptions
-            .insert((handle, id), subscription);
+            .insert((handle, id), kind, subscription);
         turn.accept((handle, id), RequestOk::default());
-        self.send_matches(turn, (handle, id));
+        if !kind.is_link() {
+            self.send_matches(turn, (handle, id));
+        }
     }
 
     /// Applies an update of a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS request. Notifications that were sent stay valid
@@ -178,6 +206,7 @@ impl Offering<'_> {
             let Some(mut subscription) = self.catalogue.subscriptions.remove(key) else {
                 return;
             };
+            turn.push(subscription.unwanted());
             subscription.prefix = prefix.clone();
             if let Err(code) = self
                 .catalogue
@@ -188,7 +217,9 @@ impl Offering<'_> {
             if let Kind::Namespaces { notified } = &mut subscription.kind {
                 notified.retain(|namespace| namespace.starts_with(prefix));
             }
-            self.catalogue.subscriptions.insert(key, subscription);
+            turn.push(subscription.wanted());
+            let kind = turn.kind(handle);
+            self.catalogue.subscriptions.insert(key, kind, subscription);
             if let Some(peer) = turn.sessions.get(handle) {
                 peer.change_prefix(id, prefix.clone());
             }
@@ -229,8 +260,10 @@ impl Offering<'_> {
 
 impl Catalogue {
     /// Forgets a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS request that has ended.
-    pub(crate) fn on_prefix_closed(&mut self, key: RequestKey) {
-        self.subscriptions.remove(key);
+    pub(crate) fn on_prefix_closed(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
+        if let Some(subscription) = self.subscriptions.remove(key) {
+            turn.push(subscription.unwanted());
+        }
     }
 
     /// Checks whether a session may have this subscription beside its others.
@@ -346,7 +379,7 @@ impl Catalogue {
         turn.counters.interests_dropped += 1;
         turn.cancel((handle, id), ResetCode::EXCESSIVE_LOAD);
         turn.remove_request((handle, id));
-        self.subscriptions.remove((handle, id));
+        self.on_prefix_closed(turn, (handle, id));
     }
 }
 
@@ -414,7 +447,7 @@ mod tests {
         let mut subscriptions = PrefixSubscriptions::default();
         let subscription = |fields: &[&str]| PrefixSubscription::to_namespaces(namespace(fields));
         let first = (one, RequestId(0));
-        subscriptions.insert(first, subscription(&["a", "b"]));
+        subscriptions.insert(first, PeerKind::Client, subscription(&["a", "b"]));
         let second = (one, RequestId(2));
         assert!(subscriptions.has_overlap(second, &subscription(&["a"])));
         assert!(subscriptions.has_overlap(second, &subscription(&["a", "b", "c"])));

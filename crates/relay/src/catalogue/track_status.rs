@@ -27,7 +27,7 @@ pub(super) struct TrackStatusRequest {
     query: TrackStatusQuery,
 }
 
-/// What a TRACK_STATUS request needs until it is answered.
+/// The state of a TRACK_STATUS request until its answer.
 #[derive(Debug)]
 struct TrackStatusQuery {
     track: FullTrackName,
@@ -141,7 +141,7 @@ impl Catalogue {
     }
 
     /// Returns the sessions to ask for the status of a track: links that offer the track and send no objects, then the
-    /// sessions that announced its namespace. A request from a link is not forwarded to another link.
+    /// sessions that announced its namespace, then the links to ask otherwise. Only those that serve the requester.
     fn track_status_publishers(
         &self,
         turn: &mut Turn<'_>,
@@ -157,8 +157,13 @@ impl Catalogue {
                 publishers.push(announcer);
             }
         }
-        let for_link = turn.is_link(requester);
-        publishers.retain(|&other| other != requester && !(for_link && turn.is_link(other)));
+        for &fallback in self.fallbacks() {
+            if !publishers.contains(&fallback) {
+                publishers.push(fallback);
+            }
+        }
+        let kind = turn.kind(requester);
+        publishers.retain(|&other| other != requester && turn.kind(other).serves(kind));
         publishers
     }
 

@@ -10,7 +10,7 @@ use weir_transport::StreamId;
 
 use crate::ids::{SubgroupId, TrackId};
 
-/// What a stream to a session carries.
+/// The content of a stream to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reader {
     /// A subgroup, for one of its subscriptions.

@@ -8,15 +8,15 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use super::{Delivery, subscription::Subscription};
-use crate::{effect::Effect, ids::TrackId, track::Tracks, turn::Turn};
+use crate::{effect::Effect, ids::TrackId, sessions::peer::PeerKind, track::Tracks, turn::Turn};
 
-/// Which subscriptions of a track end.
+/// The subscriptions of a track that end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// All of them.
     All,
-    /// Subscriptions of links.
-    Links,
+    /// Subscriptions of sessions of a kind.
+    Kind(PeerKind),
     /// One.
     One(Handle, RequestId),
 }
@@ -25,7 +25,7 @@ impl Scope {
     fn covers(self, subscription: &Subscription) -> bool {
         match self {
             Self::All => true,
-            Self::Links => subscription.is_link,
+            Self::Kind(kind) => subscription.kind == kind,
             Self::One(handle, request) => {
                 subscription.handle == handle && subscription.request == request
             }

@@ -18,6 +18,7 @@ use crate::{
     Counters,
     effect::Effect,
     ids::{BySession, SubgroupId, TrackId},
+    sessions::peer::PeerKind,
     track::{Mark, OutgoingDatagram, Subgroup, Track, Tracks},
     turn::Turn,
 };
@@ -55,21 +56,21 @@ impl Delivery {
         let Some(subscriptions) = self.tracks.get(id) else {
             return;
         };
-        let (links, clients) = subscriptions
+        let (siblings, others) = subscriptions
             .established
-            .split_at(subscriptions.links_len());
-        let (now, location) = (turn.now, datagram.location);
-        if !datagram.from_link {
-            for link in links.iter().filter(|link| link.wants(location)) {
-                if let Some(mut connection) = turn.endpoint.connection(now, link.handle) {
+            .split_at(subscriptions.siblings_len());
+        let (now, location, from) = (turn.now, datagram.location, datagram.from);
+        if from != PeerKind::Sibling {
+            for sibling in siblings.iter().filter(|sibling| sibling.wants(location)) {
+                if let Some(mut connection) = turn.endpoint.connection(now, sibling.handle) {
                     // The connection limits and counts datagrams itself.
                     let _sent = connection.send_datagram(datagram.encoded.clone(), None);
                 }
             }
         }
-        for client in clients {
-            if client.wants(location) {
-                send_datagram(now, turn.endpoint, turn.counters, client, datagram);
+        for other in others {
+            if other.wants(location) && from.serves(other.kind) {
+                send_datagram(now, turn.endpoint, turn.counters, other, datagram);
             }
         }
     }
@@ -270,12 +271,10 @@ impl Subscriptions {
     ) -> Outcome {
         let now = fan_out.now;
         let mut outcome = Outcome::default();
-        let first = if subgroup.from_link {
-            self.links_len()
-        } else {
-            0
-        };
-        for subscription in &mut self.established[first..] {
+        for subscription in &mut self.established {
+            if !subgroup.from.serves(subscription.kind) {
+                continue;
+            }
             let handle = subscription.handle;
             let Some(mut connection) = endpoint.connection(now, handle) else {
                 continue;

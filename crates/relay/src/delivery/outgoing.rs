@@ -45,7 +45,7 @@ impl Outgoing {
     ) {
         self.take_lag(fan_out);
         let max = fan_out.limits.lag_bytes_per_session_max;
-        let max = if subscription.is_link {
+        let max = if subscription.kind.is_link() {
             // A link carries the objects of many sessions.
             max.saturating_mul(LINK_SESSIONS)
         } else {

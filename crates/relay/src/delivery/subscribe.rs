@@ -15,7 +15,7 @@ use super::{Delivery, subscription::Subscription};
 use crate::{
     effect::Effect,
     ids::TrackId,
-    sessions::peer::Purpose,
+    sessions::peer::{PeerKind, Purpose},
     timers::Timer,
     track::{Track, Tracks},
     turn::Turn,
@@ -26,8 +26,8 @@ use crate::{
 pub(crate) struct PendingSubscribe {
     pub(super) handle: Handle,
     pub(super) request: RequestId,
-    /// Whether the request came over a link.
-    pub(super) is_link: bool,
+    /// What the session is to this relay.
+    pub(super) kind: PeerKind,
     pub(super) parameters: Parameters,
     /// How long the request waits for a publisher to appear; a time in the past if it does not wait.
     until: Instant,
@@ -58,8 +58,8 @@ impl Delivery {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        let is_link = peer.is_link();
-        if !is_link && peer.counts().subscribers >= limits.subscriptions_per_session_max {
+        let kind = peer.kind();
+        if !kind.is_link() && peer.counts().subscribers >= limits.subscriptions_per_session_max {
             turn.counters.refused_limit_subscriptions += 1;
             return turn.refuse(handle, request, RequestErrorCode::EXCESSIVE_LOAD);
         }
@@ -78,7 +78,7 @@ impl Delivery {
         let pending = PendingSubscribe {
             handle,
             request,
-            is_link,
+            kind,
             parameters,
             until,
             wake: until.max(turn.now + UPSTREAM_ANSWER_MAX),
@@ -88,21 +88,22 @@ impl Delivery {
         peer.insert(request, Purpose::Subscriber(id));
         turn.push(Effect::TrackWanted {
             track: id,
-            by_link: is_link,
+            by: kind,
             new_group,
         });
     }
 
     /// Establishes the requests that wait for a track, which has a publisher. Requests of links continue to wait unless
-    /// a client publishes the track.
+    /// a publisher serves them.
     pub(crate) fn admit_pending(&mut self, turn: &mut Turn<'_>, tracks: &mut Tracks, id: TrackId) {
         let Some(track) = tracks.get(id) else {
             return;
         };
-        let serves_links = track.is_established_by_client();
+        let serves = [PeerKind::Client, PeerKind::Sibling, PeerKind::Upstream]
+            .map(|kind| track.is_established_for(kind));
         let pending = &mut self.tracks.entry(id).pending;
         let admitted: Vec<_> = pending
-            .extract_if(.., |waiting| !waiting.is_link || serves_links)
+            .extract_if(.., |waiting| serves[waiting.kind as usize])
             .collect();
         for pending in admitted {
             turn.timers.cancel(pending.wake, pending.timer());
@@ -130,7 +131,7 @@ impl Delivery {
         }
         let (largest, defaults) = (track.largest(), track.defaults());
         let mut subscription = Subscription::new(handle, request, parameters, largest, defaults);
-        subscription.is_link = pending.is_link;
+        subscription.kind = pending.kind;
         self.tracks.entry(id).insert(subscription);
         let ok = SubscribeOk {
             track_alias: track.alias(),
@@ -144,6 +145,12 @@ impl Delivery {
         turn.with_session(handle, |session, connection| {
             session.subscribe_ok(connection, request, ok);
         });
+    }
+
+    /// Returns until when the most patient of the waiting requests for a track waits for a publisher to appear.
+    pub(crate) fn patience(&self, id: TrackId) -> Option<Instant> {
+        let pending = self.tracks.get(id)?.pending.iter();
+        pending.map(|waiting| waiting.until).max()
     }
 
     /// Handles a request whose time to wait for a publisher is over.
@@ -191,13 +198,18 @@ impl Delivery {
         }
     }
 
-    /// Refuses the waiting requests of links for a track.
-    pub(crate) fn refuse_pending_links(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+    /// Refuses the waiting requests of links of a kind for a track.
+    pub(crate) fn refuse_pending_links(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        kind: PeerKind,
+    ) {
         let pending = self.tracks.get(id).map(|it| it.pending.iter());
         let links = pending
             .into_iter()
             .flatten()
-            .filter(|waiting| waiting.is_link);
+            .filter(|waiting| waiting.kind == kind);
         let links: Vec<_> = links
             .map(|waiting| (waiting.handle, waiting.request))
             .collect();

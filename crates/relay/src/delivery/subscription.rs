@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     ids::SubgroupId,
+    sessions::peer::PeerKind,
     track::{Ended, Mark, Subgroup, TrackDefaults},
 };
 
@@ -32,8 +33,8 @@ use crate::{
 pub(super) struct Subscription {
     pub(super) handle: Handle,
     pub(super) request: RequestId,
-    /// Whether the subscriber is a link.
-    pub(super) is_link: bool,
+    /// What the subscriber is to this relay.
+    pub(super) kind: PeerKind,
     /// Whether the relay offered the track with PUBLISH, without a SUBSCRIBE of the link.
     pub(super) is_offer: bool,
     state: State,
@@ -77,7 +78,7 @@ impl Subscription {
         let mut subscriber = Self {
             handle,
             request,
-            is_link: false,
+            kind: PeerKind::Client,
             is_offer: false,
             state: State::Forwarding,
             start: Location::ZERO,
@@ -459,7 +460,7 @@ impl Subscription {
         is_written: bool,
         fan_out: &mut FanOut<'_>,
     ) {
-        if self.datagram_timeout.is_none() || self.is_link {
+        if self.datagram_timeout.is_none() || self.kind.is_link() {
             return;
         }
         let due = self

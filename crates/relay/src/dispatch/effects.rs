@@ -3,6 +3,7 @@
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
     message::PublishDone,
+    name::Namespace,
     session::RequestId,
 };
 use weir_quic::Handle;
@@ -12,10 +13,13 @@ use crate::{
     catalogue::TrackStatusEvent,
     delivery::Scope,
     effect::Effect,
-    ids::{PublisherId, TrackId},
+    ids::{PublisherId, RequestKey, TrackId},
     links::is_moved,
-    sessions::{peer::Purpose, refusal::refusal},
-    track::{Demand, Publisher},
+    sessions::{
+        peer::{PeerKind, Purpose},
+        refusal::refusal,
+    },
+    track::{Demand, Publisher, Track},
     turn::Turn,
 };
 
@@ -37,21 +41,34 @@ impl Owners {
             Effect::RequestEnded(handle, id, purpose) => self.on_ended(turn, (handle, id), purpose),
             Effect::UpdateFailed(handle, id, code) => self.fail_update(turn, (handle, id), code),
             Effect::NamespaceAnnounced(namespace, handle) => {
-                if !turn.is_link(handle) {
-                    self.links.announce(turn, &namespace);
-                }
+                let from = turn.kind(handle);
+                self.links.announce(turn, from, &namespace);
                 for track in self.tracks.under(&namespace).collect::<Vec<_>>() {
                     self.ask(turn, track, handle);
                 }
             }
+            Effect::NamespaceWithdrawn(namespace) => {
+                self.links.withdraw(turn, &self.catalogue, &namespace);
+            }
+            Effect::FallbackFound(handle) => self.on_fallback(turn, handle),
+            Effect::FallbackLost(handle) => self.linking().on_fallback_lost(turn, handle),
+            Effect::PrefixWanted(kind, prefix) => {
+                self.linking().on_prefix_wanted(turn, (kind, prefix));
+            }
+            Effect::PrefixUnwanted(kind, prefix) => {
+                self.linking().on_prefix_unwanted(turn, (kind, prefix));
+            }
             Effect::TrackWanted {
                 track,
-                by_link,
+                by,
                 new_group,
-            } => self.on_wanted(turn, track, by_link, new_group),
+            } => self.on_wanted(turn, track, by, new_group),
             Effect::NewGroupWanted(track, group) => self.tracks.request_group(turn, track, group),
             Effect::DemandChanged(track) => self.on_demand_changed(turn, track),
             Effect::Established(track) => {
+                // One copy is enough.
+                let fallbacks = self.catalogue.fallbacks();
+                self.tracks.cancel_asked(turn, track, fallbacks);
                 self.delivery.admit_pending(turn, &mut self.tracks, track);
             }
             Effect::Published { track, is_new } => self.on_published(turn, track, is_new),
@@ -74,23 +91,18 @@ impl Owners {
         }
     }
 
-    /// Returns the demand for a track, for publishers that are clients and for links.
-    fn demand(&self, track: TrackId) -> [Demand; 2] {
-        [false, true].map(|from_link| self.delivery.demand(track, from_link))
-    }
-
     pub(super) fn demand_of(
         &self,
         turn: &mut Turn<'_>,
         track: TrackId,
         publisher: Handle,
     ) -> Demand {
-        let from_link = turn.is_link(publisher);
-        self.delivery.demand(track, from_link)
+        self.delivery.demand(track, turn.kind(publisher))
     }
 
     fn on_demand_changed(&mut self, turn: &mut Turn<'_>, track: TrackId) {
-        let demand = self.demand(track);
+        let delivery = &self.delivery;
+        let demand = |publisher| delivery.demand(track, publisher);
         self.tracks.on_demand(turn, track, demand);
     }
 
@@ -99,36 +111,31 @@ impl Owners {
         &mut self,
         turn: &mut Turn<'_>,
         id: TrackId,
-        by_link: bool,
+        by: PeerKind,
         new_group: Option<u64>,
     ) {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
-        let is_established = if by_link {
-            track.is_established_by_client()
-        } else {
-            track.is_established()
-        };
-        if is_established {
+        if track.is_established_for(by) {
             if let Some(group) = new_group {
                 self.tracks.request_group(turn, id, group);
             }
-            if !by_link {
+            if !by.is_link() {
                 self.linking().ask(turn, id);
             }
             return self.delivery.admit_pending(turn, &mut self.tracks, id);
-        }
-        if by_link {
-            self.ask_publishers(turn, id, None);
-            return self.linking().end_unserved(turn, id);
         }
         if !self.links.is_empty() {
             // A link may have offered the track, and was answered with FORWARD 0.
             self.on_demand_changed(turn, id);
         }
-        let is_asking = self.tracks.get(id).is_some_and(|track| track.is_asking());
-        let is_asked = self.ask_publishers(turn, id, None);
+        let is_asking = |track: &mut Track| track.is_asking_for(by);
+        let is_asking = self.tracks.get(id).is_some_and(is_asking);
+        let is_asked = self.ask_publishers(turn, id, None) || self.ask_fallback(turn, id, None);
+        if by.is_link() {
+            return self.linking().end_unserved(turn, id);
+        }
         if !is_asking && !is_asked {
             let code = RequestErrorCode::DOES_NOT_EXIST;
             self.delivery.on_publishers_declined(turn, id, code);
@@ -147,6 +154,120 @@ impl Owners {
             is_asked |= Some(handle) != except && self.ask(turn, id, handle);
         }
         is_asked
+    }
+
+    /// Sends SUBSCRIBE over the first link that is asked for what no session has; if `declined` is such a link, over the
+    /// next one. Returns whether one was asked, or is asked already.
+    fn ask_fallback(&mut self, turn: &mut Turn<'_>, id: TrackId, declined: Option<Handle>) -> bool {
+        let Some(track) = self.tracks.get(id) else {
+            return false;
+        };
+        if track.is_asking() || track.is_established() {
+            return true;
+        }
+        let fallbacks = self.catalogue.fallbacks().to_vec();
+        let after = |handle| fallbacks.iter().position(|&other| other == handle);
+        let first = declined.and_then(after).map_or(0, |place| place + 1);
+        let mut rest = fallbacks[first..].iter();
+        rest.any(|&handle| self.ask(turn, id, handle)) || self.await_fallbacks(turn, id)
+    }
+
+    /// Has all such links wait for a publisher of a track as long as the subscribers here do. Returns whether one was
+    /// asked.
+    fn await_fallbacks(&mut self, turn: &mut Turn<'_>, id: TrackId) -> bool {
+        let until = self.delivery.patience(id).filter(|until| *until > turn.now);
+        let fallbacks = self.catalogue.fallbacks().to_vec();
+        let (Some(until), false) = (until, fallbacks.is_empty()) else {
+            return false;
+        };
+        if !self.links.may_await(turn, id) {
+            return false;
+        }
+        let rendezvous = Some(until.saturating_duration_since(turn.now));
+        let mut is_asked = false;
+        for handle in fallbacks {
+            let demand = self.demand_of(turn, id, handle);
+            let tracks = &mut self.tracks;
+            is_asked |= tracks.ask_patiently(turn, id, handle, demand, rendezvous);
+        }
+        is_asked
+    }
+
+    /// Asks links again to wait for a track that they declined.
+    pub(super) fn on_await_over(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        self.links.on_await_over(id);
+        let is_answered = |track: &mut Track| track.is_asking() || track.is_established();
+        if !self.tracks.get(id).is_some_and(is_answered) {
+            self.await_fallbacks(turn, id);
+        }
+    }
+
+    /// Handles a link that can be asked for what no session has: asks it for the tracks that are waited for.
+    fn on_fallback(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        self.linking().on_fallback(turn, handle);
+        self.ask_for_all(turn);
+    }
+
+    /// Handles GOAWAY of the relay behind a link. It is asked for nothing more, and the next link is asked for the tracks
+    /// that come over this one, so that they are not interrupted.
+    pub(super) fn on_link_leaving(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        if !turn.is_link(handle) {
+            return;
+        }
+        self.linking().on_fallback_lost(turn, handle);
+        let Some(&next) = self.catalogue.fallbacks().first() else {
+            return;
+        };
+        for track in self.tracks.under(&Namespace::EMPTY).collect::<Vec<_>>() {
+            let comes = |track: &mut Track| track.has_publisher(handle);
+            if self.tracks.get(track).is_some_and(comes) {
+                self.ask(turn, track, next);
+            }
+        }
+    }
+
+    /// Handles a GOAWAY on a request stream [moqt-18 §10.4]. A request of the relay is sent again in the same session,
+    /// the only one in which the relay can reach the peer. This counts towards the limit of updates. The peer itself
+    /// moves the requests that it sent.
+    pub(super) fn on_request_goaway(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
+        let Some(purpose) = turn.moved_purpose((handle, id)) else {
+            return;
+        };
+        match purpose {
+            // The next link may have the track.
+            Purpose::Source(track) if turn.is_link(handle) => {
+                turn.cancel((handle, id), ResetCode::GOING_AWAY);
+                let code = RequestErrorCode::GOING_AWAY;
+                turn.push(Effect::PublisherGone(track, (handle, id), code));
+            }
+            Purpose::Source(track) => {
+                if self.tracks.cancel_own(turn, track, (handle, id)) {
+                    self.ask_again(turn, track, handle);
+                }
+            }
+            Purpose::Subscriber(track) => {
+                self.offering().on_offer_goaway(turn, track, (handle, id));
+            }
+            Purpose::UpstreamFetch(_) => self.serving().on_upstream_moved(turn, (handle, id)),
+            Purpose::UpstreamTrackStatus(requester) => {
+                let event = TrackStatusEvent::GoAway;
+                self.catalogue.on_track_status_event(turn, requester, event);
+            }
+            Purpose::Namespace(_)
+            | Purpose::Prefix(_)
+            | Purpose::Fetch(_)
+            | Purpose::TrackStatus
+            | Purpose::UpstreamPrefix
+            | Purpose::Announcement
+            | Purpose::RingProbe => {}
+        }
+    }
+
+    /// Asks for the tracks that are waited for and that no session sends.
+    pub(super) fn ask_for_all(&mut self, turn: &mut Turn<'_>) {
+        for track in self.tracks.under(&Namespace::EMPTY).collect::<Vec<_>>() {
+            self.ask_fallback(turn, track, None);
+        }
     }
 
     /// Sends SUBSCRIBE again to a session whose former request was cancelled.
@@ -184,6 +305,7 @@ impl Owners {
         {
             self.after_last_publisher(turn, id, &gone.publisher, code);
         }
+        self.linking().withdraw_unpublished(turn, id);
         self.linking().end_unserved(turn, id);
         turn.push(Effect::Released(id));
     }
@@ -206,6 +328,9 @@ impl Owners {
                 self.tracks.orphan(turn, id);
             }
             self.ask_publishers(turn, id, Some(last.session()));
+            self.ask_fallback(turn, id, None);
+        } else {
+            self.ask_fallback(turn, id, Some(last.session()));
         }
         if self.tracks.get(id).is_some_and(|track| !track.is_asking()) {
             self.delivery.on_publishers_declined(turn, id, code);
@@ -265,12 +390,11 @@ impl Owners {
                 self.delivery.on_unsubscribed(turn, &mut self.tracks, who);
             }
             Purpose::Namespace(namespace) => {
-                self.catalogue.on_namespace_closed(turn, handle, &namespace);
-                if !self.catalogue.is_announced_by_client(&namespace) {
-                    self.links.withdraw(turn, &namespace);
-                }
+                self.catalogue.withdraw(turn, handle, &namespace);
             }
-            Purpose::Prefix(_) => self.catalogue.on_prefix_closed((handle, id)),
+            Purpose::Prefix(_) => self.catalogue.on_prefix_closed(turn, (handle, id)),
+            Purpose::UpstreamPrefix => self.linking().on_interest_closed(turn, (handle, id)),
+            Purpose::Announcement | Purpose::RingProbe => {}
             Purpose::Fetch(_) => self.serving().cancel(turn, (handle, id)),
             Purpose::UpstreamFetch(_) => self.serving().fail_upstream(turn, (handle, id), code),
             Purpose::TrackStatus => {
@@ -315,7 +439,10 @@ impl Owners {
                 Purpose::Source(_)
                 | Purpose::UpstreamFetch(_)
                 | Purpose::TrackStatus
-                | Purpose::UpstreamTrackStatus(_),
+                | Purpose::UpstreamTrackStatus(_)
+                | Purpose::UpstreamPrefix
+                | Purpose::Announcement
+                | Purpose::RingProbe,
             )
             | None => {}
         }
@@ -332,7 +459,7 @@ impl Owners {
         turn.with_session(handle, |session, connection| {
             session.close(connection, code, reason);
         });
-        self.on_lost(turn, handle);
+        self.on_lost(turn, handle, reason);
     }
 
     /// Handles the expiry timer of a session.

@@ -1,9 +1,12 @@
 //! The relay's state, for operators: gauges, and the state of each track.
 
+use std::time::Instant;
+
 use weir_moqt::{location::Location, name::FullTrackName};
+use weir_quic::Endpoint;
 
 use super::Owners;
-use crate::{Gauges, sessions::Sessions};
+use crate::{Gauges, LinkState, sessions::Sessions};
 
 /// The state of a track.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,16 +34,22 @@ impl Gauges {
             sessions: sessions.len() as u64,
             lag_bytes: owners.delivery.lag_bytes(),
             tracks: owners.tracks.len() as u64,
-            namespaces: owners.links.client_namespaces(&owners.catalogue, sessions) as u64,
+            namespaces: owners.catalogue.client_namespaces() as u64,
             prefixes: owners.catalogue.prefixes_len() as u64,
             tracks_resting: owners.tracks.resting_len() as u64,
             fetches: owners.fetches.served_len() as u64,
             fetches_upstream: owners.fetches.upstream_len() as u64,
             cache_objects,
             cache_bytes,
-            crossings: totals.links as u64,
+            crossings: totals.siblings as u64,
             subscriptions: totals.clients as u64,
             waiting: totals.pending as u64,
+            links: owners.links.established().count() as u64,
+            link_subscriptions: owners
+                .links
+                .established()
+                .map(|handle| sessions.sources_of(handle) as u64)
+                .sum(),
             ..Self::default()
         };
         for (_, track) in owners.tracks.iter() {
@@ -49,6 +58,29 @@ impl Gauges {
         }
         gauges
     }
+}
+
+/// Returns the state of the links to upstream relays.
+pub(crate) fn link_states(
+    owners: &Owners,
+    sessions: &Sessions,
+    now: Instant,
+    endpoint: &mut Endpoint,
+) -> Vec<LinkState> {
+    let mut states = Vec::new();
+    for (handle, mut state) in owners.links.states() {
+        if let Some(handle) = handle
+            && let Some(connection) = endpoint.connection(now, handle)
+        {
+            let stats = connection.stats();
+            state.bytes_received = stats.bytes_received;
+            state.round_trip = Some(stats.round_trip);
+            state.subscriptions = sessions.sources_of(handle) as u64;
+            state.objects += sessions.objects_of(handle);
+        }
+        states.push(state);
+    }
+    states
 }
 
 /// Returns the state of every track. Visits all of them.

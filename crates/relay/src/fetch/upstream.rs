@@ -113,6 +113,7 @@ impl Serving<'_> {
             .map(Publisher::session)
             .collect();
         found.extend(self.catalogue.announcers_of(turn, &track.name().namespace));
+        found.extend(self.catalogue.fallbacks());
         let mut publishers = Vec::new();
         for handle in found {
             if self.may_ask(turn, handle, except) && !publishers.contains(&handle) {
@@ -124,14 +125,13 @@ impl Serving<'_> {
 
     /// Returns whether a session may be asked for objects that `asker` fetches.
     fn may_ask(&mut self, turn: &mut Turn<'_>, handle: Handle, asker: Handle) -> bool {
-        let from_link = turn.is_link(asker);
+        let asker_kind = turn.kind(asker);
         let max = turn.config.limits.fetches_upstream_per_session_max;
         let Some(peer) = turn.sessions.get(handle) else {
             return false;
         };
-        // Another relay asks its own publishers.
-        let is_relayed = peer.is_link() && from_link;
-        if handle == asker || is_relayed || !self.fetches.supports_fetch(handle) {
+        let serves = peer.kind().serves(asker_kind);
+        if handle == asker || !serves || !self.fetches.supports_fetch(handle) {
             return false;
         }
         let has_room = peer.is_link() || peer.counts().upstream_fetches < max;

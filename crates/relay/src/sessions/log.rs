@@ -1,4 +1,4 @@
-//! What the relay writes to its log about overload, refused sessions and refused requests, and how often.
+//! Log lines about overload, refused sessions and refused requests, with a limit of their rate.
 
 use std::time::{Duration, Instant};
 

@@ -18,6 +18,7 @@ use crate::{
 /// One session.
 pub(crate) struct Peer {
     pub(super) handle: Handle,
+    kind: PeerKind,
     session: Session,
     /// The origin of the session, if it is counted.
     pub(super) origin: Option<Origin>,
@@ -32,6 +33,8 @@ pub(crate) struct Peer {
     /// is small and contiguous.
     sources: Vec<(RequestId, TrackId)>,
     counts: Counts,
+    /// Objects of subscriptions received, if the session is a link to an upstream relay.
+    pub(crate) objects: u64,
     /// The number of streams that were reset before they could be attributed, at the last check.
     pub(super) resets_early: u64,
     /// The rights of the session.
@@ -40,6 +43,36 @@ pub(crate) struct Peer {
     pub(super) expiries: Expiries,
     /// When the earliest expiry is checked.
     pub(super) expiry_timer: Option<Instant>,
+}
+
+/// What a session is to this relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PeerKind {
+    /// A publisher or subscriber, or a relay that connected as one.
+    Client,
+    /// A link to a relay of the same process.
+    Sibling,
+    /// A link to a relay that this relay asks for what it does not have.
+    Upstream,
+}
+
+impl PeerKind {
+    /// All kinds of links.
+    pub(crate) const LINKS: [Self; 2] = [Self::Sibling, Self::Upstream];
+
+    /// Returns whether it is a link.
+    #[inline]
+    pub(crate) fn is_link(self) -> bool {
+        self != Self::Client
+    }
+
+    /// Returns whether objects and announcements of a session of this kind are passed on to sessions of the kind
+    /// `other`, and requests of those to it. What came over a link is not passed on over a link of the same kind, so
+    /// nothing circulates ("split horizon").
+    #[inline]
+    pub(crate) fn serves(self, other: Self) -> bool {
+        !self.is_link() || self != other
+    }
 }
 
 /// The purpose of a request.
@@ -61,6 +94,21 @@ pub(crate) enum Purpose {
     TrackStatus,
     /// The relay sent TRACK_STATUS for this request of another session.
     UpstreamTrackStatus(RequestKey),
+    /// The relay subscribes to the namespaces or tracks under a prefix at the relay behind a link.
+    UpstreamPrefix,
+    /// The relay announced a namespace over a link.
+    Announcement,
+    /// The relay asked over a link whether its requests return to it.
+    RingProbe,
+}
+
+/// What a subscription to a prefix is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PrefixKind {
+    /// Namespaces: SUBSCRIBE_NAMESPACE.
+    Namespaces,
+    /// Tracks: SUBSCRIBE_TRACKS.
+    Tracks,
 }
 
 /// The number of a session's requests of each kind.
@@ -86,7 +134,10 @@ impl Counts {
             Purpose::Fetch(_) => Some(&mut self.fetches),
             Purpose::UpstreamFetch(_) => Some(&mut self.upstream_fetches),
             Purpose::TrackStatus => Some(&mut self.track_statuses),
-            Purpose::UpstreamTrackStatus(_) => None,
+            Purpose::UpstreamTrackStatus(_)
+            | Purpose::UpstreamPrefix
+            | Purpose::Announcement
+            | Purpose::RingProbe => None,
         }
     }
 }
@@ -94,12 +145,13 @@ impl Counts {
 impl Peer {
     /// Creates the session of a publisher or subscriber.
     pub(crate) fn client(handle: Handle, session: Session, origin: Option<Origin>) -> Self {
-        Self::new(handle, session, origin, Access::Unknown)
+        Self::new((handle, PeerKind::Client), session, origin, Access::Unknown)
     }
 
     /// Creates the session of another relay, which acts for all of its clients.
-    pub(crate) fn link(handle: Handle, session: Session) -> Self {
-        Self::new(handle, session, None, Access::Link(Grant::everything()))
+    pub(crate) fn link(handle: Handle, kind: PeerKind, session: Session) -> Self {
+        let access = Access::Link(Grant::everything());
+        Self::new((handle, kind), session, None, access)
     }
 
     /// Returns whether the session's draft refuses a subscription whose filter ends before the largest object.
@@ -107,9 +159,15 @@ impl Peer {
         self.session.draft().refuses_past_filters()
     }
 
-    fn new(handle: Handle, session: Session, origin: Option<Origin>, access: Access) -> Self {
+    fn new(
+        (handle, kind): (Handle, PeerKind),
+        session: Session,
+        origin: Option<Origin>,
+        access: Access,
+    ) -> Self {
         Self {
             handle,
+            kind,
             origin,
             updates: Rate::default(),
             resets: Rate::default(),
@@ -118,6 +176,7 @@ impl Peer {
             requests: BTreeMap::new(),
             sources: Vec::new(),
             counts: Counts::default(),
+            objects: 0,
             resets_early: 0,
             access,
             expiries: Expiries::default(),
@@ -125,10 +184,16 @@ impl Peer {
         }
     }
 
-    /// Returns whether the peer is another relay.
+    /// Returns what the session is to this relay.
+    #[inline]
+    pub(crate) fn kind(&self) -> PeerKind {
+        self.kind
+    }
+
+    /// Returns whether the session is a link.
     #[inline]
     pub(crate) fn is_link(&self) -> bool {
-        matches!(self.access, Access::Link(_))
+        self.kind.is_link()
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -226,7 +291,10 @@ impl Peer {
                 | Purpose::Fetch(_)
                 | Purpose::UpstreamFetch(_)
                 | Purpose::TrackStatus
-                | Purpose::UpstreamTrackStatus(_) => None,
+                | Purpose::UpstreamTrackStatus(_)
+                | Purpose::UpstreamPrefix
+                | Purpose::Announcement
+                | Purpose::RingProbe => None,
             })
     }
 }

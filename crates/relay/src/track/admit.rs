@@ -21,6 +21,7 @@ use crate::{
     cache::{Contradiction, Ledger, Span},
     effect::Effect,
     ids::{PublisherId, SubgroupId, SubgroupKey, TrackId},
+    sessions::peer::PeerKind,
     turn::Turn,
 };
 
@@ -29,8 +30,8 @@ use crate::{
 pub(crate) struct AdmittedDatagram {
     pub(crate) track: TrackId,
     pub(crate) publisher: Handle,
-    /// Whether it came over a link.
-    pub(crate) from_link: bool,
+    /// What its sender is to this relay.
+    pub(crate) from: PeerKind,
 }
 
 /// Why an object is not admitted.
@@ -38,9 +39,9 @@ pub(crate) struct AdmittedDatagram {
 enum Rejected {
     /// Another publisher sent it.
     Repeated,
-    /// It is known not to exist.
+    /// The object is known not to exist.
     RuledOut,
-    /// It breaks the rules of the object model [moqt-18 §2.4.2].
+    /// The object breaks the rules of the object model [moqt-18 §2.4.2].
     Malformed,
 }
 
@@ -59,22 +60,22 @@ impl Tracks {
         datagram: &ObjectDatagram,
     ) -> Option<AdmittedDatagram> {
         let peer = turn.sessions.get(sender.0);
-        let Some((id, from_link)) = peer.and_then(|it| Some((it.source(sender.1)?, it.is_link())))
-        else {
+        let Some((id, from)) = peer.and_then(|it| Some((it.source(sender.1)?, it.kind()))) else {
             turn.counters.objects_unwanted += 1;
             return None;
         };
         let track = self.table.get(id)?;
-        if from_link {
+        if from == PeerKind::Sibling {
             turn.counters.objects_crossed += 1;
         } else {
             turn.counters.datagrams_received += 1;
+            turn.note_object_over(from, sender.0);
         }
         match track.admit_datagram(turn, &mut self.ledger, sender, datagram) {
             Ok(()) => Some(AdmittedDatagram {
                 track: id,
                 publisher: sender.0,
-                from_link,
+                from,
             }),
             Err(rejected) => {
                 count(turn.counters, rejected);
@@ -137,12 +138,12 @@ impl Tracks {
             turn.counters.subgroups_refused += 1;
             return Err(ResetCode::EXCESSIVE_LOAD);
         }
-        let is_link = turn.is_link(publisher.0);
-        turn.counters.streams_received += u64::from(!is_link);
+        let kind = turn.kind(publisher.0);
+        turn.counters.streams_received += u64::from(kind != PeerKind::Sibling);
         Ok(InboundStream {
             track: id,
             request: publisher.1,
-            is_link,
+            kind,
             header,
             flow: Flow::Fresh,
             is_ruled_out: false,
@@ -165,10 +166,11 @@ impl Tracks {
         let Some(track) = self.table.get(id) else {
             return;
         };
-        if inbound.is_link {
+        if inbound.kind == PeerKind::Sibling {
             turn.counters.objects_crossed += 1;
         } else {
             turn.counters.stream_objects_received += 1;
+            turn.note_object_over(inbound.kind, handle);
         }
         let restarted = match track.admit_object(turn, &mut self.ledger, inbound, sender, &object) {
             Ok(restarted) => restarted,
@@ -219,7 +221,7 @@ impl Tracks {
             Flow::Repeated(_) | Flow::Passed(_) => resumed(inbound.header, number),
         };
         let next = restarted.is_none().then_some(object.id);
-        let log = track.begin_log(header, number, (sender, inbound.is_link), object);
+        let log = track.begin_log(header, number, (sender, inbound.kind), object);
         inbound.flow = Flow::Passed(log);
         self.mark_grown(id, log);
         if let Some(former) = former {
@@ -431,12 +433,12 @@ impl Track {
         &mut self,
         header: SubgroupHeader,
         number: u64,
-        (sender, from_link): (PublisherId, bool),
+        (sender, from): (PublisherId, PeerKind),
         object: ObjectHeader,
     ) -> SubgroupId {
         self.observe(Location::new(header.group, object.id));
         let subgroup = self.open_subgroup(header, number);
-        subgroup.from_link = from_link;
+        subgroup.from = from;
         subgroup.sender = Some(sender);
         subgroup.begin(object);
         subgroup.id

@@ -15,6 +15,7 @@ use crate::{
     cache::Contradiction,
     effect::Effect,
     ids::{SubgroupId, TrackId},
+    sessions::peer::PeerKind,
     turn::Turn,
 };
 
@@ -26,8 +27,8 @@ pub(super) type InboundStreams = BTreeMap<StreamId, InboundStream>;
 pub(super) struct InboundStream {
     pub(super) track: TrackId,
     pub(super) request: RequestId,
-    /// Whether the session is a link.
-    pub(super) is_link: bool,
+    /// What the session is to this relay.
+    pub(super) kind: PeerKind,
     /// The publisher's header.
     pub(super) header: SubgroupHeader,
     pub(super) flow: Flow,
@@ -35,7 +36,7 @@ pub(super) struct InboundStream {
     pub(super) is_ruled_out: bool,
 }
 
-/// What becomes of the objects of a subgroup stream.
+/// The treatment of the objects of a subgroup stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     /// No object has come.

@@ -15,6 +15,7 @@ use crate::{
     cache::{Content, Contradiction, Keeper, TrackCache},
     effect::Effect,
     ids::{SubgroupId, TrackId},
+    sessions::peer::PeerKind,
     timers::Timer,
     turn::Turn,
 };
@@ -25,8 +26,8 @@ pub(crate) struct OutgoingDatagram {
     pub(crate) location: Location,
     /// The whole datagram, with the relay's own Track Alias: the same bytes for every subscriber.
     pub(crate) encoded: Bytes,
-    /// Whether it came over a link. If so, it is sent to no link.
-    pub(crate) from_link: bool,
+    /// What its sender is to this relay.
+    pub(crate) from: PeerKind,
 }
 
 impl Subgroup {
@@ -102,7 +103,7 @@ impl Tracks {
         Some(OutgoingDatagram {
             location,
             encoded,
-            from_link: admitted.from_link,
+            from: admitted.from,
         })
     }
 

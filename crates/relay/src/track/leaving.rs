@@ -14,6 +14,7 @@ use super::{
 use crate::{
     effect::Effect,
     ids::{PublisherId, TrackId},
+    sessions::peer::PeerKind,
     timers::Timer,
     turn::Turn,
 };
@@ -237,8 +238,8 @@ impl Publisher {
         if !is_complete {
             return Some(leaving.until);
         }
-        // Objects that come over a link arrive in order.
-        let grace = if has_datagrams && !self.is_link {
+        // Objects of a relay of the same process arrive in order.
+        let grace = if has_datagrams && self.kind != PeerKind::Sibling {
             DATAGRAM_GRACE
         } else {
             Duration::ZERO

@@ -5,15 +5,15 @@ use std::time::Instant;
 use weir_moqt::{message::PublishDone, session::RequestId};
 use weir_quic::Handle;
 
-use crate::ids::PublisherId;
+use crate::{ids::PublisherId, sessions::peer::PeerKind};
 
 /// A session that sends objects of a track.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Publisher {
     pub(super) handle: Handle,
     pub(super) request: RequestId,
-    /// Whether the session is a link.
-    pub(super) is_link: bool,
+    /// What the session is to this relay.
+    pub(super) kind: PeerKind,
     pub(super) state: PublisherState,
     /// Number of subgroup streams that came.
     pub(super) streams: u64,
@@ -62,9 +62,9 @@ pub(crate) enum PublisherEvent {
 /// How a publisher came to send the track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It sent PUBLISH.
+    /// The publisher sent PUBLISH.
     Published,
-    /// It accepted the relay's SUBSCRIBE.
+    /// The publisher accepted the relay's SUBSCRIBE.
     Subscribed,
 }
 
@@ -85,13 +85,13 @@ impl Publisher {
     /// Creates a publisher that sent PUBLISH and was answered with FORWARD, or that was sent SUBSCRIBE.
     pub(super) fn new(
         (handle, request): PublisherId,
-        is_link: bool,
+        kind: PeerKind,
         state: PublisherState,
     ) -> Self {
         Self {
             handle,
             request,
-            is_link,
+            kind,
             state,
             streams: 0,
             streams_open: 0,
@@ -110,7 +110,7 @@ impl Publisher {
     }
 
     pub(crate) fn is_link(&self) -> bool {
-        self.is_link
+        self.kind.is_link()
     }
 
     /// Returns whether everything has arrived that the publisher sent, according to its PUBLISH_DONE.

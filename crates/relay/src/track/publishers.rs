@@ -1,5 +1,7 @@
 //! Publishers of a track: PUBLISH, the relay's own SUBSCRIBE, and FORWARD.
 
+use std::time::Duration;
+
 use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
     location::Location,
@@ -18,7 +20,7 @@ use super::{
 use crate::{
     effect::Effect,
     ids::{PublisherId, TrackId},
-    sessions::peer::Purpose,
+    sessions::peer::{PeerKind, Purpose},
     timers::Timer,
     turn::Turn,
 };
@@ -147,6 +149,18 @@ impl Tracks {
         handle: Handle,
         demand: Demand,
     ) -> bool {
+        self.ask_patiently(turn, track_id, handle, demand, None)
+    }
+
+    /// Does the same, and lets the session wait for a publisher for as long as `rendezvous`.
+    pub(crate) fn ask_patiently(
+        &mut self,
+        turn: &mut Turn<'_>,
+        track_id: TrackId,
+        handle: Handle,
+        demand: Demand,
+        rendezvous: Option<Duration>,
+    ) -> bool {
         let Some(track) = self.table.get(track_id) else {
             return false;
         };
@@ -162,6 +176,7 @@ impl Tracks {
         let parameters = Parameters {
             forward: Some(true),
             new_group_request: demand.new_group,
+            rendezvous_timeout: rendezvous,
             ..Parameters::default()
         };
         let name = track.name.clone();
@@ -271,31 +286,35 @@ impl Tracks {
         }
     }
 
-    /// Updates FORWARD at publishers, and ends the relay's own subscriptions if there is no demand. `demands` are those
-    /// for publishers that are clients, and for links.
+    /// Updates FORWARD at publishers, and ends the relay's own subscriptions if there is no demand. `demand` returns the
+    /// demand for publishers of a kind.
     pub(crate) fn on_demand(
         &mut self,
         turn: &mut Turn<'_>,
         track_id: TrackId,
-        [for_clients, for_links]: [Demand; 2],
+        demand: impl Fn(PeerKind) -> Demand,
     ) {
         let Some(track) = self.table.get(track_id) else {
             return;
         };
-        let wanted = [
-            for_clients.forward(turn, false, track),
-            for_links.forward(turn, true, track),
-        ];
-        let unwanted = [for_clients.is_unwanted, for_links.is_unwanted];
-        for publisher in track.publishers.clone() {
-            let side = usize::from(publisher.is_link);
-            if publisher.is_leaving() {
-                continue;
-            }
-            if unwanted[side] && publisher.state.is_own_request() {
+        let mut known: [Option<(bool, bool)>; 3] = [None; 3];
+        let publishers = track.publishers.iter().filter(|it| !it.is_leaving());
+        let publishers: Vec<_> = publishers
+            .map(|publisher| {
+                let kind = publisher.kind;
+                let (wanted, unwanted) = *known[kind as usize].get_or_insert_with(|| {
+                    let demand = demand(kind);
+                    let wanted = demand.forward(turn, kind.is_link(), track);
+                    (wanted, demand.is_unwanted)
+                });
+                (publisher.clone(), wanted, unwanted)
+            })
+            .collect();
+        for (publisher, is_wanted, is_unwanted) in publishers {
+            if is_unwanted && publisher.state.is_own_request() {
                 self.cancel(turn, track_id, &publisher);
-            } else if publisher.state.forward() == Some(!wanted[side]) {
-                self.set_forward(turn, track_id, publisher.id(), wanted[side]);
+            } else if publisher.state.forward() == Some(!is_wanted) {
+                self.set_forward(turn, track_id, publisher.id(), is_wanted);
             }
         }
         Self::release(turn, track_id);
@@ -339,6 +358,20 @@ impl Tracks {
         own.is_some()
     }
 
+    /// Ends the relay's own requests for a track to those of `sessions` that have not answered.
+    pub(crate) fn cancel_asked(
+        &mut self,
+        turn: &mut Turn<'_>,
+        track_id: TrackId,
+        sessions: &[Handle],
+    ) {
+        let mut asked = self.publishers_of(track_id);
+        asked.retain(|it| it.state == PublisherState::Asked && sessions.contains(&it.handle));
+        for publisher in asked {
+            self.cancel(turn, track_id, &publisher);
+        }
+    }
+
     /// Ends one of the relay's own subscriptions.
     fn cancel(&mut self, turn: &mut Turn<'_>, track_id: TrackId, publisher: &Publisher) {
         let (handle, request) = publisher.id();
@@ -362,7 +395,7 @@ impl Tracks {
     pub(super) fn change(&mut self, track_id: TrackId, sender: PublisherId, event: PublisherEvent) {
         let track = self.table.get(track_id);
         if let Some(publisher) = track.and_then(|track| track.publisher(sender)) {
-            let is_link = publisher.is_link;
+            let is_link = publisher.is_link();
             let state = std::mem::replace(&mut publisher.state, PublisherState::Asked);
             publisher.state = state.after(event, is_link);
         }
@@ -375,16 +408,16 @@ impl Tracks {
         (handle, request): (Handle, RequestId),
         state: PublisherState,
     ) {
-        let mut is_link = false;
+        let mut kind = PeerKind::Client;
         if let Some(peer) = turn.sessions.get(handle) {
             peer.insert(request, Purpose::Source(track_id));
-            is_link = peer.is_link();
+            kind = peer.kind();
         }
         if let Some(track) = self.table.get(track_id) {
             if track.publishers.iter().any(|other| !other.is_leaving()) {
                 track.duplicates.share();
             }
-            let publisher = Publisher::new((handle, request), is_link, state);
+            let publisher = Publisher::new((handle, request), kind, state);
             track.publishers.push(publisher);
         }
     }

@@ -79,7 +79,7 @@ impl Track {
         for other in self.publishers.iter_mut().filter(|it| it.id() != sender) {
             is_any_established |= other.is_established();
             other.probed = None;
-            if !other.is_link
+            if !other.is_link()
                 && let Some(mut connection) = turn.endpoint.connection(turn.now, other.handle)
             {
                 other.probed = Some(connection.stats().bytes_received);

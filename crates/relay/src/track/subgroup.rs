@@ -14,6 +14,7 @@ use weir_quic::Handle;
 use crate::{
     cache::Content,
     ids::{PublisherId, SubgroupId, SubgroupKey},
+    sessions::peer::PeerKind,
 };
 
 /// The bytes of a subgroup as every subscriber receives them, from the oldest that a subscriber needs.
@@ -21,8 +22,8 @@ use crate::{
 pub(crate) struct Subgroup {
     pub(crate) id: SubgroupId,
     pub(crate) header: SubgroupHeader,
-    /// Whether it came over a link. If so, it is sent to no link.
-    pub(crate) from_link: bool,
+    /// What its sender is to this relay.
+    pub(crate) from: PeerKind,
     /// The publisher whose stream brings it.
     pub(crate) sender: Option<PublisherId>,
     draft: Draft,
@@ -113,7 +114,7 @@ impl Subgroup {
         Self {
             id,
             header,
-            from_link: false,
+            from: PeerKind::Client,
             sender: None,
             draft,
             log: VecDeque::new(),
@@ -181,7 +182,7 @@ impl Subgroup {
 
     /// Returns the session that it comes from, unless that session is a link.
     pub(crate) fn session(&self) -> Option<Handle> {
-        let sender = self.sender.filter(|_| !self.from_link);
+        let sender = self.sender.filter(|_| !self.from.is_link());
         sender.map(|(session, _)| session)
     }
 

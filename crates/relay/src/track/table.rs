@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Tracks {
     pub(super) table: TrackTable,
-    /// What the caches of all tracks hold.
+    /// The content of the caches of all tracks.
     pub(super) ledger: Ledger,
     /// Subgroup streams that are being received, by session.
     pub(super) inbound: BySession<InboundStreams>,

@@ -13,6 +13,7 @@ mod words;
 
 mod authorising;
 mod caching;
+mod chain;
 mod churn;
 mod crossing;
 mod datagrams;
@@ -33,6 +34,7 @@ mod malformed;
 mod model;
 mod moving;
 mod offering;
+mod outages;
 mod publishers;
 mod reserved;
 mod sharing;

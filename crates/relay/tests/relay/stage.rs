@@ -92,6 +92,8 @@ pub(crate) struct Stage {
     pub(crate) threads: Vec<NodeId>,
     /// Limits of clients that are created later.
     pub(crate) client: QuicLimits,
+    /// Limits of further relays that are created later.
+    pub(crate) edge: Limits,
     next_alias: u64,
     /// Planned actions, the latest first.
     plans: Vec<(Duration, Plan)>,
@@ -148,6 +150,7 @@ impl Stage {
             relay: threads[0],
             threads,
             client: setting.client,
+            edge: Limits::default(),
             next_alias: 7000,
             plans: Vec::new(),
         }

@@ -42,7 +42,7 @@ fn committed_charts_show_the_committed_tables() {
         let command = "UPDATE_DOCS=1 cargo test -p weir-report --lib";
         assert!(kept == chart.svg, "docs/results-{name}.svg: {command}");
     }
-    assert_eq!(count, 3, "sections with a chart");
+    assert!(count >= 8, "only {count} sections have a chart");
 }
 
 #[test]

@@ -8,10 +8,13 @@ use serde::{Deserialize, Serialize};
 
 pub use self::table::{html, markdown, terminal};
 use super::{Median, Row, Test, by_cost, json, most_frequent, rank_sum, ranked};
-use crate::search::{Probe, ProbeFigures, ProbeOutcome};
+use crate::{
+    relay::Audience,
+    search::{Probe, ProbeFigures, ProbeOutcome},
+};
 
 /// Version of the comparison's form. It grows whenever a field is changed or removed.
-pub const COMPARISON: u32 = 2;
+pub const COMPARISON: u32 = 3;
 
 /// A comparison of relays under one load.
 pub type Comparison = super::Comparison<Relays>;
@@ -33,6 +36,8 @@ pub struct Entry {
     pub version: String,
     /// The negotiated draft, by its ALPN.
     pub draft: Option<String>,
+    /// The subscribers as the relay met them in its last run; none if it had no run.
+    pub audience: Option<Audience>,
     /// The runs, without warm-up runs.
     pub runs: Vec<Probe>,
 }
@@ -148,7 +153,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::BrokenClause;
+    use crate::{relay::Acknowledged, search::BrokenClause};
 
     fn run(cost: f64, outcome: ProbeOutcome) -> Probe {
         Probe {
@@ -168,10 +173,28 @@ mod tests {
             name: name.to_owned(),
             version: format!("{name} 1.0"),
             draft: Some("moqt-18".to_owned()),
+            audience: Some(audience()),
             runs: costs
                 .iter()
                 .map(|cost| run(*cost, ProbeOutcome::Held))
                 .collect(),
+        }
+    }
+
+    /// One socket and one thread; every second packet is acknowledged.
+    fn audience() -> Audience {
+        Audience {
+            sockets: 1,
+            threads: 1,
+            acknowledgements: "delayed".to_owned(),
+            receive_pause_ms: 0.5,
+            reply_spread_ms: 0.0,
+            acknowledged: Some(Acknowledged {
+                connections: 100,
+                connections_asked: 0,
+                packets_received: 1_000,
+                acknowledgements_sent: 500,
+            }),
         }
     }
 
@@ -236,6 +259,41 @@ mod tests {
         let nothing = Comparison::new(Vec::new(), vec![entry("none", &[])], None);
         assert_eq!(nothing.contenders.relays[0].cpu_us_per_object, None);
         assert!(terminal(&nothing).contains("none"));
+    }
+
+    #[test]
+    fn every_form_names_the_audience_and_its_acknowledgements() {
+        let all = |comparison: &Comparison| {
+            [terminal(comparison), markdown(comparison), html(comparison)]
+        };
+        let entries = || vec![entry("one", &[10.0]), entry("other", &[11.0])];
+        let same = Comparison::new(Vec::new(), entries(), None);
+        for text in all(&same) {
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let named =
+                "Audience: 1 socket, 1 thread, 0.500 ms between reads, delayed acknowledgements.";
+            assert!(text.contains(named), "{text}");
+            assert!(text.contains("0.50, no ACK_FREQUENCY"), "{text}");
+        }
+        let mut apart = entries();
+        let other = apart[1].audience.as_mut().unwrap();
+        other.sockets = 50;
+        let found = other.acknowledged.as_mut().unwrap();
+        found.connections_asked = 100;
+        let apart = Comparison::new(Vec::new(), apart, None);
+        for text in all(&apart) {
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(
+                text.contains("Audience of other: 50 sockets, 1 thread"),
+                "{text}"
+            );
+            assert!(
+                text.contains("0.50, ACK_FREQUENCY on 100 of 100 connections"),
+                "{text}"
+            );
+        }
+        let json = apart.to_json();
+        assert!(json.contains("\"connections_asked\": 100"), "{json}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub use self::page::page;
 pub use self::text::{markdown, table};
 use super::{Median, Row, by_cost, most_frequent, ranked, with_version};
 use crate::http3::{Limit, Report, Server};
+use crate::search::STOLEN_PERCENT_MAX;
 use crate::statistics::float;
 
 /// Version of the comparison's form. It grows whenever a field is changed or removed.
@@ -76,13 +77,13 @@ pub struct RunFigures {
     pub requests_per_second: f64,
     /// CPU time of the server per successful request, in µs.
     pub cpu_us_per_request: Option<f64>,
-    /// CPU load of the server, in per cent of all cores that it can use.
+    /// CPU load of the server, in per cent of all cores that it can use, without stolen time.
     pub server_percent: Option<f64>,
-    /// CPU load of the client's busiest thread; 100 is one core.
+    /// CPU load of the client's busiest thread; 100 is one core without stolen time.
     pub client_percent: f64,
     /// CPU time of the client per successful request, in µs.
     pub client_us_per_request: Option<f64>,
-    /// What limited the requests per second.
+    /// The limit of the requests per second.
     pub limit: Limit,
     /// Connections of all threads of the client together.
     pub connections: u64,
@@ -96,6 +97,9 @@ pub struct RunFigures {
     pub failed: u64,
     /// Packets that this machine received and dropped because a UDP receive buffer was full.
     pub receive_errors: u64,
+    /// CPU time that the hypervisor gave to others, in per cent of the time of the server's or the client's cores, whichever
+    /// lost more.
+    pub stolen_percent: Option<f64>,
 }
 
 /// The figures of one server in one scenario: medians over its runs.
@@ -135,7 +139,7 @@ impl RunFigures {
             requests_per_second: report.requests.per_second,
             cpu_us_per_request: server.and_then(|server| server.cpu_us_per_request),
             server_percent: server.map(Server::utilisation_percent),
-            client_percent: client.busiest_thread_percent(),
+            client_percent: client.utilisation_percent(),
             client_us_per_request: client.cpu_us_per_request,
             limit: report.verdict.limit,
             connections: report.run.threads * report.run.max_concurrent_conns,
@@ -147,6 +151,11 @@ impl RunFigures {
                 .receive_buffer_errors
                 .unwrap_or(0)
                 .max(client.socket_drops),
+            stolen_percent: server
+                .and_then(|server| server.stolen_percent)
+                .into_iter()
+                .chain(client.stolen_percent)
+                .reduce(f64::max),
         }
     }
 }
@@ -189,6 +198,23 @@ impl Comparison {
     pub fn has_all_runs(&self, rounds: u32) -> bool {
         let is_whole = |entry: &Entry| entry.successful_runs() == rounds as usize;
         self.broken_off.is_none() && self.entries().all(is_whole)
+    }
+
+    /// Returns how many runs the hypervisor disturbed, in words, if it did.
+    pub(super) fn disturbed_words(&self) -> Option<String> {
+        let runs = || self.entries().flat_map(|entry| &entry.runs);
+        let is_disturbed = |run: &&RunFigures| {
+            let stolen = run.stolen_percent;
+            stolen.is_some_and(|stolen| stolen >= STOLEN_PERCENT_MAX)
+        };
+        let count = runs().filter(is_disturbed).count();
+        (count > 0).then(|| {
+            format!(
+                "In {count} of {} runs, the hypervisor gave {STOLEN_PERCENT_MAX} % of a core or more to others. How busy a \
+                 side was is a share of the time that was left.",
+                runs().count()
+            )
+        })
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {

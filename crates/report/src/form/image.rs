@@ -12,7 +12,7 @@ use super::plot::label;
 pub(crate) struct Image {
     /// The heading, and the name for readers who do not see the chart.
     pub(crate) title: String,
-    /// What is drawn, and which direction is better.
+    /// A line below the heading: the drawn figures, and which direction is better.
     pub(crate) lead: String,
     /// The figures in words, for readers who do not see the chart.
     pub(crate) description: String,

@@ -100,7 +100,7 @@ pub(super) fn nothing() -> Report {
         refusals: vec![Kind {
             kind: "tls".to_owned(),
             count: 30,
-            words: Some("TLS handshake failed: found here: bad certificate".to_owned()),
+            words: Some("TLS handshake failed: this side reports: bad certificate".to_owned()),
         }],
         ..Connections::default()
     };
@@ -167,6 +167,7 @@ fn server(percent: f64) -> Server {
         rss_peak_bytes: 12 << 20,
         context_switches_voluntary: 120,
         context_switches_involuntary: 34,
+        stolen_percent: Some(0.0),
         died: None,
     }
 }
@@ -184,5 +185,6 @@ fn client(percent: f64) -> Client {
         receive_buffer_errors: Some(0),
         packets_received: 360_000,
         packets_sent: 30_000,
+        stolen_percent: Some(0.0),
     }
 }

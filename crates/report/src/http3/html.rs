@@ -92,7 +92,7 @@ fn key_figures(report: &Report) -> Vec<Card> {
         let rate = rate.map(|rate| format!("{} per CPU second", number::decimal(rate)));
         let cost = server.cpu_us_per_request;
         cards.extend(cost.map(|cost| cpu_card("Server CPU per request", cost, rate)));
-        let client = number::brief(report.client.busiest_thread_percent());
+        let client = number::brief(report.client.utilisation_percent());
         cards.push(Card {
             name: "Server busy",
             value: number::brief(server.utilisation_percent()),

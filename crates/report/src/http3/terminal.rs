@@ -7,6 +7,7 @@ use crate::{
         number,
         screen::{Paint, Screen},
     },
+    search::STOLEN_PERCENT_MAX,
     statistics::float,
 };
 
@@ -15,7 +16,7 @@ pub fn render(report: &Report, width: usize, colour: bool) -> String {
     let mut screen = Screen::new(width, colour);
     let (word, paint) = match report.verdict.limit {
         Limit::Server | Limit::Rate => ("MEASURED:", Paint::Good),
-        Limit::Nothing => ("NOTHING:", Paint::Bad),
+        Limit::Nothing => ("FAILED:", Paint::Bad),
         Limit::Client | Limit::Neither | Limit::Unknown => ("CAUTION:", Paint::Warn),
     };
     screen.entry(word, paint, 0, word.len() + 1, &report.verdict.sentence);
@@ -161,6 +162,7 @@ fn server(screen: &mut Screen, report: &Report) {
         "memory at most {}",
         number::bytes(float(server.rss_peak_bytes))
     ));
+    parts.extend(stolen(server.stolen_percent));
     screen.entry("server", Paint::Strong, 0, LABEL, &parts.join("; "));
     if let Some(died) = &server.died {
         screen.paragraph(Paint::Bad, LABEL, died);
@@ -185,8 +187,17 @@ fn client(screen: &mut Screen, report: &Report) {
         "received packets dropped by full buffers: {} by the client{machine}",
         number::count(client.socket_drops)
     ));
+    parts.extend(stolen(client.stolen_percent));
     let lost = client.socket_drops + client.receive_buffer_errors.unwrap_or(0);
     screen.entry("client", alarm(lost), 0, LABEL, &parts.join("; "));
+}
+
+/// Says how much CPU time the hypervisor took, if that is enough to disturb a run.
+fn stolen(percent: Option<f64>) -> Option<String> {
+    let percent = number::brief(percent.filter(|percent| *percent >= STOLEN_PERCENT_MAX)?);
+    Some(format!(
+        "the hypervisor gave {percent} % of its time to others"
+    ))
 }
 
 fn alarm(count: u64) -> Paint {

@@ -159,6 +159,29 @@ fn utilisation_is_a_share_of_the_cores_that_the_server_can_use() {
 }
 
 #[test]
+fn time_that_the_hypervisor_took_is_not_time_that_a_side_was_idle() {
+    let mut report = example::report(Some(86.0), 40.0);
+    assert_eq!(report.verdict.limit, Limit::Neither);
+    report.server.as_mut().unwrap().stolen_percent = Some(10.0);
+    let verdict = Verdict::of(&report);
+    assert_eq!(verdict.limit, Limit::Server);
+    assert!(verdict.sentence.contains("(96 % busy)"), "{verdict:?}");
+    let text = terminal::render(&report, 200, false);
+    assert!(
+        text.contains("the hypervisor gave 10 % of its time"),
+        "{text}"
+    );
+    // Some kernels count stolen time as the thread's.
+    report.server.as_mut().unwrap().cpu_percent = 97.0;
+    let utilisation = report.server.as_ref().unwrap().utilisation_percent();
+    assert!((utilisation - 100.0).abs() < 1e-9);
+    report.server = None;
+    report.client.stolen_percent = Some(60.0);
+    assert!((report.client.utilisation_percent() - 100.0).abs() < 1e-9);
+    assert_eq!(Verdict::of(&report).limit, Limit::Client);
+}
+
+#[test]
 fn the_cost_of_a_request_is_not_known_if_the_server_ended() {
     let usage = ServerUsage {
         used: Usage {
@@ -255,12 +278,12 @@ fn the_form_of_json_does_not_change_unnoticed() {
     let report = example::report(Some(99.0), 60.0);
     let text = json::render(&report);
     assert_eq!(json::parse(&text).unwrap().requests, report.requests);
-    // A report of schema 2 lacks fields; the error names the schema, not the first missing field.
-    let older = text.replacen("\"schema\": 3", "\"schema\": 2", 1);
+    // A report of schema 3 lacks fields; the error names the schema, not the first missing field.
+    let older = text.replacen("\"schema\": 4", "\"schema\": 3", 1);
     for other in [older.clone(), older.replacen("\"retries\":", "\"odd\":", 1)] {
         assert_eq!(
             json::parse(&other).unwrap_err().to_string(),
-            "the report has schema 2, and this version of weir reads schema 3"
+            "the report has schema 3, and this version of weir reads schema 4"
         );
     }
     let mut short = report;
@@ -271,7 +294,7 @@ fn the_form_of_json_does_not_change_unnoticed() {
 #[test]
 fn every_report_follows_the_schema() {
     let schema =
-        crate::form::schema::kept::<Report>("h3-report.schema.json", SCHEMA, 0x8095_7883_6bf9_66ce);
+        crate::form::schema::kept::<Report>("h3-report.schema.json", SCHEMA, 0x1327_e064_3b18_36b6);
     let mut open = example::report(None, 60.0);
     open.run.rate_per_second = Some(0.5);
     open.run.mtu_bytes = None;

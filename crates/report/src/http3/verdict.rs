@@ -10,13 +10,13 @@ use crate::form::number;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
-    /// What limited the requests per second.
+    /// The limit of the requests per second.
     pub limit: Limit,
     /// The verdict in one or two sentences, with figures.
     pub sentence: String,
 }
 
-/// What limited the requests per second.
+/// The limit of the requests per second.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -76,7 +76,7 @@ impl Limit {
         if server.is_some_and(|server| server.utilisation_percent() >= BUSY_PERCENT) {
             return Self::Server;
         }
-        if report.client.busiest_thread_percent() >= BUSY_PERCENT {
+        if report.client.utilisation_percent() >= BUSY_PERCENT {
             return Self::Client;
         }
         if report.run.rate_per_second.is_some() && !report.is_behind() {
@@ -150,7 +150,7 @@ impl Report {
 fn sentence(report: &Report, limit: Limit) -> String {
     let requests = &report.requests;
     let rate = number::decimal(requests.per_second);
-    let client = number::brief(report.client.busiest_thread_percent());
+    let client = number::brief(report.client.utilisation_percent());
     let server = report.server.as_ref();
     let busy = server.map_or_else(String::new, |server| {
         number::brief(server.utilisation_percent())

@@ -33,11 +33,13 @@ pub struct FrameRecord {
 /// The mean latency of shown frames improves if fewer frames are shown. The mean age of the picture does not; compare by age.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
+    /// What counts as a freeze, and as on time.
+    pub thresholds: Thresholds,
     /// Number of frames that the origin had.
     pub frames: u64,
     /// Share of these frames that was shown, from 0 to 1.
     pub shown: f64,
-    /// Number of freezes: pauses between two pictures of more than [`FREEZE_US`].
+    /// Number of freezes: pauses between two pictures of more than [`Thresholds::freeze`].
     pub freezes: u64,
     /// Sum of their durations.
     pub freeze_total: f64,
@@ -52,10 +54,28 @@ pub struct Figures {
     pub delays: Option<Delays>,
 }
 
+/// What counts as a freeze, and as on time. Times are in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Thresholds {
+    /// A longer pause between two pictures is a freeze.
+    pub freeze: f64,
+    /// A frame shown later than this after it was available is not on time.
+    pub deadline: f64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self {
+            freeze: 0.5,
+            deadline: 0.5,
+        }
+    }
+}
+
 /// Delays since the origin had a frame, over the frames for which that time is known. Times are in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Delays {
-    /// Share of the origin's frames that was shown within [`DEADLINE_US`].
+    /// Share of the origin's frames that was shown within [`Thresholds::deadline`].
     pub on_time: f64,
     /// Mean latency: from the origin to the screen.
     pub latency_mean: f64,
@@ -74,20 +94,31 @@ pub struct Delays {
 impl Figures {
     /// Returns the figures of a run from `start_us` to `end_us`. The origin had `frames` frames.
     pub fn new(records: &[FrameRecord], frames: u64, start_us: i64, end_us: i64) -> Self {
+        Self::judged(records, frames, (start_us, end_us), Thresholds::default())
+    }
+
+    /// Does the same as [`new`](Self::new), with these thresholds.
+    pub fn judged(
+        records: &[FrameRecord],
+        frames: u64,
+        (start_us, end_us): (i64, i64),
+        thresholds: Thresholds,
+    ) -> Self {
         let shown = stays(records, end_us);
         let has_capture_time = |record: &FrameRecord| record.available_us.is_some();
         let has_delays = records.is_empty() || records.iter().any(has_capture_time);
         let mut figures = Self {
+            thresholds,
             frames,
             shown: share(shown.len(), frames),
             time_to_first_frame: shown.first().map(|stay| seconds(stay.from_us - start_us)),
             bit_rates: bit_rates(records, end_us - start_us),
-            delays: has_delays.then(|| Delays::new(records, &shown, frames)),
+            delays: has_delays.then(|| Delays::new(records, &shown, frames, thresholds.deadline)),
             ..Self::default()
         };
         for stood in shown.iter().map(Stay::seconds) {
             figures.freeze_longest = figures.freeze_longest.max(stood);
-            if stood > seconds(FREEZE_US) {
+            if stood > thresholds.freeze {
                 figures.freezes += 1;
                 figures.freeze_total += stood;
             }
@@ -114,12 +145,14 @@ impl Figures {
 }
 
 impl Delays {
-    fn new(records: &[FrameRecord], shown: &[Stay], frames: u64) -> Self {
+    fn new(records: &[FrameRecord], shown: &[Stay], frames: u64, deadline: f64) -> Self {
         let latencies = shown.iter();
         let latencies = latencies.filter_map(|stay| Some(stay.from_us - stay.available_us?));
         let mut latencies: Vec<i64> = latencies.collect();
         latencies.sort_unstable();
-        let on_time = latencies.iter().filter(|latency| **latency <= DEADLINE_US);
+        let on_time = latencies
+            .iter()
+            .filter(|latency| seconds(**latency) <= deadline);
         let mut delays = Self {
             on_time: share(on_time.count(), frames),
             latency_mean: mean(latencies.iter().copied()),
@@ -214,11 +247,6 @@ fn seconds(microseconds: i64) -> f64 {
     microseconds as f64 / 1e6
 }
 
-/// A frame shown later than this after it was available does not count as on time.
-pub const DEADLINE_US: i64 = 500_000;
-/// A longer pause between two pictures is a freeze.
-pub const FREEZE_US: i64 = 500_000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,6 +272,20 @@ mod tests {
         let figures = Figures::of_received(&records, 0, 1_000_000);
         let delays = figures.delays.expect("availability is claimed");
         assert!(delays.queueing_mean.is_finite() && delays.latency_mean < 0.0);
+    }
+
+    #[test]
+    fn freezes_and_lateness_are_what_the_thresholds_say() {
+        let shown = [0, 400_000, 800_000].map(|at| record('I', at - 300_000, Some(at)));
+        let figures = |freeze, deadline| {
+            Figures::judged(&shown, 3, (0, 1_000_000), Thresholds { freeze, deadline })
+        };
+        let usual = Figures::new(&shown, 3, 0, 1_000_000);
+        assert_eq!(figures(0.5, 0.5), usual);
+        assert_eq!((usual.freezes, usual.delays.unwrap().on_time), (0, 1.0));
+        let strict = figures(0.3, 0.2);
+        assert_eq!((strict.freezes, strict.delays.unwrap().on_time), (2, 0.0));
+        assert!((strict.freeze_total - 0.8).abs() < 1e-9, "{strict:?}");
     }
 
     #[test]

@@ -2,19 +2,20 @@
 
 use std::fmt::Display;
 
-use crate::lab::Figures;
+use crate::lab::{Figures, Thresholds};
 
 /// Returns the figures of one run, one a line.
 pub fn summary(figures: &Figures) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: std::fmt::Arguments<'_>| out.push_str(&line(name, &value));
     let [key, predicted, bidirectional] = figures.bit_rates.map(|rate| rate / 1000.0);
+    let Thresholds { freeze, deadline } = figures.thresholds;
     line("frames", format_args!("{}", figures.frames));
     line("shown", format_args!("{:.1} %", figures.shown * 100.0));
     match &figures.delays {
         Some(delays) => {
             line(
-                "shown within 0.5 s",
+                &format!("shown within {deadline} s"),
                 format_args!("{:.1} %", delays.on_time * 100.0),
             );
             line(
@@ -42,7 +43,7 @@ pub fn summary(figures: &Figures) -> String {
         ),
     }
     line(
-        "freezes over 0.5 s",
+        &format!("freezes over {freeze} s"),
         format_args!(
             "{}, together {:.2} s",
             figures.freezes, figures.freeze_total

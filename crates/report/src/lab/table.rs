@@ -1,8 +1,6 @@
 //! Tables of runs: medians over the seeds with their range, and the requirements that `weir` has to meet against `skip`.
 
-use std::time::Duration;
-
-use super::figures::{Delays, FREEZE_US, Figures};
+use super::figures::{Delays, Figures};
 use crate::form::number::NONE;
 use crate::form::page::Tone;
 use crate::form::table::{Cell, Table, left, right};
@@ -46,6 +44,8 @@ pub(super) struct Spread {
     pub(super) median: f64,
     pub(super) least: f64,
     pub(super) most: f64,
+    /// The 95 % confidence interval of the median; smallest and largest value of fewer than [`INTERVAL_RUNS_MIN`] runs.
+    interval: (f64, f64),
 }
 
 impl Spread {
@@ -54,26 +54,55 @@ impl Spread {
         let mut values: Vec<f64> = runs.iter().map(value).collect();
         values.sort_by(f64::total_cmp);
         let at = |place: usize| values.get(place).copied().unwrap_or(0.0);
+        let beyond = beyond_interval(values.len());
         Self {
             median: at(values.len() / 2),
             least: at(0),
             most: at(values.len().saturating_sub(1)),
+            interval: (at(beyond), at(values.len().saturating_sub(beyond + 1))),
         }
     }
 
     fn text(self, digits: usize) -> String {
         let Self {
             median,
-            least,
-            most,
+            interval: (low, high),
+            ..
         } = self;
-        let (low, high) = (format!("{least:.digits$}"), format!("{most:.digits$}"));
+        let (low, high) = (format!("{low:.digits$}"), format!("{high:.digits$}"));
         if low == high {
             format!("{median:.digits$}")
         } else {
             format!("{median:.digits$} ({low}–{high})")
         }
     }
+}
+
+/// Returns how many of `runs` sorted values lie outside the 95 % confidence interval of their median on each side. Each
+/// value lies below the true median with probability one half, whatever its distribution, so the number that does is
+/// binomial.
+fn beyond_interval(runs: usize) -> usize {
+    let (mut ways, mut below, mut beyond) = (1.0, 0.0, 0);
+    let all = (0..runs).fold(1.0, |all: f64, _| all * 2.0);
+    for (number, left) in (1..=runs / 2).zip((1..=runs).rev()) {
+        below += ways / all;
+        if below > ONE_SIDE {
+            break;
+        }
+        beyond = number - 1;
+        ways *= count(left as u64) / count(number as u64);
+    }
+    beyond
+}
+
+/// Returns how to read the spreads of rows with `runs` runs each.
+pub fn legend(runs: usize) -> String {
+    let spread = if runs >= INTERVAL_RUNS_MIN {
+        "95 % confidence interval of the median"
+    } else {
+        "smallest–largest"
+    };
+    format!("Times in seconds; median of the seeds ({spread}).")
 }
 
 /// Returns the figures of all rows as Markdown with aligned columns, for terminals and documents.
@@ -168,8 +197,8 @@ fn against_skip(row: &Row, skip: &Row) -> ([Cell; 3], bool) {
     let age = medians(|run| delays(run).age_mean);
     let freeze = medians(|run| run.freeze_longest);
     let shown = medians(|run| run.shown * 100.0);
-    let shortest = Duration::from_micros(FREEZE_US.unsigned_abs()).as_secs_f64();
-    let is_none = |seconds: f64| seconds < shortest;
+    let shortest = skip.runs.first().map(|run| run.thresholds.freeze);
+    let is_none = |seconds: f64| shortest.is_some_and(|shortest| seconds < shortest);
     let has_none = is_none(freeze.0) && is_none(freeze.1);
     let (is_younger, age) = against(age.0 < age.1, age);
     let (is_steadier, freeze) = against(freeze.0 <= freeze.1 || has_none, freeze);
@@ -251,6 +280,10 @@ fn judged(holds: bool, words: String) -> Cell {
     Cell::toned(words, Some(if holds { Tone::Good } else { Tone::Bad }))
 }
 
+/// Runs from which a confidence interval of 95 % exists: of five, extremes hold the median with 94 %.
+const INTERVAL_RUNS_MIN: usize = 6;
+/// The chance that the true median lies beyond one end of the interval.
+const ONE_SIDE: f64 = 0.025;
 /// The strategy that has to meet the requirements.
 pub(super) const OURS: &str = "weir";
 /// The link over which the strategy has limits of its own.
@@ -305,6 +338,29 @@ mod tests {
         assert!(text.contains("0.20 (0.10–0.30)"), "{text}");
         assert!(text.contains("60 (50–70)"), "{text}");
         assert!(text.contains(" 1.00 |"), "one value has no spread: {text}");
+    }
+
+    #[test]
+    fn many_runs_have_a_confidence_interval() {
+        // Tables of the sign test: the ranks that hold the median with at least 95 %.
+        let expected = [
+            (5, 0),
+            (6, 0),
+            (8, 0),
+            (9, 1),
+            (10, 1),
+            (20, 5),
+            (30, 9),
+            (100, 39),
+        ];
+        for (runs, beyond) in expected {
+            assert_eq!(beyond_interval(runs), beyond, "{runs}");
+        }
+        let runs: Vec<_> = (1..=10).map(|age| (f64::from(age), 1.0, 0.5)).collect();
+        let text = table(&[row("weir", &runs)]);
+        assert!(text.contains("6.00 (2.00–9.00)"), "{text}");
+        assert!(legend(10).contains("95 % confidence interval"));
+        assert!(legend(5).contains("smallest–largest"));
     }
 
     #[test]

@@ -230,7 +230,7 @@ impl Archive {
             subscriptions: failed + sum(|track| track.status.good),
             latency: &all,
             cpu_percent: report.relay.cost.as_ref().map(|cost| cost.cpu_percent),
-            has_common_clock: report.slo.clauses.iter().all(|one| one.held.is_some()),
+            clock_error: report.run.clock_error(),
         };
         if let Ok(level) = report.slo.text.parse::<ServiceLevel>() {
             report.slo = level.evaluate(&measured);

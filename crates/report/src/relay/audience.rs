@@ -39,9 +39,44 @@ pub struct Acknowledged {
     pub acknowledgements_sent: u64,
 }
 
+impl Acknowledged {
+    /// Adds the counts of other connections.
+    pub fn add(&mut self, other: &Self) {
+        for (own, other) in [
+            (&mut self.connections, other.connections),
+            (&mut self.connections_asked, other.connections_asked),
+            (&mut self.packets_received, other.packets_received),
+            (&mut self.acknowledgements_sent, other.acknowledgements_sent),
+        ] {
+            *own = own.saturating_add(other);
+        }
+    }
+}
+
 impl Audience {
     /// Returns the audience in words.
     pub(super) fn in_words(&self) -> String {
+        let acknowledged = match self.acknowledged_in_words() {
+            Some((rate, asked)) => {
+                let kind = &self.acknowledgements;
+                format!("{rate} acknowledgements per packet ({kind}, {asked})")
+            }
+            None => self.kind_of_acknowledgements(),
+        };
+        format!("{}, {acknowledged}", self.sockets_in_words())
+    }
+
+    /// Returns what was chosen, in words: all but what was measured.
+    pub fn settings_in_words(&self) -> String {
+        let (sockets, kind) = (self.sockets_in_words(), self.kind_of_acknowledgements());
+        format!("{sockets}, {kind}")
+    }
+
+    fn kind_of_acknowledgements(&self) -> String {
+        format!("{} acknowledgements", self.acknowledgements)
+    }
+
+    fn sockets_in_words(&self) -> String {
         let mut parts = vec![
             number::counted(self.sockets, "socket"),
             number::counted(self.threads, "thread"),
@@ -56,15 +91,13 @@ impl Audience {
             let spread = number::milliseconds(self.reply_spread_ms);
             parts.push(format!("replies up to {spread} late"));
         }
-        parts.push(self.acknowledged_in_words());
         parts.join(", ")
     }
 
-    fn acknowledged_in_words(&self) -> String {
-        let kind = &self.acknowledgements;
-        let Some(found) = self.acknowledged.filter(|one| one.packets_received > 0) else {
-            return format!("{kind} acknowledgements");
-        };
+    /// Returns the acknowledgements for each packet, and on how many connections the relay asked for others; `None` if that
+    /// was not measured.
+    pub fn acknowledged_in_words(&self) -> Option<(String, String)> {
+        let found = self.acknowledged.filter(|one| one.packets_received > 0)?;
         let asked = match found.connections_asked {
             0 => "no ACK_FREQUENCY".to_owned(),
             asked => format!(
@@ -73,8 +106,7 @@ impl Audience {
                 number::counted(found.connections, "connection")
             ),
         };
-        let rate = number::brief(found.per_packet());
-        format!("{rate} acknowledgements per packet ({kind}, {asked})")
+        Some((number::brief(found.per_packet()), asked))
     }
 }
 

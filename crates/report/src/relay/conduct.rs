@@ -43,7 +43,7 @@ pub struct SetApart {
     pub objects_received: u64,
     /// Objects lost by these subscriptions.
     pub lost_objects: u64,
-    /// Those of `lost_objects` that were lost because a stream was reset.
+    /// Objects of `lost_objects` that were lost because a stream was reset.
     pub cut_by_reset: u64,
 }
 

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Agent;
 use super::proof::Calibration;
 use crate::process::{Usage, microseconds_each, percent};
 use crate::service_level::JudgedClause;
@@ -185,7 +186,7 @@ pub struct MetricSecond {
 pub struct Generator {
     /// True if the generator kept up. If false, the run says nothing about the relay.
     pub healthy: bool,
-    /// What the generator did not keep up with; empty if it kept up.
+    /// The parts of the load that the generator did not keep up with; empty if it kept up.
     pub reasons: Vec<String>,
     /// CPU cores that the generator's threads are bound to; empty if they are not bound.
     pub cores: Vec<u32>,
@@ -201,6 +202,8 @@ pub struct Generator {
     pub stolen_percent: Option<f64>,
     /// Load and memory of the generator's process in each second, ascending.
     pub per_second: Vec<GeneratorSecond>,
+    /// The agents that made the load, in a run over several hosts; empty if this process made it.
+    pub agents: Vec<Agent>,
     /// The result of the same load against a null relay; null without `--calibrate`.
     pub calibration: Option<Calibration>,
 }
@@ -223,7 +226,8 @@ pub struct GeneratorSecond {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorThread {
-    /// Name of the thread: `publishers`, `subscribers` or `clients`.
+    /// Name of the thread: `publishers`, `subscribers` or `clients`; ` of ` and an agent's name follow if the thread is in
+    /// another process.
     pub name: String,
     /// Mean CPU load in the steady window; 100 is one core.
     pub cpu_percent: f64,

@@ -156,6 +156,7 @@ fn run(shape: Shape) -> Run {
         transport: "quic".to_owned(),
         publish_flow: "publish".to_owned(),
         latency_clock: "one clock: publishers and subscribers share this host".to_owned(),
+        clock_error_ms: Some(0.0),
         subscribers_requested: shape.subscribers,
         publishers_requested: 1,
         audience: Audience {

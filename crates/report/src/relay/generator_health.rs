@@ -13,6 +13,8 @@ pub struct ThreadSeen {
     pub thread: GeneratorThread,
     /// The core that the thread is bound to; none if it is not bound.
     pub core: Option<usize>,
+    /// Number of the agent that the thread belongs to: equal cores of two agents are different ones.
+    pub agent: usize,
 }
 
 impl ThreadSeen {
@@ -31,14 +33,20 @@ impl ThreadSeen {
             event_loop_lag_p99_ms: lag_p99_ms,
             event_loop_lag_max_ms: lag_max_ms,
         };
-        Self { thread, core }
+        Self {
+            thread,
+            core,
+            agent: 0,
+        }
     }
 
     /// Adds a thread of the same role on the same core: their loads add up, and the larger lag counts. Returns the other
     /// thread if it is of another role or on another core, or bound to none.
     pub fn absorb(&mut self, other: Self) -> Option<Self> {
-        let is_alike =
-            self.core.is_some() && self.core == other.core && self.thread.name == other.thread.name;
+        let is_alike = self.core.is_some()
+            && self.core == other.core
+            && self.agent == other.agent
+            && self.thread.name == other.thread.name;
         if !is_alike {
             return Some(other);
         }
@@ -87,11 +95,14 @@ fn reasons(threads: &[ThreadSeen], packets_dropped: u64) -> Vec<String> {
 
 /// Returns a reason for each core that was used up. A thread that is not bound counts as if it had a core of its own.
 fn saturated(threads: &[ThreadSeen]) -> Vec<String> {
-    let mut by_core: BTreeMap<usize, Vec<&GeneratorThread>> = BTreeMap::new();
+    let mut by_core: BTreeMap<(usize, usize), Vec<&GeneratorThread>> = BTreeMap::new();
     let mut reasons = Vec::new();
     for seen in threads {
         match seen.core {
-            Some(core) => by_core.entry(core).or_default().push(&seen.thread),
+            Some(core) => {
+                let place = (seen.agent, core);
+                by_core.entry(place).or_default().push(&seen.thread);
+            }
             None if seen.thread.cpu_percent > CPU_PERCENT_MAX => reasons.push(format!(
                 "the thread of the {} used {:.0} % of a core",
                 seen.thread.name, seen.thread.cpu_percent
@@ -99,7 +110,7 @@ fn saturated(threads: &[ThreadSeen]) -> Vec<String> {
             None => {}
         }
     }
-    for (core, threads) in by_core {
+    for ((_, core), threads) in by_core {
         let cpu: f64 = threads.iter().map(|thread| thread.cpu_percent).sum();
         if cpu <= CPU_PERCENT_MAX {
             continue;
@@ -141,7 +152,28 @@ mod tests {
                 event_loop_lag_max_ms: 80.0,
             },
             core,
+            agent: 0,
         }
+    }
+
+    #[test]
+    fn equal_cores_of_two_agents_are_different_ones() {
+        let here = seen("subscribers of a", Some(1), 60.0);
+        let there = ThreadSeen {
+            agent: 1,
+            ..seen("subscribers of b", Some(1), 60.0)
+        };
+        assert_eq!(reasons(&[here, there.clone()], 0), [""; 0]);
+        let full = ThreadSeen {
+            agent: 1,
+            ..seen("subscribers of b", Some(1), 99.0)
+        };
+        assert_eq!(
+            reasons(&[there, full], 0),
+            [
+                "the threads on core 1 used 159 % of it together (subscribers of b 60 %, subscribers of b 99 %)"
+            ]
+        );
     }
 
     #[test]

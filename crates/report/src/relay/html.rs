@@ -324,6 +324,10 @@ fn generator_section(report: &Report) -> Markup {
         p.lead { (cut(&proof)) }
         @if generator.per_second.len() > 1 { (plots(relay_charts::generator(generator))) }
         (tables::threads(generator))
+        (tables::agents(generator))
+        @if generator.agents.iter().any(|one| one.per_second.len() > 1) {
+            (plots(relay_charts::agents(generator)))
+        }
         (facts(tables::generator_facts(report)))
     };
     section("Load generator", lead, &body)

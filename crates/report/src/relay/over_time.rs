@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the steady subscriptions measured in one second, draft-evens-moq-bench-00 Table 2 (§5.5.1). After 512 seconds, an
+/// Measurements of the steady subscriptions in one second: draft-evens-moq-bench-00 Table 2 (§5.5.1). After 512 seconds, an
 /// entry covers two seconds, then four, and so on. A variance is an absolute value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

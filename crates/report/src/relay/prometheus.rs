@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Altered, Distribution, Report};
+use super::{Acknowledged, Altered, Distribution, Report};
 use crate::statistics::float;
 
 /// Renders the figures that are worth comparing between runs.
@@ -18,9 +18,10 @@ pub fn render(report: &Report) -> String {
 }
 
 /// Returns name, help and value of each gauge of the whole run.
-fn of_run(report: &Report) -> [(&'static str, &'static str, Option<f64>); 9] {
+fn of_run(report: &Report) -> [(&'static str, &'static str, Option<f64>); 10] {
     let flag = |is_true| Some(f64::from(u8::from(is_true)));
     let relay = report.relay.cost.as_ref();
+    let acknowledged = report.run.audience.acknowledged.as_ref();
     let cpu_us = relay.and_then(|cost| cost.cpu_us_per_delivered_object);
     [
         (
@@ -64,6 +65,11 @@ fn of_run(report: &Report) -> [(&'static str, &'static str, Option<f64>); 9] {
             relay.and_then(|cost| cost.bytes_per_session),
         ),
         (
+            "acknowledgements_per_packet",
+            "ACK frames that subscribers sent for each UDP payload that they received.",
+            acknowledged.map(Acknowledged::per_packet),
+        ),
+        (
             "objects_lost_judged",
             "Lost objects in the part of the run that the service level judges, over all tracks and subscribers.",
             Some(float(report.slo.lost_objects)),
@@ -79,7 +85,7 @@ fn per_track(text: &mut Text, report: &Report) {
             .map(|track| (track.definition.section.as_str(), track))
     };
     let count = |pick: fn(&super::TrackReport) -> u64| -> Vec<(&str, &str, f64)> {
-        // What another process measured is in its report.
+        // The report of the other process has its measurements.
         let received = tracks().filter(|(_, track)| !track.subscribers.is_empty());
         received
             .map(|(name, track)| (name, "", float(pick(track))))

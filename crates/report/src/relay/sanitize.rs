@@ -32,6 +32,9 @@ pub fn sanitize(report: &Report) -> Result<Report, SanitizeError> {
         }
     }
     collect(&mut names, &report.run.relay_url);
+    for agent in &report.generator.agents {
+        collect(&mut names, &agent.name);
+    }
     for word in report.run.command_line.split_whitespace() {
         if word.contains([':', '/', '.', '=', '@']) && !is_service_level(word) {
             collect(&mut names, word);
@@ -45,6 +48,9 @@ pub fn sanitize(report: &Report) -> Result<Report, SanitizeError> {
     for (number, track) in clean.tracks.iter_mut().enumerate() {
         track.definition.namespace = format!("namespace-{}", number + 1);
         track.definition.name = format!("track-{}", number + 1);
+    }
+    for (number, agent) in clean.generator.agents.iter_mut().enumerate() {
+        agent.name = format!("agent-{}", number + 1);
     }
     let (counters, metrics) = (&report.relay.counters, &report.relay.metrics);
     let known = metrics.iter().map(|one| &one.metric).chain(counters.keys());
@@ -88,13 +94,17 @@ fn unlabelled<'a>(
         .collect()
 }
 
-/// Returns the JSON of a search or a comparison without names of hosts, addresses, namespaces and tokens. The names of
-/// relays in a comparison's file stay.
+/// Returns any JSON that weir writes without names of hosts, addresses, namespaces and tokens. The names of relays and
+/// servers in a comparison's file stay.
 ///
 /// # Errors
-/// The text is not JSON.
+/// The text is not JSON, or is a report of another version.
 pub fn sanitize_record(text: &str) -> Result<String, SanitizeError> {
     let mut record: Value = serde_json::from_str(text)?;
+    if record.get("verdict").is_some() && record.get("tracks").is_some() {
+        let report: Report = serde_json::from_value(record)?;
+        return Ok(super::json::render(&sanitize(&report)?));
+    }
     let mut names = BTreeSet::new();
     collect_from_record(&record, "", &mut names);
     clean_record(&mut record, "", &names);
@@ -105,6 +115,8 @@ pub fn sanitize_record(text: &str) -> Result<String, SanitizeError> {
 fn collect_from_record(value: &Value, key: &str, names: &mut BTreeSet<String>) {
     match value {
         Value::String(text) if key == "relay" && text.contains("://") => collect(names, text),
+        // The path of an HTTP/3 request says which file; it stays.
+        Value::String(text) if key == "url" => collect(names, host_of(text)),
         Value::String(text) if key == "profile" => collect_from_profile(text, names),
         Value::Array(items) => {
             for item in items {
@@ -125,6 +137,8 @@ fn clean_record(value: &mut Value, key: &str, names: &BTreeSet<String>) {
         Value::String(text) => {
             *text = match key {
                 "relay" if text.contains("://") => "relay".to_owned(),
+                "command_line" => "weir".to_owned(),
+                "url" => without_host(text),
                 "profile" if text.contains('\n') => profile_text(text, names),
                 _ => scrub(text, names),
             };
@@ -145,6 +159,19 @@ fn clean_record(value: &mut Value, key: &str, names: &BTreeSet<String>) {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// Returns host and port of a URL; the whole text if it is none.
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or(rest)
+}
+
+/// Returns a URL without host and query.
+fn without_host(url: &str) -> String {
+    let (_, path) = url.split_once(host_of(url)).unwrap_or(("", url));
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    format!("{REMOVED}{path}")
 }
 
 fn collect_from_profile(text: &str, names: &mut BTreeSet<String>) {
@@ -330,6 +357,30 @@ mod tests {
             is_counter: true,
             per_second: vec![second(1.0, 1.0), second(2.0, 8.0)],
         }];
+    }
+
+    #[test]
+    fn json_of_every_command_can_be_published() {
+        let http3 = r#"{"schema": 3, "command_line": "weir h3 bench https://edge-9.acme.example:4433/15k",
+            "url": "https://edge-9.acme.example:4433/15k?token=s3cr3t-t0ken",
+            "urls": [{"url": "https://edge-9.acme.example:4433/15k", "requests": 7}],
+            "failures": ["edge-9.acme.example refused it", "198.51.100.23:4433: lost"]}"#;
+        let lab = r#"[{"link": "500k", "controller": "of https://edge-9.acme.example:4443/", "strategy": "weir", "seed": 1,
+            "figures": {"frames": 7}}]"#;
+        let report = json::render(&report_with_secrets());
+        for text in [http3, lab, &report] {
+            let clean = sanitize_record(text).unwrap();
+            for secret in SECRETS {
+                assert!(!clean.contains(secret), "{secret}: {clean}");
+            }
+        }
+        let clean: Value = serde_json::from_str(&sanitize_record(http3).unwrap()).unwrap();
+        assert_eq!(clean["urls"][0]["url"], "…/15k");
+        assert_eq!(clean["urls"][0]["requests"], 7);
+        let clean: Value = serde_json::from_str(&sanitize_record(lab).unwrap()).unwrap();
+        assert_eq!(clean[0]["link"], "500k");
+        let clean: Report = serde_json::from_str(&sanitize_record(&report).unwrap()).unwrap();
+        assert_eq!(clean.run, sanitize(&report_with_secrets()).unwrap().run);
     }
 
     #[test]

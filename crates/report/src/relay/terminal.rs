@@ -95,7 +95,7 @@ fn track_table(screen: &mut Screen, track: &TrackReport) {
         ("receive variance", &track.variance.receive),
         ("publisher lateness", &track.published.lateness),
     ] {
-        // What another process measured is in its report.
+        // The report of the other process has its measurements.
         if name == "publisher lateness" && track.published.publishers == 0 {
             continue;
         }
@@ -368,6 +368,9 @@ fn generator(screen: &mut Screen, report: &Report) {
     );
     for reason in &generator.reasons {
         screen.paragraph(paint, LABEL, reason);
+    }
+    for agent in &generator.agents {
+        screen.paragraph(Paint::Faint, LABEL, &agent.in_words());
     }
     if let Some(problem) = report.run.cores.problem() {
         screen.paragraph(Paint::Warn, LABEL, &problem);

@@ -19,7 +19,7 @@ use crate::statistics::{Count, Distribution, Spread};
 pub struct TrackReport {
     /// The definition in the profile.
     pub definition: TrackDefinition,
-    /// What the publishers sent.
+    /// Objects that the publishers sent.
     pub published: Published,
     /// Number of subscriptions by how they ended.
     pub status: StatusCounts,
@@ -154,7 +154,7 @@ impl TrackDefinition {
     }
 }
 
-/// What the publishers of one definition sent, by their own count.
+/// Objects that the publishers of one definition sent, by their own count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -431,7 +431,7 @@ pub struct Delivery {
     pub corrupt: u64,
     /// Objects with another group or object number than they were sent with; duplicates count too.
     pub misplaced: u64,
-    /// Objects of another run, by the run number in their payload. They count in no other figure.
+    /// Objects of another run, by the run number in their payload. No other figure counts them.
     pub foreign: u64,
     /// Objects that arrived before they were sent, because two clocks disagree. Their latency counts as 0.
     pub negative_latencies: u64,

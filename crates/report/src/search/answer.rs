@@ -42,7 +42,7 @@ pub enum Answer {
         held: Option<u64>,
         /// The load that the generator could not make.
         at: u64,
-        /// What the generator did not keep up with.
+        /// The parts of the load that the generator did not keep up with.
         reasons: Vec<String>,
     },
     /// The search ended before it found the limit.

@@ -33,7 +33,7 @@ pub enum ProbeOutcome {
     },
     /// The load generator did not keep up, so the probe says nothing about the relay.
     Generator {
-        /// What the generator did not keep up with.
+        /// The parts of the load that the generator did not keep up with.
         reasons: Vec<String>,
         /// True if the probe was ended early because a clause was clearly broken.
         ended_early: bool,

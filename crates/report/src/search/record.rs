@@ -86,7 +86,7 @@ pub struct FixedLoad {
 pub enum ReadError {
     /// The text is not a record of a search.
     #[error("not a record of a search: {0}")]
-    Invalid(#[from] serde_json::Error),
+    Invalid(serde_json::Error),
     /// The record has a version that this program does not read.
     #[error("the record has version {0}, and this program reads version {FIND_MAX_SCHEMA}")]
     Version(u32),
@@ -150,7 +150,7 @@ impl Record {
     /// # Errors
     /// The text is not a record, has another version, or is of another search than `search`.
     pub fn resume(text: &str, search: &RecordedSearch) -> Result<Self, ReadError> {
-        let value: serde_json::Value = serde_json::from_str(text)?;
+        let value: serde_json::Value = serde_json::from_str(text).map_err(ReadError::Invalid)?;
         let version = value.get("find_max").and_then(serde_json::Value::as_u64);
         if let Some(version) = version
             && version != u64::from(FIND_MAX_SCHEMA)
@@ -159,7 +159,7 @@ impl Record {
                 u32::try_from(version).unwrap_or(u32::MAX),
             ));
         }
-        let record: Self = serde_json::from_str(text)?;
+        let record: Self = serde_json::from_str(text).map_err(ReadError::Invalid)?;
         match record.search.difference_to(search) {
             Some(error) => Err(error),
             None => Ok(record),

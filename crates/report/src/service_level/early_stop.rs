@@ -3,11 +3,14 @@
 //! This is not a forecast: every object that is still due counts as if it will arrive in time. A clause counts as clearly
 //! broken only if it is far beyond its bound. So runs close to the limit are measured to their end.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Clause, JudgedClause, Metric, Operator, ServiceLevel, amount, quantile_ms};
 use weir_histogram::Histogram;
 
 /// The figures of a run so far, as far as its service level judges them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MeasuredSoFar {
     /// Objects due over the whole run, summed over all subscriptions.
     pub expected_objects: u64,
@@ -19,6 +22,21 @@ pub struct MeasuredSoFar {
     pub subscriptions: u64,
     /// Latency of the objects that have arrived.
     pub latency: Histogram,
+}
+
+impl MeasuredSoFar {
+    /// Adds the figures of other subscribers of the same run.
+    pub fn add(&mut self, other: &Self) {
+        for (own, other) in [
+            (&mut self.expected_objects, other.expected_objects),
+            (&mut self.overdue_objects, other.overdue_objects),
+            (&mut self.failed, other.failed),
+            (&mut self.subscriptions, other.subscriptions),
+        ] {
+            *own = own.saturating_add(other);
+        }
+        self.latency.merge(&other.latency);
+    }
 }
 
 impl ServiceLevel {

@@ -23,7 +23,7 @@ fn measured(latency: &Histogram) -> Measured<'_> {
         subscriptions: 10,
         latency,
         cpu_percent: Some(50.0),
-        has_common_clock: true,
+        clock_error: Some(Duration::ZERO),
     }
 }
 
@@ -36,7 +36,7 @@ fn latency_between_two_clocks_decides_nothing() {
     for ms in [5, 500] {
         let latency = latency(&[ms; 100]);
         let apart = Measured {
-            has_common_clock: false,
+            clock_error: None,
             ..measured(&latency)
         };
         let judged = evaluate("loss=0,p99<100ms", &apart);
@@ -50,6 +50,27 @@ fn latency_between_two_clocks_decides_nothing() {
         assert!(p99.measured.is_some() && !p99.is_broken());
         assert!(judged.held && judged.first_broken.is_none());
     }
+}
+
+#[test]
+fn a_clock_error_leaves_open_what_it_could_change() {
+    let latency = latency(&[90; 100]);
+    let held = |text: &str, error_ms| {
+        let known = Measured {
+            clock_error: Some(Duration::from_millis(error_ms)),
+            ..measured(&latency)
+        };
+        evaluate(text, &known).clauses[0].held
+    };
+    assert_eq!(held("max<100ms", 0), Some(true));
+    assert_eq!(held("max<100ms", 9), Some(true));
+    assert_eq!(held("max<100ms", 11), None);
+    assert_eq!(held("max<80ms", 9), Some(false));
+    assert_eq!(held("max<80ms", 11), None);
+    assert_eq!(held("max=90ms", 0), Some(true));
+    assert_eq!(held("max=90ms", 1), None);
+    // Clocks do not change what arrives.
+    assert_eq!(held("loss=0", 1_000), Some(true));
 }
 
 #[test]

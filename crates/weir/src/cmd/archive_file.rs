@@ -36,14 +36,18 @@ pub(super) fn read(file: &Path) -> anyhow::Result<Archive> {
     Archive::parse(&text).with_context(|| name.to_string())
 }
 
-/// Reads the record of a search or a comparison, if `file` holds one.
+/// Reads a JSON file of weir's, if `file` is one: a report, or the record of a search, a comparison or the lab.
 ///
 /// # Errors
 /// The file cannot be read.
 pub(super) fn read_record(file: &Path) -> anyhow::Result<Option<String>> {
     let text = text(file)?;
     let json = serde_json::from_str::<serde_json::Value>(&text);
-    let is_record = json.is_ok_and(|json| RECORDS.iter().any(|key| json.get(key).is_some()));
+    // The runs of the lab are a list.
+    let is_record = json.is_ok_and(|json| {
+        let one = json.get(0).unwrap_or(&json);
+        RECORDS.iter().any(|key| one.get(key).is_some())
+    });
     Ok(is_record.then_some(text))
 }
 
@@ -91,8 +95,8 @@ fn other_kind(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Keys that tell the records of searches and of comparisons.
-const RECORDS: [&str; 3] = ["find_max", "limits", "comparison"];
+/// Keys that tell weir's JSON files: of searches and comparisons, reports, and the lab.
+const RECORDS: [&str; 5] = ["find_max", "limits", "comparison", "run", "figures"];
 /// First bytes of a file that gzip compressed (RFC 1952 §2.3.1).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Far above an archive of 50,000 subscribers on several tracks.

@@ -11,9 +11,10 @@ use weir_report::relay::{Report, TrackReport, html, json, terminal};
 use crate::{
     cmd::archive_file,
     harness::machine::Machine,
+    hints::hint,
     output::{check_writable, exit_code, print_line, print_out, screen, write_named},
     progress::Progress,
-    run::{self, Ran, options::RunOptions},
+    run::{self, Ran, fleet_flags::AgentsArguments, options::RunOptions},
     signals,
 };
 
@@ -34,15 +35,17 @@ pub(super) struct Outputs {
 pub(super) fn run(
     profile: &Path,
     options: &RunOptions,
+    agents: &AgentsArguments,
     outputs: &Outputs,
 ) -> anyhow::Result<ExitCode> {
     let machine = Machine::this();
-    let plan = options.plan(profile, &machine)?;
+    let stop = signals::stop_on_signals()?;
+    let fleet = agents.claim(&stop)?;
+    let plan = options.plan(profile, &machine, fleet.as_ref())?;
     let files = [&outputs.json, &outputs.html, &outputs.archive];
     for file in files.into_iter().flatten() {
         check_writable(file)?;
     }
-    let stop = signals::stop_on_signals()?;
     if let Some(one_sided) = plan.one_sided() {
         let (named, seed) = (one_sided.named, plan.seed);
         print_line(&format!(
@@ -63,6 +66,9 @@ pub(super) fn run(
     write_named(outputs.json.as_deref(), || json::render(&report))?;
     write_named(outputs.html.as_deref(), || html::render(&report))?;
     print_report(&report)?;
+    if let Some(hint) = hint(&report.verdict.sentence) {
+        print_line(hint);
+    }
     if has_only_other_runs(&report) {
         print_line(&format!(
             "weir: all objects are of another run: the publisher runs with another --seed than {}",

@@ -14,6 +14,7 @@ use crate::{
     numbers::whole,
     output::{command_line, exit_code, print_out},
     run::{
+        fleet_flags::AgentsArguments,
         limit_searches::LimitSearches,
         relay_file::{REPEATS_MAX, RelayFile},
         relay_rounds::RelayRounds,
@@ -41,6 +42,8 @@ pub(super) struct CompareArguments {
     #[arg(long, conflicts_with = "repeats")]
     find_max: bool,
     #[command(flatten)]
+    agents: AgentsArguments,
+    #[command(flatten)]
     files: ComparisonFiles,
 }
 
@@ -66,8 +69,9 @@ fn compare(
     described: RelayFile,
     folder: &Path,
 ) -> anyhow::Result<bool> {
-    let mut rounds = RelayRounds::new(described, folder)?;
     let stop = signals::stop_on_signals()?;
+    let fleet = arguments.agents.claim(&stop)?;
+    let mut rounds = RelayRounds::new(described, folder, fleet)?;
     let broken_off = rounds.run(&stop)?;
     let is_calibrated = rounds.is_calibrated();
     let comparison = rounds.comparison(broken_off);
@@ -85,8 +89,9 @@ fn find_limits(
     described: RelayFile,
     folder: &Path,
 ) -> anyhow::Result<bool> {
-    let searches = LimitSearches::new(described, folder)?;
     let stop = signals::stop_on_signals()?;
+    let fleet = arguments.agents.claim(&stop)?;
+    let searches = LimitSearches::new(described, folder, fleet)?;
     let limits = searches.run(&stop)?;
     let (files, markdown) = (&arguments.files, limits.markdown());
     files.write(&limits.to_json(), &limits.html(), &markdown)?;

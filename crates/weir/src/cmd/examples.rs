@@ -32,7 +32,7 @@ pub(super) const FIRST_STEPS: &str = "\
 weir measures Media over QUIC relays and HTTP/3 servers, and streams live video. Try one of:
 
   weir bench profiles/audio-short.ini
-      measure weir's own relay with 200 subscribers, for 10 s
+      measure weir's own relay with 200 subscribers, for 10 s; in weir's repository, which has the profiles
   weir h3 bench https://localhost:4433/15k --insecure
       measure an HTTP/3 server; `weir h3 serve` starts one at that address
   weir live watch
@@ -51,6 +51,10 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
             "weir h3 serve --listen 127.0.0.1:4433",
             "weir live watch",
         ],
+    ),
+    (
+        "weir agent",
+        &["weir agent --fleet nats://nats.example.net --fleet-key bench.key --name host-a"],
     ),
     (
         "weir bench",

@@ -21,7 +21,9 @@ use crate::{
     progress::Progress,
     run::{
         self, Plan, RelayChoice,
+        fleet_flags::AgentsArguments,
         options::RunOptions,
+        remote::Fleet,
         search::{By, Method, Observer, Search},
     },
     signals,
@@ -45,6 +47,8 @@ pub(super) struct FindMaxArguments {
     #[command(flatten)]
     options: RunOptions,
     #[command(flatten)]
+    agents: AgentsArguments,
+    #[command(flatten)]
     outputs: Outputs,
     #[command(flatten)]
     method: Method,
@@ -56,7 +60,9 @@ pub(super) struct FindMaxArguments {
 pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
     let outputs = &arguments.outputs;
     let (json, html) = (outputs.json.as_deref(), outputs.html.as_deref());
-    let mut search = search(arguments)?;
+    let stop = signals::stop_on_signals()?;
+    let fleet = arguments.agents.claim(&stop)?;
+    let mut search = search(arguments, fleet.as_ref())?;
     for file in [json, html].into_iter().flatten() {
         check_writable(file)?;
     }
@@ -64,7 +70,6 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
     for probe in &search.probes {
         print(&row(probe))?;
     }
-    let stop = signals::stop_on_signals()?;
     let mut watcher = Watcher {
         json,
         progress: Progress::new(),
@@ -87,9 +92,9 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Returns the search, with the recorded probes if --resume is given.
-fn search(arguments: &FindMaxArguments) -> anyhow::Result<Search> {
+fn search(arguments: &FindMaxArguments, fleet: Option<&Fleet>) -> anyhow::Result<Search> {
     let machine = Machine::this();
-    let plan = plan(arguments, &machine)?;
+    let plan = plan(arguments, &machine, fleet)?;
     let relay = match &plan.relay {
         RelayChoice::Own(OwnRelay::Weir { threads, .. }) if *threads > 1 => {
             format!("weir on {threads} threads")
@@ -100,7 +105,12 @@ fn search(arguments: &FindMaxArguments) -> anyhow::Result<Search> {
     if let Some(problem) = run::cores(&plan, &machine).problem() {
         print_line(&format!("weir: {problem}"));
     }
-    let mut search = Search::new(arguments.method, plan, machine, relay)?;
+    let method = Method {
+        // A null relay on this host would prove nothing of the agents.
+        no_calibration: arguments.method.no_calibration || fleet.is_some(),
+        ..arguments.method
+    };
+    let mut search = Search::new(method, plan, machine, relay)?;
     let outputs = &arguments.outputs;
     let Some(file) = outputs.json.as_deref().filter(|_| arguments.resume) else {
         return Ok(search);
@@ -118,7 +128,11 @@ fn search(arguments: &FindMaxArguments) -> anyhow::Result<Search> {
 }
 
 /// Returns the plan of a probe.
-fn plan(arguments: &FindMaxArguments, machine: &Machine) -> anyhow::Result<Plan> {
+fn plan(
+    arguments: &FindMaxArguments,
+    machine: &Machine,
+    fleet: Option<&Fleet>,
+) -> anyhow::Result<Plan> {
     let mut options = arguments.options.clone();
     match (arguments.method.by, options.meetings) {
         (By::Subscribers | By::Publishers, Some(_)) => {
@@ -130,13 +144,14 @@ fn plan(arguments: &FindMaxArguments, machine: &Machine) -> anyhow::Result<Plan>
         (By::Meetings, None) => options.meetings = Some(1),
         (_, _) => {}
     }
-    let plan = options.plan(&arguments.profile, machine)?;
+    let plan = options.plan(&arguments.profile, machine, fleet)?;
     plan.check_both_sides()?;
     if arguments.outputs.archive.is_some() {
         bail!("--archive: a search has many runs; use --json FILE, which records every probe");
     }
     if let Some(problem) = plan.calibration_problem()
         && !arguments.method.no_calibration
+        && fleet.is_none()
     {
         bail!("{problem}; add --no-calibration to search without that proof");
     }

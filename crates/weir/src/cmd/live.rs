@@ -15,7 +15,7 @@ use weir_live::strategy::Strategy;
 use weir_moqt::name::Namespace;
 use weir_quic::Congestion;
 
-use crate::live::lab::{strategy_help, targeted_strategy};
+use crate::live::lab::{named_strategy, strategy_help, targeted_strategy};
 use crate::run::{RelayUrl, TrustArguments, client_target, token};
 use crate::time::time;
 
@@ -24,7 +24,7 @@ pub(crate) enum LiveCommand {
     Publish(publish::PublishArguments),
     Play(play::PlayArguments),
     Watch(watch::WatchArguments),
-    Lab(lab::LabArguments),
+    Lab(Box<lab::LabArguments>),
 }
 
 pub(crate) fn run(command: &LiveCommand) -> anyhow::Result<ExitCode> {
@@ -72,6 +72,7 @@ struct StrategyArguments {
 impl StrategyArguments {
     /// Returns the strategy, or an error that names the flag.
     fn strategy(&self) -> anyhow::Result<Box<dyn Strategy>> {
+        named_strategy(&self.strategy).context("--strategy")?;
         targeted_strategy(&self.strategy, self.target)
     }
 }

@@ -1,5 +1,6 @@
 //! The subcommands, one file each: flags, and the calls that they lead to.
 
+mod agent;
 mod archive_file;
 mod bench;
 mod compare;
@@ -22,7 +23,10 @@ use clap::{
 };
 use tracing_subscriber::EnvFilter;
 
-use crate::{output, run::options::RunOptions};
+use crate::{
+    output,
+    run::{fleet_flags::AgentsArguments, options::RunOptions},
+};
 
 /// Measure Media over QUIC relays, or run one; measure HTTP/3 servers; stream live
 #[derive(Debug, Parser)]
@@ -35,6 +39,7 @@ pub(crate) struct Arguments {
         global = true,
         env = "WEIR_LOG",
         value_name = "FILTER",
+        value_parser = log_filter,
         display_order = 900
     )]
     log: Option<String>,
@@ -45,6 +50,7 @@ pub(crate) struct Arguments {
 // Variants without a doc comment have the help of their arguments.
 #[derive(Debug, Subcommand)]
 enum Job {
+    Agent(Box<agent::AgentArguments>),
     Bench(Box<BenchCommand>),
     /// Serve files over HTTP/3, measure an HTTP/3 server, or compare several
     #[command(subcommand)]
@@ -52,7 +58,7 @@ enum Job {
     Link(link::LinkArguments),
     /// Publish, play or watch live video, or compare ways to deliver it
     #[command(subcommand)]
-    Live(live::LiveCommand),
+    Live(Box<live::LiveCommand>),
     /// Run a relay that only forwards, to calibrate the load generator
     #[command(hide = true)]
     NullRelay(null_relay::NullRelayArguments),
@@ -75,6 +81,8 @@ struct BenchCommand {
     #[command(flatten)]
     options: RunOptions,
     #[command(flatten)]
+    agents: AgentsArguments,
+    #[command(flatten)]
     outputs: bench::Outputs,
 }
 
@@ -94,7 +102,7 @@ impl BenchCommand {
             None => {
                 let profile = self.profile.as_deref();
                 let profile = profile.context("PROFILE is missing: expected a file such as profiles/audio.ini; see `weir bench --help`")?;
-                bench::run(profile, &self.options, &self.outputs)
+                bench::run(profile, &self.options, &self.agents, &self.outputs)
             }
         }
     }
@@ -133,6 +141,7 @@ impl Arguments {
             start_log(log.unwrap_or(default), LogFormat::Text);
         }
         match self.command {
+            Job::Agent(arguments) => agent::run(&arguments),
             Job::Bench(arguments) => arguments.run(),
             Job::H3(command) => h3::run(&command),
             Job::Link(arguments) => link::run(&arguments),
@@ -154,6 +163,14 @@ enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// Checks the filter of --log. Its error says what is expected.
+fn log_filter(text: &str) -> Result<String, String> {
+    match EnvFilter::try_new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("expected a level (error, warn, info, debug, trace), or TARGET=LEVEL such as weir_relay=debug".to_owned()),
+    }
 }
 
 /// Starts the log on standard error, with the messages that `filter` selects.

@@ -19,6 +19,7 @@ use crate::{
     certificate_check::ca_warning,
     cmd::{LogFormat, start_log},
     event_loop,
+    harness::machine::{Machine, no_core},
     output::{print_json, print_line, print_out},
     relay::{
         authority::Gate,
@@ -30,6 +31,7 @@ use crate::{
         snapshot::Slot,
         sources::Sources,
         threads::Plan,
+        upstreams,
     },
 };
 
@@ -44,7 +46,8 @@ pub(crate) struct RelayArguments {
     /// File of settings, TOML
     #[arg(long, value_name = "FILE", env = "WEIR_RELAY_CONFIG")]
     config: Option<PathBuf>,
-    /// Check all settings, files and addresses, print what was read, and exit: code 0 if the relay could start, otherwise 2
+    /// Check all settings, files and addresses, print what was read, and exit: code 0 if the relay could start, otherwise 2.
+    /// Ports may be in use, so that the settings of a running relay can be checked
     #[arg(long)]
     check: bool,
     /// Print all settings as TOML, and exit
@@ -62,13 +65,13 @@ pub(crate) struct RelayArguments {
     /// Private key of the certificate, PEM
     #[arg(long, value_name = "FILE")]
     key: Option<String>,
-    /// Name or address for the self-signed certificate; can be repeated [default: `localhost 127.0.0.1 ::1`]
+    /// Name or address for the self-signed certificate; can be repeated [default: `localhost`, `127.0.0.1` and `::1`]
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
     /// Print the SHA-256 hash of the certificate, for --certificate-hash of clients and `serverCertificateHashes` of browsers
     #[arg(long)]
     show_hash: bool,
-    /// Threads that serve, 1 to 255; each has its own connections [default: 1]
+    /// Threads that serve, 1 to 64; each has its own connections [default: 1]
     #[arg(long, value_name = "COUNT")]
     threads: Option<String>,
     /// Cores of the threads, one for each, with commas between [default: any]
@@ -90,6 +93,15 @@ pub(crate) struct RelayArguments {
     /// Address of metrics and health, such as 127.0.0.1:9443 [default: none]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
+    /// Relay to ask for what no client of this relay has: `moqt://HOST:PORT` or `https://HOST:PORT`; can be repeated
+    #[arg(long, value_name = "URL")]
+    upstream: Vec<String>,
+    /// File with a token for the relays of --upstream
+    #[arg(long, value_name = "FILE")]
+    upstream_token: Option<String>,
+    /// CA certificates of the relays of --upstream, PEM [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    upstream_ca: Option<String>,
     /// Format of the log: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
@@ -122,6 +134,12 @@ impl RelayArguments {
             ("--rest", "rest", &self.rest),
             ("--qlog", "qlog.folder", &self.qlog),
             ("--admin", "admin.listen", &self.admin),
+            (
+                "--upstream-token",
+                "upstream.token_file",
+                &self.upstream_token,
+            ),
+            ("--upstream-ca", "upstream.ca", &self.upstream_ca),
             ("--log-format", "log.format", &self.log_format),
         ] {
             if let Some(value) = value {
@@ -131,6 +149,10 @@ impl RelayArguments {
         if !self.name.is_empty() {
             let names = self.name.iter().cloned().map(Raw::Text).collect();
             add("--name", "tls.names", Raw::List(names));
+        }
+        if !self.upstream.is_empty() {
+            let urls = self.upstream.iter().cloned().map(Raw::Text).collect();
+            add("--upstream", "upstream.urls", Raw::List(urls));
         }
         if self.no_offload {
             add("--no-offload", "offload", Raw::Boolean(false));
@@ -161,6 +183,7 @@ pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Resu
         print_out(&configured.print())?;
         return Ok(ExitCode::SUCCESS);
     }
+    check_cores(&configured)?;
     if arguments.check {
         check(&configured)?;
         return Ok(ExitCode::SUCCESS);
@@ -173,6 +196,17 @@ pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Resu
     serve(&configured, sources, arguments.show_hash)
 }
 
+/// Checks that this process may run on the cores of the settings.
+fn check_cores(configured: &Configured) -> anyhow::Result<()> {
+    let machine = Machine::this();
+    let mut cores = configured.config.cores.iter();
+    if let Some(core) = cores.find(|core| !machine.cores.contains(core)) {
+        let problem = no_core(*core, &machine.cores);
+        bail!("{}: {problem}", configured.place("cores"));
+    }
+    Ok(())
+}
+
 /// Checks whether the relay could start with these settings, and prints what was read. The check works beside a relay that
 /// runs with the same settings.
 fn check(configured: &Configured) -> anyhow::Result<()> {
@@ -183,6 +217,7 @@ fn check(configured: &Configured) -> anyhow::Result<()> {
         .check_validity()
         .with_context(|| configured.place("tls.certificate"))?;
     Gate::load(configured)?;
+    upstreams::load(configured)?;
     // A free port of the address, since a running relay may have the other one.
     let at = |address: SocketAddr| SocketAddr::new(address.ip(), 0);
     let problem = |key, address| format!("{}: cannot bind to {address}", configured.place(key));
@@ -238,6 +273,7 @@ fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow:
     }
     let tls = certificates.tls(&protocols())?;
     let gate = Arc::new(Gate::load(configured)?);
+    let upstreams = upstreams::load(configured)?;
     let socket_config = SocketConfig {
         offload: config.offload,
         ..SocketConfig::default()
@@ -267,6 +303,7 @@ fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow:
         gate,
         logs,
         memory: operations.memory(),
+        upstreams,
         stop,
     };
     let crew = plan.crew(sockets, threads)?;

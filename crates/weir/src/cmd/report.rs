@@ -17,7 +17,8 @@ use crate::{
 /// Exit code 0: the service level held; 1: the level broke; 2: the archive cannot be read.
 #[derive(Debug, Args)]
 pub(super) struct ReportArguments {
-    /// File that `weir bench --archive` wrote; with --sanitize and --json also the --json file of a search or comparison
+    /// File that `weir bench --archive` wrote; with --sanitize and --json also the --json file of any
+    /// command
     archive: PathBuf,
     /// Write the report to FILE, as JSON (docs/report.schema.json)
     #[arg(long, value_name = "FILE")]
@@ -79,7 +80,7 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(report.verdict.outcome.is_held()))
 }
 
-/// Writes the record of a search or a comparison without names.
+/// Writes a JSON file of weir's without names.
 fn sanitize_kept(arguments: &ReportArguments, record: &str) -> anyhow::Result<ExitCode> {
     let name = arguments.archive.display();
     let others = [
@@ -91,12 +92,10 @@ fn sanitize_kept(arguments: &ReportArguments, record: &str) -> anyhow::Result<Ex
         (arguments.to.is_some(), "--to"),
     ];
     if let Some((_, flag)) = others.into_iter().find(|(is_given, _)| *is_given) {
-        bail!(
-            "{flag}: {name} is the record of a search or a comparison; expected --json FILE only"
-        );
+        bail!("{flag}: {name} is a JSON file, not an archive; expected --json FILE only");
     }
     let Some(file) = arguments.json.as_deref() else {
-        bail!("--sanitize: {name} is the record of a search or a comparison; add --json FILE");
+        bail!("--sanitize: {name} is a JSON file, not an archive; add --json FILE");
     };
     let clean = sanitize_record(record).context("--sanitize")?;
     write_named(Some(file), || clean)?;

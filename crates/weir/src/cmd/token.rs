@@ -11,14 +11,11 @@ use std::{
 use anyhow::{Context as _, bail};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use clap::{Args, Subcommand};
-use jsonwebtoken::{
-    Algorithm, EncodingKey, Header, encode,
-    jwk::{Jwk, ThumbprintHash},
-};
+use jsonwebtoken::EncodingKey;
 use weir_net::clock;
 
 use crate::output::print_out;
-use crate::relay::authority::{Claims, Prefix, Prefixes};
+use crate::relay::authority::{Claims, Prefix, Prefixes, Signer, public};
 use crate::time::validity;
 
 /// Make keys and tokens for a relay with JWT authentication
@@ -54,7 +51,8 @@ enum Action {
         /// Namespace above those of --put and --get; '' for none
         #[arg(long, value_name = "NAMESPACE", default_value = "")]
         root: String,
-        /// Time for which the token is valid, up to 100 years, such as 30m, 12h or 10days
+        /// Time for which the token is valid, up to 100 years, such as 30m, 12h or 10days; a number without
+        /// a unit is seconds
         #[arg(long, value_name = "TIME", default_value = "1h", value_parser = validity)]
         lasts: Duration,
         /// Audience of the token, its claim `aud` [default: none]
@@ -95,18 +93,8 @@ pub(crate) fn run(arguments: TokenArguments) -> anyhow::Result<ExitCode> {
                 aud: audience.map(Into::into),
                 iss: issuer,
             };
-            let name = || format!("--key: {}", key.display());
-            let text = fs::read(&key).with_context(name)?;
-            let Ok(signing) = EncodingKey::from_ec_pem(&text) else {
-                bail!(
-                    "{}: not a private EC P-256 key in PEM (PKCS #8); expected the FILE.pem that `weir token key FILE` \
-                     writes",
-                    name()
-                );
-            };
-            let mut header = Header::new(Algorithm::ES256);
-            header.kid = public(&signing).with_context(name)?.common.key_id;
-            let token = encode(&header, &claims, &signing).with_context(name)?;
+            let token = Signer::read(&key).and_then(|signer| signer.sign(&claims));
+            let token = token.context("--key")?;
             print_out(&format!("{token}\n"))?;
         }
     }
@@ -147,13 +135,6 @@ fn make_key(file: &std::path::Path) -> anyhow::Result<()> {
         .with_context(name)?;
     fs::write(&public_file, public + "\n").with_context(|| public_file.display().to_string())?;
     Ok(())
-}
-
-/// Returns the public key, with its thumbprint as its key ID.
-fn public(signing: &EncodingKey) -> anyhow::Result<Jwk> {
-    let mut key = Jwk::from_encoding_key(signing, Algorithm::ES256)?;
-    key.common.key_id = Some(key.thumbprint(ThumbprintHash::SHA256)?);
-    Ok(key)
 }
 
 /// Encodes a PKCS #8 key as PEM (RFC 7468).

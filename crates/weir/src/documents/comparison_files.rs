@@ -137,7 +137,7 @@ fn placeholders<E: Entry>() -> String {
     format!("\n`start` may contain {known}.\n")
 }
 
-/// What stands in place of each placeholder.
+/// The value of each placeholder.
 const MEANINGS: [(&str, &str); 7] = [
     ("{weir}", "this program"),
     ("{cert}", "file of the certificate"),

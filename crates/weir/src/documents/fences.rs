@@ -30,6 +30,32 @@ fn the_commands_in_the_documents_can_be_parsed() {
 }
 
 #[test]
+fn commands_inside_of_sentences_have_flags_that_exist() {
+    let mut problems = Vec::new();
+    let mut count = 0;
+    for (name, text) in documents() {
+        for (line, command) in inline_commands(&text) {
+            count += 1;
+            let words = command
+                .split_whitespace()
+                .map(|word| word.replace('\'', ""));
+            let Err(error) = Arguments::try_parse_from(words) else {
+                continue;
+            };
+            // Such a command may be a part of one: values and required arguments may be missing.
+            let is_wrong = [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand];
+            if is_wrong.contains(&error.kind()) {
+                let problem = error.to_string();
+                let problem = problem.lines().next().unwrap_or_default();
+                problems.push(format!("{name}:{line}: {command}: {problem}"));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    assert!(count > 20, "only {count} commands were found");
+}
+
+#[test]
 fn every_help_has_examples_that_can_be_parsed() {
     let mut program = Arguments::definition();
     program.build();
@@ -131,6 +157,21 @@ fn shell_fences(page: &str) -> Vec<(usize, String)> {
         }
     }
     fences
+}
+
+/// Returns the code in sentences that calls weir, each with the number of its line. `COMMAND` stands for any subcommand.
+fn inline_commands(page: &str) -> Vec<(usize, &str)> {
+    let mut is_inside = false;
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(page.lines()) {
+        is_inside ^= line.starts_with("```");
+        if !is_inside {
+            let code = line.split('`').skip(1).step_by(2);
+            let calls = code.filter(|code| code.starts_with("weir ") && !code.contains("COMMAND"));
+            found.extend(calls.map(|code| (number, code)));
+        }
+    }
+    found
 }
 
 /// Returns the commands of a script, as words. Quotes, comments, pipes, continued lines and here-documents are understood.

@@ -130,6 +130,11 @@ const SECTIONS: &[(&str, &str, &str)] = &[
         "weir_session_",
         "What MOQT sessions refused, dropped or ended. With well-behaved peers, most of these counters stay at 0.\n\n",
     ),
+    (
+        "Links to upstream relays",
+        "weir_link_",
+        "One value for each of `upstream.urls`.\n\n",
+    ),
     ("QUIC", "weir_quic_", "Connections and their datagrams.\n\n"),
     (
         "WebTransport",

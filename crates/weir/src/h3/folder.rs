@@ -88,7 +88,7 @@ const DEPTH_MAX: usize = 32;
 mod tests {
     use super::*;
 
-    /// A folder of the test's own, which goes with it.
+    /// A folder of one test; deleted when dropped.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -140,13 +140,13 @@ mod tests {
             ..limits()
         };
         let error = scratch.load(few).unwrap_err();
-        assert!(error.ends_with("more than 2 files"), "{error}");
+        assert!(error.ends_with("more than files_max, 2"), "{error}");
         let small = SiteLimits {
             bytes_max: 2,
             ..limits()
         };
         let error = scratch.load(small).unwrap_err();
-        assert!(error.ends_with("more than 2 bytes in all"), "{error}");
+        assert!(error.ends_with("exceed bytes_max, 2 bytes"), "{error}");
     }
 
     #[test]

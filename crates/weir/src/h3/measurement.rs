@@ -21,7 +21,7 @@ use weir_report::{
 use super::{plan::Plan, threads::Hosted};
 use crate::{
     harness::{
-        machine::Machine,
+        machine::{Machine, MachineTime},
         processes::{Processes, Sample},
         udp::receive_buffer_errors,
     },
@@ -64,6 +64,7 @@ struct Measurement {
     tls: ClientTls,
     first: Sample,
     errors_before: Option<u64>,
+    machine_before: Option<MachineTime>,
 }
 
 /// The results of a measurement.
@@ -80,6 +81,8 @@ struct Measured {
     died: Option<String>,
     threads: Vec<TelemetrySnapshot>,
     receive_buffer_errors: Option<u64>,
+    /// Times of the machine's cores, before and after.
+    machine: Option<(MachineTime, MachineTime)>,
     loads: Vec<Loads>,
 }
 
@@ -123,6 +126,7 @@ impl Measurement {
             tls,
             first: sample(plan, &Sample::default()),
             errors_before: receive_buffer_errors(),
+            machine_before: MachineTime::now(),
         })
     }
 
@@ -161,6 +165,7 @@ impl Measurement {
         let server = plan.server.as_ref();
         let died = server.and_then(|server| server.died(&final_sample));
         let errors = receive_buffer_errors();
+        let machine_after = MachineTime::now();
         let tail = (clock::now(), final_sample.clone(), self.cpu());
         let (figures, retries, threads) = join(self.threads)?;
         if loads.len() < figures.seconds.len() && tail.0 > last.0 {
@@ -182,6 +187,7 @@ impl Measurement {
             receive_buffer_errors: errors
                 .zip(self.errors_before)
                 .map(|(after, before)| after.saturating_sub(before)),
+            machine: self.machine_before.zip(machine_after),
             loads,
         })
     }
@@ -344,14 +350,22 @@ impl Measured {
             used: after.used_since(before),
             busiest_thread: after.busiest_since(before),
             watched: self.watched,
+            stolen_percent: self.stolen_percent(&self.cores),
             died: self.died.clone(),
         };
         figures::Server::of(usage, self.figures.successes)
     }
 
+    /// Returns the time of `cores` that the hypervisor gave to others, in per cent.
+    fn stolen_percent(&self, cores: &[u32]) -> Option<f64> {
+        let (before, after) = self.machine.as_ref()?;
+        before.stolen_percent_of(cores, after)
+    }
+
     fn client(&self, plan: &Plan) -> figures::Client {
         let sum = |pick: fn(&TelemetrySnapshot) -> u64| self.threads.iter().map(pick).sum();
         let cores = plan.cores.iter().take(plan.threads);
+        let cores: Vec<u32> = cores.filter_map(|core| u32::try_from(*core).ok()).collect();
         let usage = |thread: &TelemetrySnapshot| ClientThreadUsage {
             cpu: thread.cpu,
             event_loop_lag_p99: thread.lag.quantile(0.99),
@@ -359,7 +373,8 @@ impl Measured {
         let threads: Vec<_> = self.threads.iter().map(usage).collect();
         let figures = &self.figures;
         figures::Client {
-            cores: cores.filter_map(|core| u32::try_from(*core).ok()).collect(),
+            stolen_percent: self.stolen_percent(&cores),
+            cores,
             socket_drops: sum(|thread| thread.receive_dropped),
             receive_buffer_errors: self.receive_buffer_errors,
             packets_received: sum(|thread| thread.packets_received),

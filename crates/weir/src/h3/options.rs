@@ -12,8 +12,13 @@ use super::{
     url::{Url, check_isolated},
 };
 use crate::{
-    harness::{machine::Machine, process, processes::Processes, udp::mtu_to},
-    numbers::{core, positive, whole},
+    harness::{
+        machine::{Machine, no_core},
+        process,
+        processes::Processes,
+        udp::mtu_to,
+    },
+    numbers::{address, core, positive, whole},
     output::command_line,
     run::TrustArguments,
     time::{time, time_limit},
@@ -67,7 +72,7 @@ pub(crate) struct LoadOptions {
     #[arg(long, value_name = "BYTES", value_parser = whole(0..=u64::MAX))]
     pub(crate) expect_length: Option<u64>,
     /// Address of the server, such as 127.0.0.1:4433 [default: what DNS says of the URL's host]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub(crate) connect: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) trust: TrustArguments,
@@ -162,16 +167,19 @@ impl LoadOptions {
     fn check(&self, machine: &Machine) -> anyhow::Result<()> {
         for core in &self.cores {
             if !machine.cores.contains(core) {
-                bail!(
-                    "--cores: there is no core {core} on this machine; expected one of {:?}",
-                    machine.cores
-                );
+                bail!("--cores: {}", no_core(*core, &machine.cores));
             }
         }
         if !(1..=THREADS_MAX).contains(&self.threads) {
             bail!(
                 "--threads: expected 1 to {THREADS_MAX}, not {}",
                 self.threads
+            );
+        }
+        if self.duration.is_zero() || self.duration > Duration::from_secs(SECONDS_MAX as u64) {
+            bail!(
+                "--duration: expected more than 0 s and up to {SECONDS_MAX} s, not {} s",
+                self.duration.as_secs_f64()
             );
         }
         if self.warm_up > Duration::from_secs(SECONDS_MAX as u64) {

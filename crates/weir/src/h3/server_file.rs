@@ -210,7 +210,7 @@ impl ServerFile {
             if Load::named(name).is_none() {
                 let files = FILES.map(|(file, _)| file).join(", ");
                 bail!(
-                    "scenarios: there is no {name:?}; expected one of {files}, with -short, -resumed or -0rtt behind it for \
+                    "there is no scenario {name:?}; expected one of {files}, with -short, -resumed or -0rtt behind it for \
                      short connections"
                 );
             }
@@ -504,7 +504,15 @@ mod tests {
             "/../../profiles/contenders.toml"
         );
         let described = ServerFile::read(Path::new(file)).unwrap();
-        assert!(described.server.len() >= 4);
+        let names: Vec<&str> = described
+            .server
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect();
+        for name in ["weir", "nginx", "LSQUIC"] {
+            assert!(names.contains(&name), "{name}: {names:?}");
+        }
+        assert!(names.len() > 6, "six servers besides ours: {names:?}");
         assert_eq!(described.loads().len(), described.scenarios.len());
     }
 

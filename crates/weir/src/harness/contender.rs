@@ -33,6 +33,11 @@ pub(crate) trait Entry {
 
     /// Returns the contender that the table describes.
     fn contender(&self) -> Contender;
+
+    /// Whether the contender runs already, so that the comparison neither starts nor ends it.
+    fn runs_already(&self) -> bool {
+        false
+    }
 }
 
 /// Reads the TOML file of a comparison.
@@ -42,7 +47,9 @@ pub(crate) trait Entry {
 pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> anyhow::Result<T> {
     let name = file.display();
     let text = fs::read_to_string(file).with_context(|| format!("{name}: cannot be read"))?;
-    toml::from_str(&text).with_context(|| name.to_string())
+    toml::from_str(&text).with_context(|| {
+        format!("{name}: not a file of this command (docs/comparison-files.md lists its keys)")
+    })
 }
 
 /// Refuses too many contenders or none, two of one name, a contender without a program, and unknown placeholders.
@@ -55,12 +62,13 @@ pub(crate) fn check<E: Entry>(entries: &[E]) -> anyhow::Result<()> {
         );
     }
     let mut names = Vec::new();
-    for contender in entries.iter().map(Entry::contender) {
+    for entry in entries {
+        let contender = entry.contender();
         let name = &contender.name;
         if names.contains(name) {
             bail!("{kind} {name:?} is listed twice; rename or remove one");
         }
-        if contender.start.is_empty() {
+        if contender.start.is_empty() && !entry.runs_already() {
             bail!("{kind} {name:?}: start: expected a program and its arguments");
         }
         let mut used = contender.start.iter().flat_map(|word| placeholders(word));

@@ -48,6 +48,15 @@ impl Machine {
     }
 }
 
+/// Returns the error of a core that is none of `cores`.
+pub(crate) fn no_core(core: usize, cores: &[usize]) -> String {
+    let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+    format!(
+        "there is no core {core} on this machine; expected one of {}",
+        cores.join(", ")
+    )
+}
+
 /// The time that each core has spent up to a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MachineTime {
@@ -84,6 +93,23 @@ impl MachineTime {
         let most = both.map(|(before, later)| before.stolen_per_mille(*later));
         let most = u32::try_from(most.max()?).ok()?;
         Some(f64::from(most) / 10.0)
+    }
+
+    /// Returns the stolen time of `cores` between this moment and `later`, in per cent of their time; `None` if none of them is
+    /// known.
+    pub(crate) fn stolen_percent_of(&self, cores: &[u32], later: &Self) -> Option<f64> {
+        let both = cores
+            .iter()
+            .map(|core| u64::from(*core))
+            .filter_map(|core| {
+                let (before, later) = (self.cores.get(&core)?, later.cores.get(&core)?);
+                Some(f64::from(u32::try_from(before.stolen_per_mille(*later)).ok()?) / 10.0)
+            });
+        let percents: Vec<f64> = both.collect();
+        let count = u32::try_from(percents.len())
+            .ok()
+            .filter(|count| *count > 0)?;
+        Some(percents.iter().sum::<f64>() / f64::from(count))
     }
 
     /// Does `work`. Returns its result, and the stolen time of the core that lost most meanwhile, in per cent.
@@ -152,6 +178,9 @@ mod tests {
         let after = read("190 1 1 1 1 1 5 0", "80 0 0 70 0 0 0 59").unwrap();
         assert_eq!(before.stolen_percent(&after), Some(50.0));
         assert_eq!(before.stolen_percent(&before), Some(0.0));
+        assert_eq!(before.stolen_percent_of(&[1], &after), Some(50.0));
+        assert_eq!(before.stolen_percent_of(&[0, 1], &after), Some(25.0));
+        assert_eq!(before.stolen_percent_of(&[2], &after), None);
         assert_eq!(
             read("1 2 3", "1 2 3 4 5 6 7 8"),
             None,

@@ -177,7 +177,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-process-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let name = format!("sleeper-of-{}", std::process::id());
-        // Not a copy: while another thread starts a process, that holds a file open that was just written.
+        // A link, not a copy: a process that another thread starts meanwhile would hold the written file open.
         std::os::unix::fs::symlink("/bin/sleep", folder.join(&name)).unwrap();
         let start = || {
             std::process::Command::new(folder.join(&name))
@@ -185,7 +185,7 @@ mod tests {
                 .spawn()
                 .unwrap()
         };
-        // A process has its name a moment after it was started.
+        // A process gets its name a moment after its start.
         let mut looks = std::iter::repeat_with(|| find(&name));
         let mut one = start();
         assert_eq!(looks.find_map(Result::ok), Some(one.id()));
@@ -219,7 +219,7 @@ mod tests {
         };
         let thread = std::thread::Builder::new().spawn(work).unwrap();
         let bound = thread.join().unwrap();
-        // Where there is one core, nobody is bound to less than all.
+        // With one core, no thread is pinned to fewer than all cores.
         assert_eq!(
             bound,
             if cores.len() > 1 {

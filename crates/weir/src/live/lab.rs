@@ -7,7 +7,7 @@ use weir_client::target::Target;
 use weir_link::{Config as Link, Delay};
 use weir_live::packaging::Packaging;
 use weir_live::playout::BufferChoice;
-use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
+use weir_live::source::{FrameTrace, TraceSource};
 use weir_live::strategy::{self, Strategy, TARGET_DEFAULT};
 use weir_live::{
     Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig, WINDOW_FIRST,
@@ -15,10 +15,11 @@ use weir_live::{
 use weir_moqt::{draft::Draft, name::Namespace};
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Relay};
-use weir_report::lab::{Figures, FrameRecord};
+use weir_report::lab::{Figures, FrameRecord, Thresholds};
 use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
 
 use super::link_conditions::Conditions;
+use super::material::Material;
 use super::network_profile::NetworkProfile;
 use crate::run::RelayUrl;
 
@@ -34,6 +35,9 @@ pub(crate) struct Run {
 pub(crate) struct Task {
     pub(crate) profile: NetworkProfile,
     pub(crate) conditions: Conditions,
+    pub(crate) material: Material,
+    /// What counts as a freeze, and as on time.
+    pub(crate) thresholds: Thresholds,
     /// Name of the link: the profile, and how its conditions differ from the given ones.
     pub(crate) link: String,
     pub(crate) strategy: String,
@@ -97,7 +101,10 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
         reconnect_timeout: Duration::ZERO,
         timebase,
     };
-    let source = trace_source(profile, sim.now(), seed)?;
+    let Material::Trace { trace, .. } = &task.material else {
+        bail!("--source ffmpeg: needs --net; in virtual time nothing can be encoded");
+    };
+    let source = trace_source(profile, trace, sim.now(), seed)?;
     sim.start(
         origin,
         Origin::new(OriginConfig {
@@ -121,7 +128,8 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
     let records = viewer.records().to_vec();
     let microseconds = |time: Duration| i64::try_from(time.as_micros());
     let (start, end) = (microseconds(JOIN)?, microseconds(profile.duration)?);
-    let figures = Figures::new(&records, origin.counters().frames, start, end);
+    let frames = origin.counters().frames;
+    let figures = Figures::judged(&records, frames, (start, end), task.thresholds);
     Ok(Run { figures, records })
 }
 
@@ -163,30 +171,39 @@ fn nodes(
     Ok((sim, [origin, relay, viewer]))
 }
 
-/// Returns the committed trace as the source of a run that begins at `start`. The seed chooses its first group.
+/// Returns `trace` as the source of a run that begins at `start`. The seed chooses its first group.
 pub(crate) fn trace_source(
     profile: &NetworkProfile,
+    trace: &FrameTrace,
     start: Instant,
     seed: u64,
 ) -> anyhow::Result<TraceSource> {
-    let trace = FrameTrace::parse(LIFE_720P).context("the committed trace cannot be read")?;
     ensure!(
         profile.duration > BEGIN * 2,
         "the profile {} is too short: expected more than {} s",
         profile.name,
         (BEGIN * 2).as_secs()
     );
-    let frames = profile.duration.saturating_sub(BEGIN).as_millis() * FRAMES_PER_SECOND / 1000;
-    let offset = usize::try_from(seed % 97)? * 15;
-    let frames = u64::try_from(frames)?;
-    Ok(TraceSource::new(trace, start + BEGIN, offset, frames))
+    let keyframes = trace.keyframes();
+    let first = keyframes[usize::try_from(seed % FIRST_GROUPS)? % keyframes.len()];
+    let frames = trace.frames_within(first, profile.duration.saturating_sub(BEGIN));
+    Ok(TraceSource::new(
+        trace.clone(),
+        start + BEGIN,
+        first,
+        frames,
+    ))
 }
 
 /// Returns the strategy with this name. The error lists all names.
 pub(crate) fn named_strategy(name: &str) -> anyhow::Result<Box<dyn Strategy>> {
     let names = || strategy::NAMES.join(", ");
-    strategy::by_name(name)
-        .with_context(|| format!("unknown strategy {name:?}; expected one of: {}", names()))
+    strategy::by_name(name).with_context(|| {
+        format!(
+            "there is no strategy {name:?}; expected one of: {}",
+            names()
+        )
+    })
 }
 
 /// Returns the strategy with this name and, if it has one, this target of the latency.
@@ -225,5 +242,5 @@ pub(crate) fn wanted_congestion(strategy: &dyn Strategy) -> Congestion {
 pub(crate) const JOIN: Duration = Duration::from_millis(400);
 /// When the stream begins.
 pub(crate) const BEGIN: Duration = Duration::from_secs(1);
-/// Frame rate of the committed trace.
-const FRAMES_PER_SECOND: u128 = 24;
+/// Groups of a trace with which runs begin, if it has so many.
+const FIRST_GROUPS: u64 = 97;

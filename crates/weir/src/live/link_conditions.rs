@@ -19,7 +19,7 @@ pub(crate) struct Conditions {
     /// dropped
     #[arg(long, default_value_t = 62_500, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1500..))]
     pub(crate) queue: u64,
-    /// Share of packets that the link loses at random, in each direction, from 0 to 1: 0.01 is 1 %
+    /// Share of packets that the link loses at random, in each direction, from 0 to 1: 0.01 is one in a hundred
     #[arg(long, default_value_t = 0.0, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
     pub(crate) loss: f64,
 }

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail, ensure};
 use weir_link::{Bitrate, Rate, Trace};
+
+use crate::{numbers::rate as rate_of, time::time};
 
 /// A link's rate over time.
 #[derive(Clone, Debug)]
@@ -88,11 +90,66 @@ impl NetworkProfile {
         })
     }
 
-    /// Returns the built-in profile with this name. The error lists all names.
+    /// Returns the built-in profile with this name, or that of a file with a step in each line: a rate and a time, such as
+    /// `1200k 30s`. The error lists all names, or names the line.
     pub(crate) fn find(name: &str) -> anyhow::Result<Self> {
-        let names = || Self::names().collect::<Vec<_>>().join(", ");
-        Self::named(name)
-            .with_context(|| format!("unknown profile {name:?}; expected one of: {}", names()))
+        if let Some(built_in) = Self::named(name) {
+            return Ok(built_in);
+        }
+        let Ok(text) = std::fs::read_to_string(name) else {
+            let names = Self::names().collect::<Vec<_>>().join(", ");
+            bail!("there is no profile {name:?}; expected a file, or one of: {names}");
+        };
+        let (mut steps, mut duration) = (Vec::new(), Duration::ZERO);
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            let place = || {
+                format!(
+                    "{name}: line {number}: expected a rate and a time, such as 1200k 30s, found {line:?}"
+                )
+            };
+            let (rate, lasts) = line.split_once(char::is_whitespace).with_context(place)?;
+            let rate = rate_of(rate)
+                .map_err(anyhow::Error::msg)
+                .with_context(place)?;
+            let lasts = time(lasts.trim())
+                .map_err(anyhow::Error::msg)
+                .with_context(place)?;
+            steps.push((duration, Rate::Fixed(rate)));
+            ensure!(
+                steps.len() <= STEPS_MAX,
+                "{name}: expected at most {STEPS_MAX} lines"
+            );
+            duration += lasts;
+        }
+        ensure!(
+            !steps.is_empty(),
+            "{name}: expected a line with a rate and a time, such as 1200k 30s"
+        );
+        let file = Path::new(name).file_name().and_then(|name| name.to_str());
+        Ok(Self {
+            name: file.unwrap_or(name).to_owned(),
+            steps,
+            duration,
+        })
+    }
+
+    /// Returns a constant rate.
+    pub(crate) fn constant(rate: Bitrate, duration: Duration) -> Self {
+        let bits = rate.bits_per_second();
+        let name = match bits {
+            bits if bits.is_multiple_of(1_000_000) => format!("{}M", bits / 1_000_000),
+            bits if bits.is_multiple_of(1_000) => format!("{}k", bits / 1_000),
+            bits => bits.to_string(),
+        };
+        Self {
+            name,
+            steps: vec![(Duration::ZERO, Rate::Fixed(rate))],
+            duration,
+        }
     }
 
     /// Loads a trace in Mahimahi's format. The trace repeats if it is shorter than `duration`. The error names the file.
@@ -108,9 +165,44 @@ impl NetworkProfile {
     }
 }
 
+/// Most steps of a profile in a file.
+const STEPS_MAX: usize = 10_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_has_a_step_in_each_line() {
+        let path = std::env::temp_dir().join(format!("weir-{}.profile", std::process::id()));
+        let name = path.to_str().unwrap();
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            NetworkProfile::find(name).map_err(|error| format!("{error:#}"))
+        };
+        let profile = read("# a tunnel\n1200k 10s\n\n  200k\t1500ms # dark\n").unwrap();
+        let rates: Vec<u64> = profile
+            .steps
+            .iter()
+            .map(|(_, rate)| match rate {
+                Rate::Fixed(rate) => rate.bits_per_second(),
+                Rate::Trace(_) | Rate::Unlimited => 0,
+            })
+            .collect();
+        assert_eq!(rates, [1_200_000, 200_000]);
+        assert_eq!(profile.steps[1].0, Duration::from_secs(10));
+        assert_eq!(profile.duration, Duration::from_millis(11_500));
+        let error = read("1M 10s\n1M\n").unwrap_err();
+        assert!(
+            error.contains("line 2: expected a rate and a time"),
+            "{error}"
+        );
+        assert!(read("1M ten\n").unwrap_err().contains("line 1"));
+        assert!(read("# nothing\n").unwrap_err().contains("expected a line"));
+        std::fs::remove_file(&path).unwrap();
+        let error = NetworkProfile::find(name).unwrap_err().to_string();
+        assert!(error.contains("one of: 500k, CASCADE"), "{error}");
+    }
 
     #[test]
     fn the_hole_of_the_thesis_is_where_it_was() {

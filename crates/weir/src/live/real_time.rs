@@ -24,24 +24,15 @@ use weir_report::lab::Figures;
 use super::hosting;
 use super::ingest_queue::{IngestQueue, ReadError};
 use super::lab::{JOIN, Run, Task, trace_source};
-use super::network_profile::NetworkProfile;
+use super::material::Material;
 use crate::{
     harness::own_relay::ChildRelay,
     run::{RelayUrl, TrustChoice, client_target},
 };
 
-/// Where the frames of a run in real time come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum SourceChoice {
-    /// The committed trace of a real encode: kinds, sizes and times of its frames, with zeros in them
-    Trace,
-    /// Frames that ffmpeg encodes with the options of the trace; its generator `life` draws them from the seed
-    Ffmpeg,
-}
-
 /// Makes a run in real time.
-pub(crate) fn run(task: &Task, source: SourceChoice) -> anyhow::Result<Run> {
-    let (profile, seed) = (&task.profile, task.seed);
+pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
+    let profile = &task.profile;
     let (strategy, congestion) = task.delivery()?;
     let (relay, url) = relay(task)?;
     let target = client_target(&url, &TrustChoice::Anyone)?;
@@ -65,13 +56,7 @@ pub(crate) fn run(task: &Task, source: SourceChoice) -> anyhow::Result<Run> {
         timebase,
     });
     let waker = Waker::new().context("cannot create an eventfd")?;
-    let (mut encoder, frames) = match source {
-        SourceChoice::Trace => (None, trace(profile, at, seed)?),
-        SourceChoice::Ffmpeg => {
-            let (encoder, frames) = encode(profile.duration, seed, &waker, &stop)?;
-            (Some(encoder), frames)
-        }
-    };
+    let (mut encoder, frames) = frames(task, at, &waker, &stop)?;
     let origin = RunningOrigin {
         target,
         namespace,
@@ -107,7 +92,7 @@ pub(crate) fn run(task: &Task, source: SourceChoice) -> anyhow::Result<Run> {
     if let Some(failure) = failure.as_deref().or_else(|| viewer.failure()) {
         bail!("the run failed: {failure}");
     }
-    run_of(&viewer, counters.frames, profile)
+    run_of(&viewer, counters.frames, task)
 }
 
 /// Returns the relay of a run, with its URL. A relay that runs already has no process here.
@@ -123,9 +108,24 @@ fn relay(task: &Task) -> anyhow::Result<(Option<ChildRelay>, RelayUrl)> {
 /// The source of the frames of a run.
 type Frames = Box<dyn Source + Send>;
 
-/// Returns the committed trace as the source of a run.
-fn trace(profile: &NetworkProfile, at: Instant, seed: u64) -> anyhow::Result<Frames> {
-    Ok(Box::new(trace_source(profile, at, seed)?))
+/// Returns the source of a run's frames, and the encoder that makes them, if they are not a trace.
+fn frames(
+    task: &Task,
+    at: Instant,
+    waker: &Waker,
+    stop: &Stop,
+) -> anyhow::Result<(Option<Encoder>, Frames)> {
+    let (profile, seed) = (&task.profile, task.seed);
+    match &task.material {
+        Material::Trace { trace, .. } => {
+            let source = trace_source(profile, trace, at, seed)?;
+            Ok((None, Box::new(source)))
+        }
+        Material::Encoder => {
+            let (encoder, frames) = encode(profile.duration, seed, waker, stop)?;
+            Ok((Some(encoder), frames))
+        }
+    }
 }
 
 /// Starts an encoder. Returns it with the source of its frames.
@@ -152,15 +152,15 @@ fn wait(end: Instant, mut encoder: Option<&mut Encoder>, stop: &Stop) -> anyhow:
 }
 
 /// Returns the result of a run in which the origin published so many frames.
-fn run_of(viewer: &Viewer, frames: u64, profile: &NetworkProfile) -> anyhow::Result<Run> {
+fn run_of(viewer: &Viewer, frames: u64, task: &Task) -> anyhow::Result<Run> {
     let microseconds = |time: Duration| i64::try_from(time.as_micros());
-    let (begin, end) = (microseconds(JOIN)?, microseconds(profile.duration)?);
+    let (begin, end) = (microseconds(JOIN)?, microseconds(task.profile.duration)?);
     let mut records = viewer.records().to_vec();
     // Frames shown after the end of the run do not count.
     for record in &mut records {
         record.shown_us = record.shown_us.filter(|shown| *shown <= end);
     }
-    let figures = Figures::new(&records, frames, begin, end);
+    let figures = Figures::judged(&records, frames, (begin, end), task.thresholds);
     Ok(Run { figures, records })
 }
 
@@ -270,7 +270,7 @@ impl Encoder {
         }
     }
 
-    /// Starts ffmpeg with the generator and options of the committed trace, and with `seed`.
+    /// Starts ffmpeg with the generator and options of the trace `life`, and with `seed`.
     pub(super) fn start(duration: Duration, seed: u64) -> anyhow::Result<Self> {
         let graph = format!(
             "life=s=320x180:r=24:mold=10:ratio=0.1:seed={seed}:death_color=#C83232:life_color=#00ff00,scale=1280:720"

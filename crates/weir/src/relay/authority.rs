@@ -2,6 +2,7 @@
 
 mod issuers;
 mod jwt;
+mod signer;
 
 use std::{path::Path, sync::Arc, time::Instant};
 
@@ -17,6 +18,7 @@ use crate::relay::{
 };
 
 pub(crate) use jwt::{Claims, Prefix, Prefixes};
+pub(crate) use signer::{Signer, public};
 
 /// The authority of `weir relay`: grants what the settings in `[auth]` say.
 #[derive(Debug)]

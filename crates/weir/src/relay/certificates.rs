@@ -14,7 +14,9 @@ use rustls::{
     server::{ResolvesServerCert, danger::ClientCertVerifier},
 };
 use weir_net::{
-    certificate::{Certificate, ClientRoots, ClientTrust, ServerCertificate, load_chain},
+    certificate::{
+        Certificate, CertificateError, ClientRoots, ClientTrust, ServerCertificate, load_chain,
+    },
     clock,
 };
 use weir_quic::{
@@ -44,17 +46,18 @@ impl Certificates {
     pub(crate) fn load(configured: &Configured) -> anyhow::Result<Self> {
         let tls = &configured.config.tls;
         let files = tls.certificate.clone().zip(tls.key.clone());
-        let place = || match &files {
-            Some(_) => configured.place("tls.certificate"),
-            None => configured.place("tls.names"),
-        };
         let certificate = match &files {
             Some((chain, key)) => Certificate::load(chain, key),
             None => Certificate::self_made(&tls.names),
         };
-        let server = certificate
-            .and_then(Certificate::usable)
-            .with_context(place)?;
+        let server = certificate.and_then(Certificate::usable).map_err(|error| {
+            let place = configured.place(match &files {
+                Some((_, key)) if is_about(&error, key) => "tls.key",
+                Some(_) => "tls.certificate",
+                None => "tls.names",
+            });
+            anyhow::Error::new(error).context(place)
+        })?;
         let clients_file = configured.config.auth.clients.ca.clone();
         let clients = clients_file.as_deref().map(|file| {
             let roots = load_chain(file).and_then(ClientRoots::new);
@@ -152,6 +155,19 @@ impl Certificates {
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         let pair = self.files.iter().flat_map(|(chain, key)| [chain, key]);
         pair.chain(&self.clients_file).map(PathBuf::as_path)
+    }
+}
+
+/// Returns whether a file cannot be read, or does not have the form that is expected of it.
+fn is_about(error: &CertificateError, file: &Path) -> bool {
+    match error {
+        CertificateError::Read { path, .. } | CertificateError::Pem { path, .. } => {
+            Path::new(path) == file
+        }
+        CertificateError::System(_)
+        | CertificateError::Unusable(_)
+        | CertificateError::Roots(_)
+        | CertificateError::Make(_) => false,
     }
 }
 

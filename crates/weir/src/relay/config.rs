@@ -12,7 +12,7 @@ use crate::relay::settings::{self, Place, Places, Problem, Raw, Setting};
 
 pub(crate) use sections::{
     AdminConfig, AnonymousConfig, ClientsConfig, DrainConfig, JwtConfig, LogConfig, QlogConfig,
-    TlsConfig, WebTransportConfig,
+    TlsConfig, UpstreamConfig, WebTransportConfig,
 };
 pub(crate) use table::table;
 
@@ -29,6 +29,7 @@ pub(crate) struct RelayConfig {
     pub(crate) web_transport: WebTransportConfig,
     pub(crate) admin: AdminConfig,
     pub(crate) drain: DrainConfig,
+    pub(crate) upstream: UpstreamConfig,
     pub(crate) log: LogConfig,
     pub(crate) qlog: QlogConfig,
     pub(crate) auth: AuthConfig,
@@ -58,8 +59,8 @@ impl Default for Limits {
             load: weir_relay::LoadLimits::default(),
             relay: weir_relay::Limits::default(),
             quic: weir_quic::Limits {
-                // Of live media on a slow link, CUBIC delays every frame by the bottleneck's whole queue, and no player
-                // in a browser can prevent that.
+                // CUBIC fills the queue of a slow link, which delays every frame of live media. No player in a browser can
+                // prevent that.
                 congestion: Congestion::LOW_LATENCY,
                 ..weir_quic::Limits::default()
             },
@@ -81,6 +82,7 @@ impl Default for RelayConfig {
             web_transport: WebTransportConfig::default(),
             admin: AdminConfig::default(),
             drain: DrainConfig::default(),
+            upstream: UpstreamConfig::default(),
             log: LogConfig::default(),
             qlog: QlogConfig::default(),
             auth: AuthConfig::default(),
@@ -143,7 +145,7 @@ impl Configured {
     /// Returns the setting `key` with the place of its value, as the beginning of an error text.
     pub(crate) fn place(&self, key: &str) -> String {
         match self.places.get(key) {
-            Some(place) => format!("{place}: {key}"),
+            Some(place) => place.with(key),
             None => format!("{key} (its default)"),
         }
     }
@@ -166,8 +168,23 @@ impl Configured {
             add("cores", &problem);
         }
         match (&config.tls.certificate, &config.tls.key) {
-            (Some(_), None) => add("tls.certificate", "needs tls.key too: set both or neither"),
-            (None, Some(_)) => add("tls.key", "needs tls.certificate too: set both or neither"),
+            (Some(_), None) => add("tls.certificate", "needs tls.key (--key) too"),
+            (None, Some(_)) => add("tls.key", "needs tls.certificate (--cert) too"),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+        match (&config.upstream.certificate, &config.upstream.key) {
+            (Some(_), None) => add(
+                "upstream.certificate",
+                "needs upstream.key too: set both or neither",
+            ),
+            (None, Some(_)) => add(
+                "upstream.key",
+                "needs upstream.certificate too: set both or neither",
+            ),
+            (Some(_), Some(_)) if config.upstream.insecure => add(
+                "upstream.insecure",
+                "a client certificate is not sent to relays whose certificate is not checked",
+            ),
             (Some(_), Some(_)) | (None, None) => {}
         }
         let format = config.log.format.as_str();

@@ -36,6 +36,15 @@ pub(crate) struct Page {
 }
 
 impl Page {
+    /// Returns a page of JSON.
+    pub(crate) fn json(value: &serde_json::Value) -> Self {
+        Self {
+            status: 200,
+            content_type: "application/json",
+            body: Cow::Owned(format!("{value}\n").into_bytes()),
+        }
+    }
+
     /// Returns a page with one line of plain text.
     pub(crate) fn text(status: u16, line: &str) -> Self {
         Self {

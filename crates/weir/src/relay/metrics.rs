@@ -7,7 +7,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use weir_moqt::session;
 use weir_net::{Delays, TelemetrySnapshot};
-use weir_relay::{Counters, Gauges};
+use weir_relay::{Counters, Gauges, LinkState};
 use weir_report::process::Usage;
 
 use crate::relay::{lifecycle::Phase, snapshot::Snapshot};
@@ -17,6 +17,8 @@ use crate::relay::{lifecycle::Phase, snapshot::Snapshot};
 pub(crate) struct Numbers {
     /// For each serving thread: the relay's snapshot, the host's telemetry, and the age of the snapshot.
     pub(crate) threads: Vec<(Snapshot, TelemetrySnapshot, Duration)>,
+    /// The links to upstream relays.
+    pub(crate) links: Vec<LinkState>,
     pub(crate) process: Usage,
     pub(crate) open_files: u64,
     pub(crate) phase: Phase,
@@ -102,6 +104,7 @@ impl Page {
 pub(crate) fn render(numbers: &Numbers) -> String {
     let mut page = Page(String::with_capacity(16 << 10));
     relay(&mut page, numbers);
+    links(&mut page, numbers);
     quic(&mut page, numbers);
     host(&mut page, numbers);
     operation(&mut page, numbers);
@@ -124,6 +127,16 @@ fn relay(page: &mut Page, numbers: &Numbers) {
     let sessions = sums(snapshots().map(|snapshot| snapshot.sessions.iter().collect()));
     for ((name, value), help) in sessions.into_iter().zip(session::Counters::descriptions()) {
         page.counter(&format!("weir_session_{name}_total"), help, value);
+    }
+}
+
+/// Writes the metrics of each link to an upstream relay. The label is the URL in the settings, without its query.
+fn links(page: &mut Page, numbers: &Numbers) {
+    for (name, kind, help, of) in LINKS {
+        page.family(name, kind, help);
+        for link in &numbers.links {
+            page.sample(name, &format!("{{upstream={:?}}}", link.name), of(link));
+        }
     }
 }
 
@@ -312,6 +325,63 @@ fn process(page: &mut Page, numbers: &Numbers) {
 
 /// A counter: its name, its help, and the function that reads it.
 type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
+
+/// A metric of a link: name, kind, help and value.
+type LinkMetric = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&LinkState) -> f64,
+);
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "numbers in the format of Prometheus are floating-point numbers"
+)]
+const LINKS: [LinkMetric; 7] = [
+    (
+        "weir_link_up",
+        "gauge",
+        "1 while the link to the upstream relay is established, otherwise 0. `upstream.urls` lists them.",
+        |link| f64::from(u8::from(link.is_ready)),
+    ),
+    (
+        "weir_link_established_total",
+        "counter",
+        "Times that the link was established.",
+        |link| link.connects as f64,
+    ),
+    (
+        "weir_link_failures_total",
+        "counter",
+        "Times that the link was lost or could not be established. The log says why.",
+        |link| link.failures as f64,
+    ),
+    (
+        "weir_link_subscriptions",
+        "gauge",
+        "Subscriptions of this relay over the link, requests without an answer included.",
+        |link| link.subscriptions as f64,
+    ),
+    (
+        "weir_link_objects_total",
+        "counter",
+        "Objects received over the link, without those of fetches.",
+        |link| link.objects as f64,
+    ),
+    (
+        "weir_link_received_bytes",
+        "gauge",
+        "Bytes received over the present connection. It begins at 0 when the link is established again.",
+        |link| link.bytes_received as f64,
+    ),
+    (
+        "weir_link_round_trip_seconds",
+        "gauge",
+        "Round-trip time of the present connection, in seconds; 0 without one.",
+        |link| link.round_trip.unwrap_or_default().as_secs_f64(),
+    ),
+];
 
 /// Counters of the QUIC endpoints.
 const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [

@@ -16,3 +16,4 @@ pub(crate) mod snapshot;
 pub(crate) mod sources;
 pub(crate) mod systemd;
 pub(crate) mod threads;
+pub(crate) mod upstreams;

@@ -91,8 +91,10 @@ impl Operations {
                 content_type: "text/plain; version=0.0.4; charset=utf-8",
                 body: metrics::render(&self.numbers()).into_bytes().into(),
             },
+            "/links" => self.links(),
             "/tracks" if self.tracks_max > 0 => self.tracks(),
-            _ => Page::text(404, "not found: try /metrics, /healthz or /readyz"),
+            "/tracks" => Page::text(404, "not found: set admin.tracks_max to list tracks"),
+            _ => Page::text(404, "not found: try /metrics, /links, /healthz or /readyz"),
         }
     }
 
@@ -137,13 +139,25 @@ impl Operations {
         if all.len() > self.tracks_max {
             return self.too_many(all.len());
         }
-        Page {
-            status: 200,
-            content_type: "application/json",
-            body: format!("{}\n", serde_json::Value::from(all))
-                .into_bytes()
-                .into(),
-        }
+        Page::json(&all.into())
+    }
+
+    /// Returns the links to upstream relays as JSON, in order of preference.
+    fn links(&self) -> Page {
+        let links = self.threads.iter().flat_map(|(slot, _)| slot.links());
+        let links = links.map(|link| {
+            serde_json::json!({
+                "upstream": link.name,
+                "up": link.is_ready,
+                "established": link.connects,
+                "failures": link.failures,
+                "subscriptions": link.subscriptions,
+                "objects": link.objects,
+                "round_trip_ms": link.round_trip.map(|time| time.as_secs_f64() * 1e3),
+                "problem": link.problem,
+            })
+        });
+        Page::json(&serde_json::Value::Array(links.collect()))
     }
 
     fn too_many(&self, count: usize) -> Page {
@@ -162,6 +176,11 @@ impl Operations {
         let expiry = self.certificates.expiry();
         Numbers {
             threads: threads.collect(),
+            links: self
+                .threads
+                .iter()
+                .flat_map(|(slot, _)| slot.links())
+                .collect(),
             process: process::usage(std::process::id()).unwrap_or_default(),
             open_files: std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count) as u64,
             phase: self.lifecycle.phase(),
@@ -348,7 +367,10 @@ pub(crate) fn start(
             limits,
             Arc::new(move |path: &str| pages.page(path)),
         );
-        served.with_context(|| configured.place("admin.listen"))
+        served.with_context(|| {
+            let place = configured.place("admin.listen");
+            format!("{place}: cannot bind to {address}")
+        })
     });
     let address = address.transpose()?;
     let stop = Stop::new().context("cannot create an eventfd")?;

@@ -47,7 +47,11 @@ impl Logs {
             return Ok(None);
         };
         let logs = self.in_folder(&folder, config, thread);
-        Ok(Some(logs.with_context(|| configured.place("qlog.folder"))?))
+        let logs = logs.with_context(|| {
+            let place = configured.place("qlog.folder");
+            format!("{place}: cannot make the folder {}", folder.display())
+        })?;
+        Ok(Some(logs))
     }
 
     /// Returns the logs of one thread in `folder`, within the limits of `config`. File names contain `thread`.

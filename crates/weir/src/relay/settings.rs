@@ -51,6 +51,16 @@ impl fmt::Display for Place {
     }
 }
 
+impl Place {
+    /// Returns the place and the key, as the beginning of an error text. A flag with the name of its key says it once.
+    pub(crate) fn with(&self, key: &str) -> String {
+        match self {
+            Self::Flag(flag) if flag.trim_start_matches('-') == key => flag.clone(),
+            Self::File { .. } | Self::Environment(_) | Self::Flag(_) => format!("{self}: {key}"),
+        }
+    }
+}
+
 /// The range of a number or duration, and how it is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
@@ -131,7 +141,7 @@ pub(crate) fn apply<C>(
         };
         match (setting.read)(config, &raw, setting.shape) {
             Ok(()) => drop(places.insert(setting.key, place)),
-            Err(problem) => problems.push(format!("{place}: {key}: {problem}")),
+            Err(problem) => problems.push(format!("{}: {problem}", place.with(&key))),
         }
     }
 }
@@ -178,11 +188,21 @@ fn unknown<C>(table: &[Setting<C>], key: &str) -> String {
     if siblings.is_empty() {
         return format!("unknown section of `{key}`; see `weir relay --print-config`");
     }
-    format!(
-        "unknown key `{key}`; expected one of: {}",
-        siblings.join(", ")
-    )
+    let name = key.rsplit_once('.').map_or(key, |(_, name)| name);
+    let likeness = |sibling: &&&str| strsim::normalized_levenshtein(sibling, name);
+    let near = siblings.iter().filter(|one| likeness(one) >= LIKENESS_MIN);
+    let nearest = near.max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+    match nearest {
+        Some(nearest) => format!("unknown key `{key}`; did you mean `{nearest}`?"),
+        None => format!(
+            "unknown key `{key}`; expected one of: {}",
+            siblings.join(", ")
+        ),
+    }
 }
+
+/// Least share of letters in common at which a key is taken for a misspelt one.
+const LIKENESS_MIN: f64 = 0.6;
 
 fn flatten(
     name: &str,

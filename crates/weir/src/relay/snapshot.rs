@@ -12,7 +12,7 @@ use serde_json::json;
 use weir_moqt::session;
 use weir_net::{Delays, Telemetry};
 use weir_quic::{App, Endpoint, Event};
-use weir_relay::{Counters, Gauges, Load, Overload, Relay, TrackState};
+use weir_relay::{Counters, Gauges, LinkState, Load, Overload, Relay, TrackState};
 
 /// Final counters of a relay, or sums over several.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,6 +101,8 @@ pub(crate) struct Slot {
     is_asked: AtomicBool,
     listing: Mutex<Option<Listing>>,
     listed: Condvar,
+    /// The state of the links to upstream relays.
+    links: Mutex<Vec<LinkState>>,
 }
 
 impl Slot {
@@ -119,12 +121,19 @@ impl Slot {
         waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    fn put(&self, snapshot: &Snapshot) {
+    /// Returns the latest state of the links to upstream relays.
+    pub(crate) fn links(&self) -> Vec<LinkState> {
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.clone()
+    }
+
+    fn put(&self, snapshot: &Snapshot, links: Vec<LinkState>) {
+        *self.links.lock().unwrap_or_else(PoisonError::into_inner) = links;
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = *snapshot;
     }
 }
 
-/// What a relay shares with the threads that observe it.
+/// The state that a relay shares with the threads that observe it.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     /// Where the relay publishes its metrics.
@@ -222,8 +231,9 @@ impl Observed {
         slot.listed.notify_all();
     }
 
-    fn publish(&self, now: Instant, endpoint: &Endpoint) {
-        self.view.slot.put(&Snapshot {
+    fn publish(&self, now: Instant, endpoint: &mut Endpoint) {
+        let links = self.relay.links(now, endpoint);
+        let snapshot = Snapshot {
             counters: self.relay.counters(),
             sessions: self.relay.session_counters(),
             gauges: self.relay.gauges(),
@@ -231,7 +241,8 @@ impl Observed {
             connections: endpoint.connections(),
             overload: self.relay.overload(),
             at: Some(now),
-        });
+        };
+        self.view.slot.put(&snapshot, links);
     }
 }
 

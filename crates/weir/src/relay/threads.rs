@@ -7,7 +7,7 @@ use std::{
 
 use weir_net::{HostConfig, Stop, Telemetry, UdpSocket, clock};
 use weir_quic::{EndpointConfig, tls::ServerTls};
-use weir_relay::{Config, Relay};
+use weir_relay::{Config, Relay, Upstream};
 
 use crate::{
     event_loop::{self, EventLoop},
@@ -26,6 +26,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) gate: Arc<Gate>,
     pub(crate) logs: Arc<Logs>,
     pub(crate) memory: Arc<AtomicU64>,
+    /// Relays to ask for what this one does not have.
+    pub(crate) upstreams: Vec<Upstream>,
     pub(crate) stop: Stop,
 }
 
@@ -51,6 +53,7 @@ impl Plan<'_> {
             })
         })?;
         let mut members = Vec::new();
+        let identity = u64::from_le_bytes(event_loop::seed()?);
         for ((number, mut one), (slot, telemetry)) in event_loops.into_iter().enumerate().zip(slots)
         {
             one.core = config.cores.get(number).copied();
@@ -67,7 +70,14 @@ impl Plan<'_> {
                 tracks_max: config.admin.tracks_max,
                 memory: Arc::clone(&self.memory),
             };
-            let relay = Relay::with_authority(relay_config(config), Arc::clone(&self.gate) as _);
+            let mut relay =
+                Relay::with_authority(relay_config(config, identity), Arc::clone(&self.gate) as _);
+            if number == 0 {
+                // The other threads ask this one, so the process has one copy of a track.
+                for upstream in &self.upstreams {
+                    relay.add_upstream(clock::now(), upstream.clone());
+                }
+            }
             members.push((one, Observed::new(relay, view, clock::now())));
         }
         Ok(ServingThreads {
@@ -90,11 +100,12 @@ fn quic_limits(config: &RelayConfig) -> weir_quic::Limits {
 }
 
 /// Returns the relay configuration of one thread, with its share of the limits for all threads together.
-fn relay_config(config: &RelayConfig) -> Config {
+fn relay_config(config: &RelayConfig, identity: u64) -> Config {
     let threads = usize::from(config.threads);
     let limits = config.limits.relay.clone();
     Config {
         implementation: Some(concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned()),
+        identity,
         limits: weir_relay::Limits {
             sessions_max: limits.sessions_max.div_ceil(threads),
             cache_bytes_max: limits.cache_bytes_max.div_ceil(u64::from(config.threads)),
@@ -138,7 +149,7 @@ mod tests {
             [(1, 10, 9, 8, 7, 6), (2, 5, 5, 4, 4, 3), (3, 4, 3, 3, 3, 2)]
         {
             config.threads = threads;
-            let (quic, relay) = (quic_limits(&config), relay_config(&config).limits);
+            let (quic, relay) = (quic_limits(&config), relay_config(&config, 0).limits);
             assert_eq!(quic.connections_max, connections);
             assert_eq!(quic.handshakes_max, handshakes);
             assert_eq!(quic.handshakes_before_retry_max, before_retry);

@@ -1,4 +1,4 @@
-//! Searches for the limits of several relays, one after the other. Each probe starts its relay.
+//! Searches for the limits of several relays, one after the other. Each probe starts its relay, unless it runs already.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,8 @@ use weir_report::{
 use super::{
     Plan,
     relay_file::{RelayEntry, RelayFile},
-    relay_rounds::{Relays, watch},
+    relay_rounds::{Relays, Started, watch},
+    remote::Fleet,
     search::{By, Method, Observer, Search},
 };
 use crate::{
@@ -33,13 +34,17 @@ pub(crate) struct LimitSearches {
 
 impl LimitSearches {
     /// `folder` is that of the file.
-    pub(crate) fn new(file: RelayFile, folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        file: RelayFile,
+        folder: &Path,
+        fleet: Option<Fleet>,
+    ) -> anyhow::Result<Self> {
         let mut profiles = file.find_max.profiles.clone();
         if profiles.is_empty() {
             profiles.push(file.profile.clone());
         }
         let slo = service_level(&file).map(str::to_owned);
-        let relays = Relays::new(file, folder, &profiles, slo.as_deref(), None)?;
+        let relays = Relays::new(file, folder, &profiles, (slo.as_deref(), None), fleet)?;
         let searches = Self { relays, profiles };
         // All searches are checked before the first one starts.
         for profile in &searches.profiles {
@@ -77,12 +82,12 @@ impl LimitSearches {
         let relay = &file.relay[number];
         print_line(&format!("{}, {}:", profile.display(), relay.name));
         print_line(&heading(Dimension::Subscribers.unit()));
-        let mut search = Search::new(
-            method(file, relay),
-            self.plan(number, profile)?,
-            self.relays.machine.clone(),
-            relay.url.clone(),
-        )?;
+        let plan = self.plan(number, profile)?;
+        let method = Method {
+            no_calibration: plan.fleet.is_some(),
+            ..method(file, relay)
+        };
+        let mut search = Search::new(method, plan, self.relays.machine.clone(), relay.url.clone())?;
         let mut watcher = Watcher {
             relays: &self.relays,
             number,
@@ -92,7 +97,7 @@ impl LimitSearches {
         drop(watcher);
         let record = match ended {
             Ok(reason) => search.record(reason),
-            // The other relays are measured all the same.
+            // The other relays are measured nevertheless.
             Err(error) => search.record(Some(format!("{error:#}").as_str())),
         };
         print_line(&format!("  {}", record.sentence));
@@ -112,7 +117,9 @@ impl LimitSearches {
     }
 
     fn plan(&self, number: usize, profile: &Path) -> anyhow::Result<Plan> {
-        let plan = self.relays.plan(number, profile, std::process::id())?;
+        let is_started = self.relays.file.relay[number].start.is_some();
+        let pid = is_started.then(std::process::id);
+        let plan = self.relays.plan(number, profile, pid)?;
         if plan.meetings.is_some() {
             bail!(
                 "relay {:?}: arguments: --meetings: --find-max searches subscribers",
@@ -120,6 +127,8 @@ impl LimitSearches {
             );
         }
         match plan.calibration_problem() {
+            // The answer has no calibration then.
+            Some(_) if plan.fleet.is_some() => Ok(plan),
             Some(problem) => bail!("--find-max: {}: {problem}", profile.display()),
             None => Ok(plan),
         }
@@ -144,8 +153,12 @@ fn method(file: &RelayFile, relay: &RelayEntry) -> Method {
         needed: search.needed,
         settle_seconds: 1,
         steady_seconds: search.steady_seconds,
-        // Each probe has a new relay.
-        cool_down_seconds: 0,
+        // Each probe has a new relay, unless it runs already.
+        cool_down_seconds: if relay.start.is_some() {
+            0
+        } else {
+            COOL_DOWN_SECONDS
+        },
         seconds_max: Some(search.search_seconds),
         probes_max: PROBES_MAX,
         whole_probes: false,
@@ -171,7 +184,7 @@ fn setting(file: &RelayFile, machine: &Machine, took: Duration) -> String {
     )
 }
 
-/// Starts a relay for each probe, and prints the probes.
+/// Starts a relay for each probe, unless it runs already, and prints the probes.
 struct Watcher<'a> {
     relays: &'a Relays,
     number: usize,
@@ -181,8 +194,11 @@ struct Watcher<'a> {
 impl Observer for Watcher<'_> {
     fn prepare(&mut self, plan: &mut Plan, stop: &Stop) -> anyhow::Result<Option<ChildGroup>> {
         let started = self.relays.start(self.number, stop)?;
-        watch(plan, started.as_ref());
-        Ok(started)
+        watch(plan, &started);
+        Ok(match started {
+            Started::Here(child) => Some(child),
+            Started::Elsewhere | Started::Interrupted => None,
+        })
     }
 
     fn see(&mut self, moment: &Moment) {
@@ -201,3 +217,5 @@ impl Observer for Watcher<'_> {
 
 /// More probes than a search of this precision needs.
 const PROBES_MAX: usize = 40;
+/// Time in which a relay that runs on ends the sessions of a probe.
+const COOL_DOWN_SECONDS: u64 = 2;

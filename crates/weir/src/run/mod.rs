@@ -1,24 +1,27 @@
 //! A relay benchmark on real sockets: its relay, its load generator, and their observation.
 
-mod generator;
+mod agents;
+mod controller;
+pub(crate) mod fleet_flags;
 pub(crate) mod limit_searches;
 pub(crate) mod options;
 mod plan;
+mod preset;
 pub(crate) mod relay_file;
 pub(crate) mod relay_rounds;
 mod scrape;
 pub(crate) mod search;
 mod target;
-mod threads;
 mod token;
 mod trust;
 mod watch;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use weir_bench::{
     clock::RunClock,
+    measured::Measured,
     outcome::{self, Judged, Surroundings},
     profile::Mode,
     publisher::PublishFlow,
@@ -35,14 +38,15 @@ use crate::harness::{
     own_relay::{ChildRelay, OwnRelay},
 };
 
+pub(crate) use self::agents::remote;
 pub(crate) use self::plan::{CoreChoice, Meetings, Plan, RelayChoice};
 pub(crate) use self::target::{RelayUrl, target as client_target};
-pub(crate) use self::token::token;
+pub(crate) use self::token::{ClientTokens, token};
 pub(crate) use self::trust::{TrustArguments, TrustChoice};
 use self::{
-    generator::{BrokenOff, Generator},
+    agents::{Agent, AgentLink, Agents, Assignment, Order, Share, track_plans},
+    controller::BrokenOff,
     scrape::Scraper,
-    threads::Hosted,
     watch::Watch,
 };
 
@@ -96,7 +100,7 @@ pub(crate) fn calibrate(
         // A null relay supports only SUBSCRIBE to an announced namespace.
         flow: PublishFlow::PublishNamespace,
         subscribe_flow: SubscribeFlow::Subscribe,
-        tokens: Vec::new(),
+        tokens: ClientTokens::default(),
         trust: TrustChoice::Anyone,
         metrics_url: None,
         role: Some(Mode::Both),
@@ -104,6 +108,7 @@ pub(crate) fn calibrate(
         has_common_clock: true,
         ends_early: false,
         calibrate: false,
+        fleet: None,
         ..plan.clone()
     };
     let archive = run_once(&null, machine, stop, |moment| {
@@ -114,6 +119,30 @@ pub(crate) fn calibrate(
     });
     let archive = archive.context("the calibration against a null relay failed")?;
     Ok(Calibration::of(&archive.report))
+}
+
+/// Returns the agents of a run, whose clients have begun to connect.
+fn prepared(plan: &Plan, url: &RelayUrl, clock: RunClock, stop: &Stop) -> anyhow::Result<Agents> {
+    let (links, shares) = if let Some(fleet) = &plan.fleet {
+        (fleet.links(stop)?, fleet.shares())
+    } else {
+        let own: Box<dyn AgentLink> = Box::new(Agent::default());
+        (vec![own], vec![Share::WHOLE])
+    };
+    let mut agents = Agents::new(links);
+    for (number, share) in shares.into_iter().enumerate() {
+        let assignment = Assignment {
+            plan: plan.clone(),
+            url: url.clone(),
+            share,
+            clock,
+        };
+        agents.order(number, Order::Prepare(Box::new(assignment)))?;
+    }
+    if let Some(fleet) = &plan.fleet {
+        fleet.await_prepared(stop)?;
+    }
+    Ok(agents)
 }
 
 fn run_once(
@@ -133,39 +162,54 @@ fn run_once(
         RelayChoice::At { url, pid, .. } => (None, url.clone(), *pid),
     };
     let origin_ns = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
-    let generator = Generator::start(plan, &url, RunClock::new(started, origin_ns))?;
-    let views = generator.threads.iter().map(Hosted::view).collect();
+    let clock = RunClock::new(started, origin_ns);
+    let mut agents = prepared(plan, &url, clock, stop)?;
     let scraper = plan.metrics_url.as_deref();
     let scraper = scraper.map(|url| Scraper::start(url, started));
     let scraper = scraper.transpose().context("--relay-metrics")?;
-    let mut watch = Watch::new(started, pid, own, views);
-    let (broken_off, stolen_percent) =
-        MachineTime::stolen_during(|| generator.conduct((plan, &url), stop, &mut watch, &mut say));
+    let mut watch = Watch::new(started, pid, own, &mut agents);
+    let (broken_off, stolen_percent) = MachineTime::stolen_during(|| {
+        controller::conduct(&mut agents, (plan, &url), stop, &mut watch, &mut say)
+    });
     let conducted = clock::now();
-    let finished = generator.end(broken_off.is_some())?;
+    watch.close(&mut agents);
+    let plans = track_plans(plan, clock);
+    let measured = agents.end(Measured::empty(&plans, plan.subscribers_measured()))?;
     let (interrupted, hopeless) = match broken_off {
-        None => (finished.cut_short(&url, &mut watch, conducted), Vec::new()),
-        Some(BrokenOff::Because(reason)) => (Some(reason), Vec::new()),
-        Some(BrokenOff::Hopeless) => (None, finished.hopeless()),
+        None => {
+            let cut_short = controller::cut_short(&measured, &url, &watch, conducted);
+            (cut_short, Vec::new())
+        }
+        Some(BrokenOff::Because(reason) | BrokenOff::Lost(reason)) => (Some(reason), Vec::new()),
+        Some(BrokenOff::Hopeless(clauses)) => (None, clauses),
     };
-    finished.check(&url, interrupted.as_deref())?;
-    let subscribers = finished.subscribers();
-    let implementation = subscribers
-        .relay()
-        .and_then(|(_, name)| name.map(str::to_owned));
+    controller::check(&measured, &url, interrupted.as_deref())?;
+    let implementation = measured.subscribers.relay.clone();
     let judged = judged(plan, watch.released(), started);
-    let (mut relay, mut seen) = watch.finish(plan, implementation);
+    let (mut relay, mut seen) = watch.finish(plan, &agents, implementation);
     seen.stolen_percent = stolen_percent;
+    if let Some(fleet) = &plan.fleet {
+        fleet.measure_after(stop);
+        fleet.describe(&mut seen.agents);
+    }
+    let losses = agents.losses();
+    seen.healthy &= losses.is_empty();
+    seen.reasons.extend(losses);
     if let Some(scraper) = scraper {
         let (counters, metrics) = scraper.finish();
         relay.counters.extend(counters);
         relay.metrics = metrics;
     }
+    let clock_error = match &plan.fleet {
+        Some(fleet) => fleet.clock_error(),
+        None => plan.has_common_clock.then_some(Duration::ZERO),
+    };
     let run = Run {
         start_time: humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + wall).to_string(),
         duration_ms: (clock::now() - started).as_secs_f64() * 1e3,
         partial: interrupted.is_some(),
         interrupted,
+        clock_error_ms: clock_error.map(|error| error.as_secs_f64() * 1e3),
         ..describe(plan, machine, &url)
     }
     .ended_early(hopeless);
@@ -174,13 +218,12 @@ fn run_once(
         relay,
         generator: seen,
         judged,
-        has_common_clock: plan.has_common_clock,
+        clock_error,
     };
     Ok(outcome::archive(
         &plan.profile,
-        &finished.plans,
-        finished.publishers(),
-        subscribers,
+        &plans,
+        &measured,
         &plan.level,
         surroundings,
     ))
@@ -204,6 +247,7 @@ fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
         transport: url.scheme.transport().to_owned(),
         publish_flow: flow_name(plan).to_owned(),
         latency_clock: latency_clock(plan).to_owned(),
+        clock_error_ms: None,
         subscribers_requested: if plan.part() == Mode::Publisher {
             0
         } else {
@@ -274,6 +318,9 @@ fn flow_name(plan: &Plan) -> &'static str {
 
 /// Returns the clock of one-way latency, in words (decision 34).
 fn latency_clock(plan: &Plan) -> &'static str {
+    if plan.fleet.is_some() {
+        return "clocks of several hosts, corrected by the offsets of the agents";
+    }
     let roles = Roles { given: plan.role };
     if roles.share_a_clock(&plan.profile) {
         "one clock: publishers and subscribers in one process"
@@ -297,6 +344,11 @@ pub(crate) fn cores(plan: &Plan, machine: &Machine) -> Cores {
             .filter_map(|core| u32::try_from(*core).ok())
             .collect()
     };
+    let numbers_of_load = |cores: &[usize]| match plan.fleet {
+        // Each agent has cores of its own host.
+        Some(_) => Vec::new(),
+        None => numbers(cores),
+    };
     let CoreChoice {
         publishers,
         subscribers,
@@ -309,8 +361,8 @@ pub(crate) fn cores(plan: &Plan, machine: &Machine) -> Cores {
             RelayChoice::At { .. } if plan.cores.relay.is_empty() => Vec::new(),
             RelayChoice::At { .. } => numbers(&plan.cores.relay),
         },
-        publishers: numbers(publishers.as_slice()),
-        subscribers: numbers(subscribers.as_slice()),
+        publishers: numbers_of_load(publishers),
+        subscribers: numbers_of_load(subscribers),
     }
 }
 

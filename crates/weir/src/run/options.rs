@@ -2,7 +2,10 @@
 
 mod cores;
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Command, FromArgMatches as _, ValueEnum, builder::Resettable};
@@ -17,9 +20,11 @@ use weir_bench::{
     scenario::Roles,
     subscriber::SubscribeFlow,
 };
-use weir_moqt::token::Token;
 
-use super::{Meetings, Plan, RelayChoice, RelayUrl, TrustArguments, TrustChoice, token};
+use super::{
+    ClientTokens, CoreChoice, Meetings, Plan, RelayChoice, RelayUrl, TrustArguments, TrustChoice,
+    remote::Fleet, token,
+};
 use crate::{
     event_loop,
     harness::{machine::Machine, process},
@@ -98,6 +103,14 @@ pub(crate) struct RunOptions {
     /// which other users of this machine can then see
     #[arg(long, value_name = "TOKEN", env = "WEIR_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
+    /// Tokens of subscribers, or of all clients of meetings, in place of --token: a file with one in each line. Client N
+    /// takes line N, and the first again after the last. Publishers keep --token
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tokens: Option<PathBuf>,
+    /// Sign a token for each client, which permits all namespaces for a day, with this private key, the FILE.pem of `weir
+    /// token key`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["token", "tokens"])]
+    pub(crate) sign_tokens: Option<PathBuf>,
     /// Start to send as soon as publishers are connected, without waiting for subscribers
     #[arg(long)]
     pub(crate) no_wait: bool,
@@ -118,8 +131,8 @@ pub(crate) struct RunOptions {
     /// generator
     #[arg(long, value_name = "PER_CENT", default_value_t = 0, value_parser = whole(0..=100_u32))]
     pub(crate) waste_cpu: u32,
-    /// Threads of weir's own relay, 1 to 255
-    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "relay", value_parser = whole(1..=255_u16))]
+    /// Threads of weir's own relay, 1 to 64
+    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "relay", value_parser = whole(1..=64_u16))]
     pub(crate) relay_threads: u16,
     /// Cores of weir's own relay, one for each of its threads, with commas between. With --relay: the cores that the
     /// relay runs on, which the load generator avoids [default: the first cores]
@@ -131,12 +144,26 @@ pub(crate) struct RunOptions {
         value_parser = core
     )]
     pub(crate) relay_cores: Vec<usize>,
-    /// Core of the publishers [default: the first that the relay does not use]
-    #[arg(long, value_name = "CORE", value_parser = core)]
-    pub(crate) publishers_core: Option<usize>,
-    /// Core of the subscribers [default: the first that the relay does not use]
-    #[arg(long, value_name = "CORE", value_parser = core)]
-    pub(crate) subscribers_core: Option<usize>,
+    /// Cores of the publishers, with commas between; they have a thread on each, if there are enough of them [default: all
+    /// that the relay does not use]
+    #[arg(
+        long,
+        alias = "publishers-core",
+        value_name = "CORES",
+        value_delimiter = ',',
+        value_parser = core
+    )]
+    pub(crate) publishers_cores: Vec<usize>,
+    /// Cores of the subscribers, with commas between; they have a thread on each, unless `threads` in [audience] sets
+    /// another number [default: all that the relay does not use]
+    #[arg(
+        long,
+        alias = "subscribers-core",
+        value_name = "CORES",
+        value_delimiter = ',',
+        value_parser = core
+    )]
+    pub(crate) subscribers_cores: Vec<usize>,
     /// Settings of the subscribers in place of those in the profile's section [audience]: KEY=VALUE with commas between,
     /// such as sockets=own,threads=50,acknowledgements=immediate
     #[arg(long, value_name = "SETTINGS")]
@@ -205,7 +232,12 @@ impl RunOptions {
     ///
     /// # Errors
     /// Anything that is wrong with flags or profile: nothing is started before all of it is checked.
-    pub(crate) fn plan(&self, file: &Path, machine: &Machine) -> anyhow::Result<Plan> {
+    pub(crate) fn plan(
+        &self,
+        file: &Path,
+        machine: &Machine,
+        fleet: Option<&Fleet>,
+    ) -> anyhow::Result<Plan> {
         let name = file.display().to_string();
         let profile = self.profile(file, &name)?;
         self.check()?;
@@ -214,6 +246,9 @@ impl RunOptions {
             check_audience_of_meetings(&name, &profile)?;
         }
         let relay = self.relay(machine)?;
+        if fleet.is_some() {
+            self.check_fleet()?;
+        }
         let (role, wire) = (self.role.map(Role::mode), self.wire.wire());
         let roles = Roles { given: role };
         let has_common_clock = self.synchronized_clocks || roles.share_a_clock(&profile);
@@ -222,7 +257,7 @@ impl RunOptions {
             wire,
             roles,
             is_meeting: meetings.is_some(),
-            has_relay_cpu: relay.is_watched(),
+            has_relay_cpu: relay.is_watched() || fleet.is_some_and(Fleet::watches),
             has_common_clock,
         };
         let level = observable.level(self.slo.as_deref());
@@ -233,7 +268,14 @@ impl RunOptions {
         let ramp = self.ramp.or(profile.audience.joins_per_second);
         let plan = Plan {
             level,
-            cores: cores::choose(self, machine, &relay)?,
+            cores: match fleet {
+                Some(_) => CoreChoice {
+                    relay: self.relay_cores.clone(),
+                    publishers: Vec::new(),
+                    subscribers: Vec::new(),
+                },
+                None => cores::choose(self, machine, &relay)?,
+            },
             trust: match &relay {
                 // weir's own relay makes a certificate for this run only.
                 RelayChoice::Own(_) => TrustChoice::Anyone,
@@ -263,7 +305,11 @@ impl RunOptions {
             calibrate: self.calibrate,
             waste_percent: self.waste_cpu,
             command_line: command_line(),
+            fleet: fleet.cloned(),
         };
+        if plan.fleet.is_some() {
+            plan.check_both_sides()?;
+        }
         if let Some(problem) = plan.calibration_problem().filter(|_| plan.calibrate) {
             bail!("--calibrate: {problem}");
         }
@@ -276,6 +322,7 @@ impl RunOptions {
         if let Some(seconds) = self.seconds {
             for track in &mut profile.tracks {
                 track.duration = Duration::from_secs(seconds);
+                track.has_total_transmit_time = false;
             }
         }
         profile.audience.has_own_sockets |= self.socket_per_subscriber;
@@ -297,6 +344,23 @@ impl RunOptions {
                 "--subscribe-flow tracks: SUBSCRIBE_TRACKS finds only tracks that are offered by PUBLISH; add --publish-flow \
                  publish"
             );
+        }
+        Ok(())
+    }
+
+    /// Refuses flags that say what the agents of a fleet decide.
+    fn check_fleet(&self) -> anyhow::Result<()> {
+        if self.relay.is_none() {
+            bail!("--agents: needs --relay URL, a relay that the agents' hosts can reach");
+        }
+        for (flag, is_given) in [
+            ("--role", self.role.is_some()),
+            ("--publishers-cores", !self.publishers_cores.is_empty()),
+            ("--subscribers-cores", !self.subscribers_cores.is_empty()),
+        ] {
+            if is_given {
+                bail!("{flag}: cannot be combined with --agents: each agent chooses for its host");
+            }
         }
         Ok(())
     }
@@ -345,9 +409,18 @@ impl RunOptions {
         })
     }
 
-    fn tokens(&self) -> anyhow::Result<Vec<Token>> {
+    /// Returns the tokens of clients. Those that are signed here have a different signature each.
+    fn tokens(&self) -> anyhow::Result<ClientTokens> {
+        if let Some(key) = &self.sign_tokens {
+            let clients = self.clients_per_meeting.unwrap_or(CLIENTS_PER_MEETING);
+            let clients = self
+                .meetings
+                .map(|meetings| meetings.saturating_mul(clients));
+            let subscribers = clients.unwrap_or(self.subscribers).min(SUBSCRIBERS_MAX);
+            return ClientTokens::signed(key, self.publishers, subscribers);
+        }
         let given = self.token.as_deref().map(token).transpose()?;
-        Ok(given.into_iter().collect())
+        ClientTokens::given(given, self.tokens.as_deref())
     }
 }
 
@@ -389,7 +462,7 @@ impl Role {
     }
 }
 
-/// Refuses what clients of meetings cannot be: slow, churning, or spread over threads.
+/// Refuses what clients of meetings cannot be: slow, churning, or with delays of their own.
 fn check_audience_of_meetings(name: &str, profile: &Profile) -> anyhow::Result<()> {
     let audience = &profile.audience;
     if audience.is_unruly() {
@@ -398,10 +471,10 @@ fn check_audience_of_meetings(name: &str, profile: &Profile) -> anyhow::Result<(
              --meetings out"
         );
     }
-    if audience.threads > 1 || !audience.reply_spread.is_zero() {
+    if !audience.reply_spread.is_zero() {
         bail!(
-            "{name}: [audience]: threads and reply_spread cannot be combined with --meetings, whose clients share a thread; \
-             remove these keys, or leave --meetings out"
+            "{name}: [audience]: reply_spread cannot be combined with --meetings, whose clients share a socket; remove the key, \
+             or leave --meetings out"
         );
     }
     Ok(())

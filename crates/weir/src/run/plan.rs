@@ -10,10 +10,9 @@ use weir_bench::{
     scenario::Roles,
     subscriber::SubscribeFlow,
 };
-use weir_moqt::token::Token;
 use weir_report::service_level::ServiceLevel;
 
-use super::{RelayUrl, TrustChoice};
+use super::{ClientTokens, RelayUrl, TrustChoice, remote::Fleet};
 use crate::harness::{machine::Machine, own_relay::OwnRelay};
 
 /// All parameters of a run, checked.
@@ -43,8 +42,8 @@ pub(crate) struct Plan {
     pub(crate) subscribe_flow: SubscribeFlow,
     /// Drafts that clients offer, by their ALPN, the preferred one first.
     pub(crate) drafts: Vec<&'static str>,
-    /// Tokens of every client, in its SETUP and its requests.
-    pub(crate) tokens: Vec<Token>,
+    /// Tokens of clients, in SETUP and requests.
+    pub(crate) tokens: ClientTokens,
     pub(crate) level: ServiceLevel,
     pub(crate) seed: u64,
     pub(crate) cores: CoreChoice,
@@ -61,6 +60,8 @@ pub(crate) struct Plan {
     /// Share of time that the generator's threads waste on purpose, in per cent.
     pub(crate) waste_percent: u32,
     pub(crate) command_line: String,
+    /// Agents on other hosts that make the load; `None`: this process makes it.
+    pub(crate) fleet: Option<Fleet>,
 }
 
 /// Groups of clients. Each client publishes, and subscribes to all other clients of its group.
@@ -134,6 +135,12 @@ impl Plan {
 
     /// Returns why this load cannot be calibrated on a null relay; `None` if it can.
     pub(crate) fn calibration_problem(&self) -> Option<String> {
+        if self.fleet.is_some() {
+            return Some(
+                "--agents: a null relay would run on this host, and prove nothing of the agents"
+                    .to_owned(),
+            );
+        }
         let fetched = self.profile.tracks.iter().find_map(|track| {
             let is_fetched = track.pattern == Pattern::Fetch;
             let joins = track.joining_fetch.map(|_| "joining_fetch");
@@ -163,13 +170,32 @@ impl Plan {
     /// Returns the sockets and the threads of this process's subscribers.
     pub(crate) fn sockets_and_threads(&self) -> (usize, usize) {
         let (audience, subscribers) = (&self.profile.audience, self.subscribers_total());
-        let threads = audience.threads_of(subscribers);
+        if let Some(fleet) = &self.fleet {
+            let threads = fleet.subscriber_threads(audience, subscribers);
+            let sockets = if audience.has_own_sockets {
+                subscribers.max(1)
+            } else {
+                threads
+            };
+            return (sockets, threads);
+        }
+        let clients = subscribers / self.meetings.map_or(1, |one| one.clients_per_meeting);
+        let threads = audience.threads_of(clients, self.cores.subscribers.len());
         let sockets = if audience.has_own_sockets {
             subscribers.max(1)
         } else {
             threads
         };
         (sockets, threads)
+    }
+
+    /// Returns the number of subscribers that this process and its agents measure: none if it only publishes.
+    pub(crate) fn subscribers_measured(&self) -> usize {
+        if self.part() == Mode::Publisher {
+            0
+        } else {
+            self.subscribers_total()
+        }
     }
 
     /// Returns the number of subscribers in all processes.
@@ -220,15 +246,17 @@ impl RelayChoice {
 pub(crate) struct CoreChoice {
     /// Cores of the relay; empty if unknown.
     pub(crate) relay: Vec<usize>,
-    pub(crate) publishers: Option<usize>,
-    pub(crate) subscribers: Option<usize>,
+    /// Cores of the publishers, one for each of their threads. As with all lists here, several roles may share a core.
+    pub(crate) publishers: Vec<usize>,
+    /// Cores of the subscribers.
+    pub(crate) subscribers: Vec<usize>,
 }
 
 impl CoreChoice {
     /// Returns the core of a null relay: the relay's, or a free one.
     pub(super) fn for_null_relay(&self, machine: &Machine) -> Option<usize> {
         let is_free =
-            |core: &&usize| Some(**core) != self.publishers && Some(**core) != self.subscribers;
+            |core: &&usize| !self.publishers.contains(core) && !self.subscribers.contains(core);
         let mut cores = machine.cores.iter();
         let free = cores.find(is_free).or_else(|| machine.cores.first());
         self.relay.first().or(free).copied()

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use weir_bench::limits::DURATION_MAX;
 
-use super::options::Flow;
+use super::{options::Flow, preset::Preset};
 use crate::harness::contender::{self, Contender, Entry};
 
 /// The content of the file.
@@ -89,8 +89,11 @@ impl Default for SearchTable {
 pub(crate) struct RelayEntry {
     /// Name of the relay in tables.
     pub(crate) name: String,
-    /// Program and arguments, with placeholders.
-    pub(crate) start: Vec<String>,
+    /// The relay's make, for its known quirks: the default of `drafts` and `publish_flow`, and a note below the table.
+    /// Default: none.
+    pub(crate) preset: Option<Preset>,
+    /// Program and arguments, with placeholders. Default: the relay runs already, on this machine or another one.
+    pub(crate) start: Option<Vec<String>>,
     /// URL of the relay, as for `weir bench --relay`.
     pub(crate) url: String,
     /// Core of the relay. Default: any.
@@ -103,14 +106,14 @@ pub(crate) struct RelayEntry {
     /// Program and arguments whose first line of output is the version. Default: none.
     #[serde(default)]
     pub(crate) version: Vec<String>,
-    /// The version, if no program prints it. Default: none.
+    /// The version, if no program prints it. Default: what the relay says in SETUP.
     pub(crate) version_text: Option<String>,
     /// Load of the first probe of a search. Default: that of `[find_max]`.
     pub(crate) from: Option<u64>,
     /// More flags of `weir bench`, for this relay. Default: none.
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
-    /// Time from the relay's start to the first connection, in milliseconds.
+    /// Time from the relay's start to the first connection, in milliseconds; before each run of one that runs already.
     #[serde(default = "ready_ms")]
     pub(crate) ready_ms: u64,
 }
@@ -166,8 +169,9 @@ impl RelayFile {
             );
         }
         let known = super::protocols();
-        for RelayEntry { name, drafts, .. } in &self.relay {
-            if let Some(draft) = drafts.iter().find(|draft| !known.contains(&draft.as_str())) {
+        for relay in &self.relay {
+            let (name, mut drafts) = (&relay.name, relay.drafts.iter());
+            if let Some(draft) = drafts.find(|draft| !known.contains(&draft.as_str())) {
                 let known = known.join(", ");
                 bail!("relay {name:?}: drafts: weir has no {draft:?}; expected one of {known}");
             }
@@ -177,6 +181,32 @@ impl RelayFile {
 }
 
 impl RelayEntry {
+    /// Returns the drafts that clients offer; empty: all.
+    pub(crate) fn offered_drafts(&self) -> Vec<&str> {
+        if let (true, Some(preset)) = (self.drafts.is_empty(), self.preset) {
+            return preset.quirks().drafts.to_vec();
+        }
+        self.drafts.iter().map(String::as_str).collect()
+    }
+
+    /// Returns how publishers offer their tracks, if the entry or its preset says so.
+    pub(crate) fn flow(&self) -> Option<Flow> {
+        let of_preset = || self.preset.and_then(|preset| preset.quirks().publish_flow);
+        self.publish_flow.or_else(of_preset)
+    }
+
+    /// Returns what a reader of the table has to know of the relay.
+    pub(crate) fn note(&self) -> Option<String> {
+        let preset = self.preset.map(|preset| preset.quirks().note);
+        let preset = preset.filter(|note| !note.is_empty());
+        let running = self
+            .start
+            .is_none()
+            .then_some("ran already; weir did not start it");
+        let notes: Vec<&str> = preset.into_iter().chain(running).collect();
+        (!notes.is_empty()).then(|| format!("{}: {}.", self.name, notes.join("; ")))
+    }
+
     /// Returns the time from the relay's start to the first connection.
     pub(crate) fn ready_time(&self) -> Duration {
         Duration::from_millis(self.ready_ms)
@@ -190,12 +220,16 @@ impl Entry for RelayEntry {
     fn contender(&self) -> Contender {
         Contender {
             name: self.name.clone(),
-            start: self.start.clone(),
+            start: self.start.clone().unwrap_or_default(),
             core: self.core,
             version: self.version.clone(),
             version_text: self.version_text.clone(),
             certificate: None,
         }
+    }
+
+    fn runs_already(&self) -> bool {
+        self.start.is_none()
     }
 }
 
@@ -236,6 +270,8 @@ mod tests {
         assert!(problem(&unknown).contains(expected));
         let empty = format!("{HEAD}{RELAY}").replace("[\"a\"]", "[]");
         assert!(problem(&empty).contains("start: expected a program"));
+        let preset = format!("{HEAD}{RELAY}preset = \"lapse\"\n");
+        assert!(problem(&preset).contains("unknown variant `lapse`"));
     }
 
     #[test]
@@ -261,9 +297,41 @@ mod tests {
     }
 
     #[test]
+    fn a_preset_says_what_the_entry_does_not() {
+        let text = |more: &str| format!("{HEAD}{RELAY}preset = \"moq-relay-ietf\"\n{more}");
+        let relay = |more: &str| {
+            let described: RelayFile = toml::from_str(&text(more)).unwrap();
+            described.check().unwrap();
+            described.relay[0].clone()
+        };
+        let preset = relay("");
+        assert_eq!(preset.offered_drafts(), ["moqt-18"]);
+        assert_eq!(preset.flow(), Some(Flow::Namespace));
+        assert!(preset.note().unwrap().starts_with("a: keeps only"));
+        assert_eq!(
+            relay("publish_flow = \"publish\"\n").flow(),
+            Some(Flow::Publish)
+        );
+        let running = text("").replace("start = [\"a\"]\n", "");
+        let running: RelayFile = toml::from_str(&running).unwrap();
+        running.check().unwrap();
+        assert!(
+            running.relay[0]
+                .note()
+                .unwrap()
+                .ends_with("ran already; weir did not start it.")
+        );
+    }
+
+    #[test]
     fn the_examples_are_right() {
         let profiles = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles"));
-        for (file, relays) in [("relays.toml", 3), ("wires.toml", 4), ("audiences.toml", 8)] {
+        for (file, relays) in [
+            ("relays.toml", 3),
+            ("wires.toml", 4),
+            ("audiences.toml", 10),
+            ("laps.toml", 2),
+        ] {
             let described = RelayFile::read(&profiles.join(file)).unwrap();
             assert_eq!(described.relay.len(), relays);
             assert!(profiles.join(described.profile).exists());

@@ -19,6 +19,7 @@ use super::{
     Plan, RelayChoice, TrustArguments,
     options::RunOptions,
     relay_file::{RelayEntry, RelayFile},
+    remote::Fleet,
 };
 use crate::{
     harness::{
@@ -41,6 +42,8 @@ pub(super) struct Relays {
     place: Workplace,
     /// The flags of each relay's runs.
     options: Vec<RunOptions>,
+    /// Agents on other hosts that make the load.
+    fleet: Option<Fleet>,
     /// The version of each relay; empty if unknown.
     pub(super) versions: Vec<String>,
     /// Cores that two processes share, in words.
@@ -54,10 +57,11 @@ impl Relays {
         file: RelayFile,
         folder: &Path,
         profiles: &[PathBuf],
-        slo: Option<&str>,
-        subscribers: Option<usize>,
+        (slo, subscribers): (Option<&str>, Option<usize>),
+        fleet: Option<Fleet>,
     ) -> anyhow::Result<Self> {
         let mut relays = Self {
+            fleet,
             folder: folder.to_owned(),
             machine: Machine::this(),
             place: Workplace::new()?,
@@ -73,7 +77,11 @@ impl Relays {
             let options = options(&relays.file, relay, slo, subscribers);
             relays.options.push(options.with_context(|| named(relay))?);
             for profile in profiles {
-                let plan = relays.plan(number, profile, std::process::id())?;
+                let plan = relays.plan(
+                    number,
+                    profile,
+                    relay.start.is_some().then(std::process::id),
+                )?;
                 let problem = super::cores(&plan, &relays.machine).problem();
                 let problem = problem.map(|problem| format!("{}: {problem}", relay.name));
                 relays.core_problems.extend(problem);
@@ -85,36 +93,44 @@ impl Relays {
         Ok(relays)
     }
 
-    /// Returns the plan of a run of relay `number`, whose process is `pid`.
-    pub(super) fn plan(&self, number: usize, profile: &Path, pid: u32) -> anyhow::Result<Plan> {
+    /// Returns the plan of a run of relay `number`, whose process is `pid` if the comparison starts it.
+    pub(super) fn plan(
+        &self,
+        number: usize,
+        profile: &Path,
+        pid: Option<u32>,
+    ) -> anyhow::Result<Plan> {
         let relay = &self.file.relay[number];
-        let options = RunOptions {
-            relay_pid: Some(pid),
-            ..self.options[number].clone()
-        };
+        let mut options = self.options[number].clone();
+        options.relay_pid = pid.or(options.relay_pid);
         let plan = || -> anyhow::Result<Plan> {
-            let mut plan = options.plan(&self.folder.join(profile), &self.machine)?;
+            let mut plan = options.plan(
+                &self.folder.join(profile),
+                &self.machine,
+                self.fleet.as_ref(),
+            )?;
             plan.check_both_sides()?;
-            if !relay.drafts.is_empty() {
-                let is_named = |draft: &&str| relay.drafts.iter().any(|one| one == draft);
-                plan.drafts.retain(is_named);
-            }
+            let offered = relay.offered_drafts();
+            plan.drafts
+                .retain(|draft| offered.is_empty() || offered.contains(draft));
             Ok(plan)
         };
         plan().with_context(|| named(relay))
     }
 
-    /// Starts a relay, and waits until it is ready. Returns `None` if `stop` was requested meanwhile.
-    pub(super) fn start(&self, number: usize, stop: &Stop) -> anyhow::Result<Option<ChildGroup>> {
+    /// Starts a relay that does not run yet, and waits until it is ready.
+    pub(super) fn start(&self, number: usize, stop: &Stop) -> anyhow::Result<Started> {
         start(&self.place, &self.file.relay[number], stop)
     }
 
-    /// Returns the notes below a table of these relays: the machine, `setting`, and problems with cores.
+    /// Returns the notes below a table of these relays: the machine, `setting`, quirks of relays, and problems with cores.
     pub(super) fn notes(&self, setting: String) -> Vec<String> {
         let problems = self.core_problems.iter();
         let problems = problems.map(|problem| format!("{problem}."));
         let machine = self.machine.words();
-        [machine, setting].into_iter().chain(problems).collect()
+        let quirks = self.file.relay.iter().filter_map(RelayEntry::note);
+        let notes = [machine, setting].into_iter().chain(quirks);
+        notes.chain(problems).collect()
     }
 }
 
@@ -122,16 +138,44 @@ fn named(relay: &RelayEntry) -> String {
     format!("relay {:?}", relay.name)
 }
 
-fn start(place: &Workplace, relay: &RelayEntry, stop: &Stop) -> anyhow::Result<Option<ChildGroup>> {
+/// A relay that a run can begin with.
+pub(super) enum Started {
+    /// The comparison has started its process.
+    Here(ChildGroup),
+    /// It ran already.
+    Elsewhere,
+    /// The user has stopped the comparison meanwhile.
+    Interrupted,
+}
+
+impl Started {
+    /// Returns the relay's process, if the comparison has started it.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match self {
+            Self::Here(child) => Some(child.pid()),
+            Self::Elsewhere | Self::Interrupted => None,
+        }
+    }
+}
+
+fn start(place: &Workplace, relay: &RelayEntry, stop: &Stop) -> anyhow::Result<Started> {
+    if relay.start.is_none() {
+        let is_stopped = stop.wait(relay.ready_time());
+        return Ok(if is_stopped {
+            Started::Interrupted
+        } else {
+            Started::Elsewhere
+        });
+    }
     let started = place.start(&relay.contender(), &[]);
     let mut started = started.with_context(|| relay.name.clone())?;
     if stop.wait(relay.ready_time()) {
-        return Ok(None);
+        return Ok(Started::Interrupted);
     }
     if let Some(end) = place.end_of(&mut started) {
         bail!("{}: the relay ended at once {end}", relay.name);
     }
-    Ok(Some(started))
+    Ok(Started::Here(started))
 }
 
 /// Returns the flags of every run of a relay.
@@ -143,7 +187,8 @@ fn options(
 ) -> anyhow::Result<RunOptions> {
     let mut refused = OWN_FLAGS.to_vec();
     for (is_given, flags) in [
-        (relay.publish_flow.is_some(), &FLOW_FLAGS[..]),
+        (relay.start.is_some(), &STARTED_FLAGS[..]),
+        (relay.flow().is_some(), &FLOW_FLAGS),
         (relay.core.is_some(), &CORE_FLAGS),
         (slo.is_some(), &SLO_FLAGS),
         (subscribers.is_some(), &SUBSCRIBERS_FLAGS),
@@ -160,10 +205,11 @@ fn options(
     Ok(RunOptions {
         relay: Some(relay.url.clone()),
         trust: TrustArguments {
-            insecure: given.trust.insecure || !given.trust.is_given(),
+            // The certificate of a relay that the comparison starts is made for it.
+            insecure: given.trust.insecure || (relay.start.is_some() && !given.trust.is_given()),
             ..given.trust.clone()
         },
-        publish_flow: relay.publish_flow.unwrap_or(given.publish_flow),
+        publish_flow: relay.flow().unwrap_or(given.publish_flow),
         relay_cores: relay
             .core
             .map_or_else(|| given.relay_cores.clone(), |core| vec![core]),
@@ -187,15 +233,26 @@ pub(crate) struct RelayRounds {
 
 impl RelayRounds {
     /// Checks all runs; `folder` is the folder of the file.
-    pub(crate) fn new(file: RelayFile, folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        file: RelayFile,
+        folder: &Path,
+        fleet: Option<Fleet>,
+    ) -> anyhow::Result<Self> {
         let (slo, subscribers) = (file.slo.clone(), file.subscribers);
         let profiles = [file.profile.clone()];
-        let relays = Relays::new(file, folder, &profiles, slo.as_deref(), subscribers)?;
+        let relays = Relays::new(
+            file,
+            folder,
+            &profiles,
+            (slo.as_deref(), subscribers),
+            fleet,
+        )?;
         let both = relays.file.relay.iter().zip(&relays.versions);
         let entries = both.map(|(relay, version)| Entry {
             name: relay.name.clone(),
             version: version.clone(),
             draft: None,
+            audience: None,
             runs: Vec::new(),
         });
         Ok(Self {
@@ -232,24 +289,30 @@ impl RelayRounds {
             file.repeats
         );
         let started = match self.relays.start(number, stop) {
-            Ok(Some(started)) => started,
-            Ok(None) => return Ok(Turn::Interrupted),
+            Ok(Started::Interrupted) => return Ok(Turn::Interrupted),
+            Ok(started) => started,
             // Nothing was measured yet, so the user can correct the file first.
             Err(error) if self.entries.iter().all(|entry| entry.runs.is_empty()) => {
                 return Err(error);
             }
             Err(error) => {
                 let reason = format!("{error:#}");
-                let subscribers = self.plan(number, std::process::id())?.subscribers_total();
+                let pid = Some(std::process::id());
+                let subscribers = self.plan(number, pid)?.subscribers_total();
                 self.note(number, &label, Probe::failed(subscribers as u64, &reason));
                 self.not_started.get_or_insert(reason);
                 return Ok(Turn::Made);
             }
         };
-        let plan = self.plan(number, started.pid())?;
+        let pid = started.pid();
+        let plan = self.plan(number, pid)?;
         let has_warm_up = self.relays.file.warm_up_seconds > 0;
-        let warmed_up = has_warm_up.then(|| self.warm_up(number, started.pid(), stop));
-        let warmed_up = warmed_up.transpose()?;
+        let warmed_up = has_warm_up.then(|| self.warm_up(number, pid, stop));
+        // A relay that runs on reuses the memory of earlier sessions.
+        let is_fresh = pid.is_some() || round == 0;
+        let warmed_up = warmed_up
+            .transpose()?
+            .map(|bytes| bytes.filter(|_| is_fresh));
         if stop.is_requested() {
             return Ok(Turn::Interrupted);
         }
@@ -282,6 +345,7 @@ impl RelayRounds {
     fn describe(&mut self, number: usize, report: &Report) {
         let entry = &mut self.entries[number];
         entry.draft.clone_from(&report.run.draft);
+        entry.audience = Some(report.run.audience.clone());
         if entry.version.is_empty() {
             entry.version = report.relay.implementation.clone().unwrap_or_default();
         }
@@ -289,7 +353,12 @@ impl RelayRounds {
 
     /// Makes a run that is not measured. Returns the growth of the relay's memory per session, in bytes: later sessions reuse
     /// this memory.
-    fn warm_up(&mut self, number: usize, pid: u32, stop: &Stop) -> anyhow::Result<Option<f64>> {
+    fn warm_up(
+        &mut self,
+        number: usize,
+        pid: Option<u32>,
+        stop: &Stop,
+    ) -> anyhow::Result<Option<f64>> {
         let mut plan = self.plan(number, pid)?;
         let file = &self.relays.file;
         let seconds = Duration::from_secs(file.warm_up_seconds);
@@ -326,7 +395,7 @@ impl RelayRounds {
         Ok((ran.archive.report, ran.calibration_problem))
     }
 
-    fn plan(&self, number: usize, pid: u32) -> anyhow::Result<Plan> {
+    fn plan(&self, number: usize, pid: Option<u32>) -> anyhow::Result<Plan> {
         let file = &self.relays.file;
         let mut plan = self.relays.plan(number, &file.profile, pid)?;
         if let Some(seconds) = file.seconds {
@@ -354,17 +423,15 @@ impl RelayRounds {
 }
 
 /// Sets the relay's process in a plan that was made before the relay was started.
-pub(super) fn watch(plan: &mut Plan, started: Option<&ChildGroup>) {
-    if let (RelayChoice::At { pid, .. }, Some(started)) = (&mut plan.relay, started) {
-        *pid = Some(started.pid());
+pub(super) fn watch(plan: &mut Plan, started: &Started) {
+    if let (RelayChoice::At { pid, .. }, Some(started)) = (&mut plan.relay, started.pid()) {
+        *pid = Some(started);
     }
 }
 
 /// Flags of `weir bench` that a comparison sets itself, and what to use instead.
-const OWN_FLAGS: [(&str, &str); 7] = [
+const OWN_FLAGS: [(&str, &str); 5] = [
     ("--relay", "set `url` of the relay"),
-    ("--relay-pid", STARTED),
-    ("--relay-process", STARTED),
     ("--relay-threads", "add it to `start` of the relay"),
     ("--archive", MANY_RUNS),
     ("--html", MANY_RUNS),
@@ -373,6 +440,7 @@ const OWN_FLAGS: [(&str, &str); 7] = [
 const STARTED: &str = "leave it out: the processes that `start` begins are watched";
 const MANY_RUNS: &str =
     "there are many runs, which the flag --json of `weir bench compare` records";
+const STARTED_FLAGS: [(&str, &str); 2] = [("--relay-pid", STARTED), ("--relay-process", STARTED)];
 const FLOW_FLAGS: [(&str, &str); 1] = [("--publish-flow", "the relay sets `publish_flow`")];
 const CORE_FLAGS: [(&str, &str); 2] = [
     ("--relay-cores", "the relay sets `core`"),
@@ -409,11 +477,12 @@ mod tests {
             },
             place: Workplace::new()?,
             options: vec![options],
+            fleet: None,
             versions: Vec::new(),
             core_problems: BTreeSet::new(),
             file,
         };
-        relays.plan(0, &relays.file.profile, std::process::id())
+        relays.plan(0, &relays.file.profile, Some(std::process::id()))
     }
 
     #[test]
@@ -422,7 +491,7 @@ mod tests {
         assert_eq!(plan.cores.relay, [1]);
         assert_eq!(
             (plan.cores.publishers, plan.cores.subscribers),
-            (Some(0), Some(0))
+            (vec![0, 2], vec![0, 2])
         );
         assert_eq!(plan.drafts, ["moqt-18"]);
         // `check` of the file refuses drafts that weir does not speak; here it shows that no other one is offered.

@@ -140,14 +140,10 @@ impl Series {
 fn samples(url: &str) -> anyhow::Result<Samples> {
     let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT));
     let agent: ureq::Agent = config.build().into();
-    let mut answer = agent
-        .get(url)
-        .call()
-        .with_context(|| Redacted(url).to_string())?;
+    let place = || format!("{}: cannot be read", Redacted(url));
+    let mut answer = agent.get(url).call().with_context(place)?;
     let body = answer.body_mut().with_config().limit(BODY_BYTES_MAX);
-    let text = body
-        .read_to_string()
-        .with_context(|| Redacted(url).to_string())?;
+    let text = body.read_to_string().with_context(place)?;
     Ok(parse(&text))
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct Method {
     pub(crate) no_calibration: bool,
 }
 
-/// What a search varies.
+/// The quantity that a search varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
     /// Subscribers, which take turns among --publishers
@@ -385,6 +385,9 @@ fn settings(
     if method.needed > method.repeats {
         let (needed, repeats) = (method.needed, method.repeats);
         bail!("--needed: expected 1 to {repeats}, the number of --repeats, not {needed}");
+    }
+    if let Some(from) = method.from.filter(|from| !(least..=most).contains(from)) {
+        bail!("--from: expected {least} to {most}, between --least and --most, not {from}");
     }
     let from = method.from.unwrap_or(from);
     let settings = Settings {

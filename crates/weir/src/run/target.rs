@@ -95,6 +95,11 @@ impl RelayUrl {
         self.with_scheme(Scheme::WebTransport)
     }
 
+    /// Returns the whole URL, for an agent. It may hold a token: do not show it.
+    pub(super) fn with_query(&self) -> String {
+        self.with_scheme(self.scheme)
+    }
+
     fn with_scheme(&self, scheme: Scheme) -> String {
         format!("{}://{}{}", scheme.name(), self.authority(), self.path())
     }

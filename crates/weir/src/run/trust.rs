@@ -1,9 +1,10 @@
-//! Which server certificates clients trust, as flags say.
+//! The server certificates that clients trust, from flags.
 
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
+use rustls::pki_types::CertificateDer;
 use weir_net::certificate;
 use weir_quic::tls::Trust;
 
@@ -22,7 +23,7 @@ pub(crate) struct TrustArguments {
     pub(crate) certificate_hash: Option<String>,
 }
 
-/// Which server certificates clients trust.
+/// The server certificates that clients trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TrustChoice {
     /// Any certificate.
@@ -31,6 +32,8 @@ pub(crate) enum TrustChoice {
     Hash([u8; 32]),
     /// Certificates whose chain leads to a root in this PEM file, or to one of the system's roots.
     Roots(Option<PathBuf>),
+    /// Certificates whose chain leads to one of these.
+    Certificates(Vec<CertificateDer<'static>>),
 }
 
 impl TrustArguments {
@@ -56,6 +59,7 @@ impl TrustChoice {
             Self::Anyone => Trust::Anyone,
             Self::Hash(hash) => Trust::Hashes(vec![*hash]),
             Self::Roots(Some(file)) => Trust::Roots(certificate::load_chain(file).context("--ca")?),
+            Self::Certificates(roots) => Trust::Roots(roots.clone()),
             Self::Roots(None) => Trust::Roots(certificate::system_roots()?),
         })
     }

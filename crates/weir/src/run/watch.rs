@@ -1,7 +1,7 @@
-//! Observation of a run: the relay's process, the generator's threads, progress.
+//! Observation of a run: the relay's process, the agents, progress.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -9,11 +9,12 @@ use weir_bench::{
     limits::DRAIN_MIN,
     profile::{Profile, TrackProfile},
 };
-use weir_net::{TelemetrySnapshot, clock};
+use weir_net::clock;
 use weir_report::{
-    process::Usage,
+    process::{Usage, percent},
     relay::{
-        Generator, Relay, RelayCost, RelaySamples, RelaySource,
+        Agent, AgentSecond, Generator, Relay, RelayCost, RelaySamples, RelaySource,
+        agents::add_second,
         generator_health::ThreadSeen,
         live_view::{Moment, Stage, outstanding},
         per_second::{Second, Seconds, generator_between, relay_between},
@@ -22,7 +23,7 @@ use weir_report::{
 
 use super::{
     Plan, RelayChoice,
-    threads::{Seen, View},
+    agents::{Agents, Sample, Seen, ThreadSample},
 };
 use crate::harness::{own_relay::ChildRelay, process};
 
@@ -38,19 +39,25 @@ pub(crate) struct Watch {
     started: Instant,
     pid: Option<u32>,
     child: Option<ChildRelay>,
-    views: Vec<View>,
+    /// Samples that agents have not answered yet, oldest first.
+    ordered: VecDeque<Ordered>,
     window: Option<Window>,
     /// The relay's usage before the first client.
     idle: Option<Usage>,
     /// The relay's usage when all clients were connected, before the first object.
     connected: Option<Usage>,
     /// Sample at the start of the run: the first sample of a run that ends before its window.
-    start: Sample,
-    begin: Option<Sample>,
-    end: Option<Sample>,
+    start: Option<Samples>,
+    begin: Option<Samples>,
+    end: Option<Samples>,
     last: Option<Usage>,
+    last_look: Option<Instant>,
+    last_second: Option<u64>,
     second: Option<Second>,
     seconds: Seconds,
+    /// The samples of the last second, and the load of each agent in the seconds before.
+    last_samples: Option<Samples>,
+    agent_seconds: Vec<Vec<AgentSecond>>,
     last_packet: LastPacket,
     /// The times of the schedules, once they have begun.
     released: Option<Released>,
@@ -75,27 +82,69 @@ struct LastPacket {
     next_look: Instant,
 }
 
-/// Usage and counters at one moment.
-#[derive(Clone, Debug)]
-struct Sample {
+/// A sample that was ordered of the agents.
+#[derive(Clone, Copy, Debug)]
+struct Ordered {
+    number: u32,
+    purpose: Purpose,
     at: Instant,
+    /// The relay's usage at that time, if its process is on this machine.
     relay: Option<Usage>,
-    objects: u64,
-    /// One for each thread of the generator.
-    threads: Vec<TelemetrySnapshot>,
 }
 
-impl Sample {
-    fn of(relay: Option<Usage>, views: &[View]) -> Self {
-        Self {
-            at: clock::now(),
-            relay,
-            objects: views
-                .iter()
-                .map(|view| view.seen().subscribers.objects)
-                .sum(),
-            threads: views.iter().map(|view| view.telemetry.snapshot()).collect(),
+/// What a sample is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Start,
+    Begin,
+    End,
+    /// The start of this second.
+    Second(u64),
+}
+
+/// Usage and counters at one moment.
+#[derive(Clone, Debug)]
+struct Samples {
+    at: Instant,
+    relay: Option<Usage>,
+    /// One for each agent.
+    agents: Vec<Sample>,
+}
+
+impl Samples {
+    /// Returns the threads of all agents, each with the number of its agent.
+    fn threads(&self) -> impl Iterator<Item = (usize, &ThreadSample)> {
+        let agents = self.agents.iter().enumerate();
+        agents.flat_map(|(number, one)| one.threads.iter().map(move |thread| (number, thread)))
+    }
+
+    fn objects(&self) -> u64 {
+        self.agents.iter().map(|one| one.objects).sum()
+    }
+}
+
+/// What the threads of one agent used between two samples.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    cpu_percent: f64,
+    /// 99th percentile and largest lag, in milliseconds, of the thread that was worst.
+    lag: [f64; 2],
+    dropped: u64,
+}
+
+impl Used {
+    fn between(earlier: &Sample, later: &Sample, elapsed: Duration) -> Self {
+        let mut used = Self::default();
+        for (before, after) in earlier.threads.iter().zip(&later.threads) {
+            let cpu = after.cpu.saturating_sub(before.cpu);
+            used.cpu_percent += percent(cpu, elapsed);
+            let lag = after.lag.since(&before.lag);
+            for (worst, one) in used.lag.iter_mut().zip([lag.quantile(0.99), lag.max]) {
+                *worst = worst.max(one.as_secs_f64() * 1e3);
+            }
+            used.dropped += after.receive_dropped.saturating_sub(before.receive_dropped);
         }
+        used
     }
 }
 
@@ -104,30 +153,36 @@ impl Watch {
         started: Instant,
         pid: Option<u32>,
         child: Option<ChildRelay>,
-        views: Vec<View>,
+        agents: &mut Agents,
     ) -> Self {
         let idle = pid.and_then(|pid| process::usage(pid).ok());
-        Self {
+        let mut watch = Self {
             started,
             pid,
             child,
-            start: Sample::of(idle, &views),
-            views,
+            ordered: VecDeque::new(),
+            start: None,
             window: None,
             idle,
             connected: None,
             begin: None,
             end: None,
             last: None,
+            last_look: None,
+            last_second: None,
             second: None,
             seconds: Seconds::new(),
+            last_samples: None,
+            agent_seconds: Vec::new(),
             last_packet: LastPacket {
                 packets: 0,
                 at: started,
                 next_look: started,
             },
             released: None,
-        }
+        };
+        watch.order(Purpose::Start, agents);
+        watch
     }
 
     /// Records that the schedules begin: all subscribers are connected, and nothing was sent yet.
@@ -167,15 +222,19 @@ impl Watch {
     }
 
     /// Returns when the last packet came from the relay, at most [`LISTEN_PERIOD`] late.
-    pub(crate) fn last_packet_at(&mut self, now: Instant) -> Instant {
+    pub(crate) fn last_packet_at(&mut self, now: Instant, agents: &Agents) -> Instant {
         if self.last_packet.next_look <= now {
             self.last_packet.next_look = now + LISTEN_PERIOD;
-            let received = |view: &View| view.telemetry.snapshot().packets_received;
-            let packets: u64 = self.views.iter().map(received).sum();
+            let packets = agents.packets_received();
             if std::mem::replace(&mut self.last_packet.packets, packets) != packets {
                 self.last_packet.at = now;
             }
         }
+        self.last_packet.at
+    }
+
+    /// Returns when the last packet came from the relay, as far as was looked.
+    pub(crate) fn last_packet(&self) -> Instant {
         self.last_packet.at
     }
 
@@ -185,48 +244,159 @@ impl Watch {
         format!("{seconds:.1} s into the run")
     }
 
-    /// Takes the samples that are due. Once a second, returns the progress to show.
-    pub(crate) fn look(&mut self, now: Instant) -> Option<Moment> {
+    /// Orders the samples that are due. Once a second, returns the progress to show.
+    pub(crate) fn look(&mut self, now: Instant, agents: &mut Agents) -> Option<Moment> {
         if let Some(window) = self.window {
-            if self.begin.is_none() && now >= window.from {
-                self.begin = Some(self.sample());
+            let is_due =
+                |at: Instant, last: Option<Instant>| now >= at && last.is_none_or(|last| last < at);
+            let last = self.last_look.replace(now);
+            if is_due(window.from, last) {
+                self.order(Purpose::Begin, agents);
             }
-            if self.end.is_none() && now >= window.to {
-                self.end = Some(self.sample());
+            if is_due(window.to, last) {
+                self.order(Purpose::End, agents);
             }
         }
         let second = (now - self.started).as_secs();
-        if self.second.is_some_and(|last| last.number == second) {
-            return None;
+        if self.last_second != Some(second) {
+            self.last_second = Some(second);
+            self.order(Purpose::Second(second), agents);
         }
+        self.take_samples(agents)
+    }
+
+    /// Takes the last sample of a run that ends.
+    pub(crate) fn close(&mut self, agents: &mut Agents) {
+        if !self.is_ordered(Purpose::End) && self.end.is_none() {
+            self.order(Purpose::End, agents);
+        }
+        let until = clock::now() + CLOSE_TIMEOUT;
+        while self.end.is_none() && clock::now() < until {
+            // Who is lost does not answer, and is not waited for.
+            let _losses = agents.poll(clock::now()).is_err();
+            let _shown_already = self.take_samples(agents);
+            if self.end.is_none() {
+                std::thread::park_timeout(CLOSE_STEP);
+            }
+        }
+    }
+
+    fn is_ordered(&self, purpose: Purpose) -> bool {
+        self.ordered.iter().any(|one| one.purpose == purpose)
+    }
+
+    fn order(&mut self, purpose: Purpose, agents: &mut Agents) {
+        if self.ordered.len() >= ORDERED_MAX {
+            self.ordered.pop_front();
+        }
+        let relay = self.usage();
+        self.ordered.push_back(Ordered {
+            number: agents.order_sample(),
+            purpose,
+            at: clock::now(),
+            relay,
+        });
+    }
+
+    /// Takes the samples that all agents have answered. Returns the progress to show, once a second.
+    fn take_samples(&mut self, agents: &mut Agents) -> Option<Moment> {
+        let mut moment = None;
+        while let Some(ordered) = self.ordered.front().copied() {
+            let Some(samples) = agents.take_sample(ordered.number) else {
+                break;
+            };
+            self.ordered.pop_front();
+            let samples = Samples {
+                at: ordered.at,
+                relay: ordered
+                    .relay
+                    .or_else(|| samples.iter().find_map(|one| one.relay)),
+                agents: samples,
+            };
+            self.last = samples.relay.or(self.last);
+            match ordered.purpose {
+                Purpose::Start => self.start = Some(samples),
+                Purpose::Begin => self.begin = Some(samples),
+                Purpose::End => self.end = Some(samples),
+                Purpose::Second(number) => {
+                    moment = Some(self.note_second(number, &samples, agents));
+                }
+            }
+        }
+        moment
+    }
+
+    fn note_second(&mut self, number: u64, samples: &Samples, agents: &Agents) -> Moment {
+        let processes = samples.agents.iter().filter_map(|one| one.process);
         let begins = Second {
-            number: second,
-            at: now - self.started,
-            relay: self.usage(),
-            generator: process::usage(std::process::id()).ok(),
-            objects: self.seen().map(|seen| seen.subscribers.objects).sum(),
+            number,
+            at: samples.at - self.started,
+            relay: samples.relay,
+            generator: processes.reduce(|sum, one| sum.plus(&one)),
+            objects: samples.objects(),
         };
         self.seconds.note(begins);
+        self.note_agents(number, samples);
         let before = self.second.replace(begins);
-        Some(self.moment(&begins, before.as_ref()))
+        self.moment(&begins, before.as_ref(), agents)
+    }
+
+    /// Notes what each agent used in the second before `number`.
+    fn note_agents(&mut self, number: u64, samples: &Samples) {
+        let Some(before) = self.last_samples.replace(samples.clone()) else {
+            return;
+        };
+        self.agent_seconds
+            .resize_with(samples.agents.len(), Vec::new);
+        let agents = before.agents.iter().zip(&samples.agents);
+        for ((earlier, later), seconds) in agents.zip(&mut self.agent_seconds) {
+            let used = Used::between(earlier, later, samples.at - before.at);
+            let next = AgentSecond {
+                second: number.saturating_sub(1),
+                cpu_percent: used.cpu_percent,
+                event_loop_lag_p99_ms: used.lag[0],
+            };
+            add_second(seconds, next);
+        }
+    }
+
+    /// Returns what each remote agent used in the window, or over the whole run if the window did not begin.
+    fn agents(&self, agents: &Agents) -> Vec<Agent> {
+        let (Some(begin), Some(end)) = (self.begin.as_ref().or(self.start.as_ref()), &self.end)
+        else {
+            return Vec::new();
+        };
+        let elapsed = end.at - begin.at;
+        let pairs = begin.agents.iter().zip(&end.agents).enumerate();
+        let agent = |(number, (earlier, later)): (usize, (&Sample, &Sample))| {
+            let used = Used::between(earlier, later, elapsed);
+            Some(Agent {
+                name: agents.name(number)?.to_owned(),
+                cpu_percent: used.cpu_percent,
+                event_loop_lag_p99_ms: used.lag[0],
+                event_loop_lag_max_ms: used.lag[1],
+                socket_receive_buffer_drops: used.dropped,
+                per_second: self.agent_seconds.get(number).cloned().unwrap_or_default(),
+                ..Agent::default()
+            })
+        };
+        pairs.filter_map(agent).collect()
     }
 
     /// Returns the measurements of relay and generator, after the run.
     pub(crate) fn finish(
         mut self,
         plan: &Plan,
+        agents: &Agents,
         implementation: Option<String>,
     ) -> (Relay, Generator) {
-        if self.end.is_none() {
-            self.end = Some(self.sample());
-        }
         // In a meeting, one session publishes and subscribes.
-        let sessions = self.seen().map(|seen| {
+        let sessions = agents.seen().map(|seen| {
             let publishers = seen.publishers.ready;
             publishers.max(seen.subscribers.ready)
         });
         let sessions = sessions.sum();
-        let generator = self.generator(plan);
+        let generator = self.generator(plan, agents);
         let cost = self.cost(sessions);
         let counters = self.child.take().map(ChildRelay::stop).unwrap_or_default();
         let counters: BTreeMap<String, u64> = counters
@@ -256,19 +426,9 @@ impl Watch {
         Some(usage)
     }
 
-    fn sample(&mut self) -> Sample {
-        let relay = self.usage();
-        Sample::of(relay, &self.views)
-    }
-
-    /// Returns the progress of each thread of the generator.
-    fn seen(&self) -> impl Iterator<Item = Seen> {
-        self.views.iter().map(View::seen)
-    }
-
-    fn moment(&self, begins: &Second, before: Option<&Second>) -> Moment {
+    fn moment(&self, begins: &Second, before: Option<&Second>, agents: &Agents) -> Moment {
         let now = self.started + begins.at;
-        let sum = |pick: fn(&Seen) -> u64| self.seen().map(|seen| pick(&seen)).sum::<u64>();
+        let sum = |pick: fn(&Seen) -> u64| agents.seen().map(pick).sum::<u64>();
         let sent = sum(|seen| seen.publishers.objects_sent);
         let tracks = sum(|seen| seen.publishers.tracks);
         let accepted = sum(|seen| seen.subscribers.accepted);
@@ -294,11 +454,7 @@ impl Watch {
             delivered,
             delivered_per_second: delivered.saturating_sub(before.map_or(0, |one| one.objects)),
             outstanding: outstanding(sent, accepted, tracks, delivered),
-            // Of the thread with the largest latency, if there are several.
-            latency_ms: self
-                .seen()
-                .filter_map(|seen| seen.latency_ms)
-                .max_by(|one, other| one.1.total_cmp(&other.1)),
+            latency_ms: agents.latency_ms(),
             relay_cpu_percent: before
                 .and_then(|before| relay_between(before, begins))
                 .map(|one| one.cpu_percent),
@@ -317,30 +473,34 @@ impl Watch {
             begin: (begin.at - self.started, before),
             end: (end.at - self.started, after),
             resident_peak_bytes: self.last.unwrap_or(after).resident_peak_bytes,
-            objects_delivered: end.objects - begin.objects,
+            objects_delivered: end.objects().saturating_sub(begin.objects()),
             sessions,
         }))
     }
 
     /// Returns the generator's health in the window, or over the whole run if the window did not begin.
-    fn generator(&self, plan: &Plan) -> Generator {
-        let mut cores: Vec<u32> = [plan.cores.publishers, plan.cores.subscribers]
-            .into_iter()
-            .flatten()
-            .filter_map(|core| u32::try_from(core).ok())
-            .collect();
+    fn generator(&self, plan: &Plan, agents: &Agents) -> Generator {
+        let cores = plan.cores.publishers.iter().chain(&plan.cores.subscribers);
+        let mut cores: Vec<u32> = cores.filter_map(|core| u32::try_from(*core).ok()).collect();
+        cores.sort_unstable();
         cores.dedup();
         let mut seen: Vec<ThreadSeen> = Vec::new();
         let mut drops = 0;
-        if let (begin, Some(end)) = (self.begin.as_ref().unwrap_or(&self.start), &self.end) {
+        if let (Some(begin), Some(end)) = (self.begin.as_ref().or(self.start.as_ref()), &self.end) {
             let elapsed = end.at - begin.at;
-            let pairs = begin.threads.iter().zip(&end.threads);
-            for (view, (before, after)) in self.views.iter().zip(pairs) {
+            for ((number, before), (_, after)) in begin.threads().zip(end.threads()) {
                 let lag = after.lag.since(&before.lag);
                 let cpu = after.cpu.saturating_sub(before.cpu);
                 drops += after.receive_dropped.saturating_sub(before.receive_dropped);
                 let lag = [lag.quantile(0.99), lag.max];
-                let thread = ThreadSeen::new(view.name, view.core, (cpu, elapsed), lag);
+                let name = match agents.name(number) {
+                    Some(agent) => format!("{} of {agent}", after.name),
+                    None => after.name.clone(),
+                };
+                let thread = ThreadSeen {
+                    agent: number,
+                    ..ThreadSeen::new(&name, after.core, (cpu, elapsed), lag)
+                };
                 let mut alike = seen.iter_mut();
                 let apart = alike.try_fold(thread, |thread, one| one.absorb(thread));
                 seen.extend(apart);
@@ -349,11 +509,18 @@ impl Watch {
         Generator {
             cores,
             per_second: self.seconds.generator.clone(),
+            agents: self.agents(agents),
             ..Generator::of(seen, drops)
         }
     }
 }
 
+/// How long the last sample of a run may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time between two looks for the last sample.
+const CLOSE_STEP: Duration = Duration::from_millis(5);
+/// Samples that agents have not answered.
+const ORDERED_MAX: usize = 8;
 /// Time between two looks at the count of packets.
 const LISTEN_PERIOD: Duration = Duration::from_millis(100);
 

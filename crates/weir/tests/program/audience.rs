@@ -1,4 +1,4 @@
-//! The subscribers as the relay meets them: sockets, threads and acknowledgements.
+//! Settings of the subscribers: sockets, threads and acknowledgements, seen from the relay.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::{
     process::{Folder, text, weir},
 };
 
-/// Runs seven subscribers with these settings. Returns the report, and what was shown of it.
+/// Runs seven subscribers with these settings. Returns the report as JSON, and the text of the terminal.
 fn run(settings: &str) -> (Value, String) {
     let folder = Folder::new(&format!("audience-{}", settings.len()));
     let json = folder.file("run.json");
@@ -36,7 +36,7 @@ fn run(settings: &str) -> (Value, String) {
     (report, text(&output.stdout))
 }
 
-/// Acknowledgements for each packet, if all seven connections were closed in order.
+/// Returns the acknowledgements per packet, if all seven connections were closed in order.
 fn per_packet(audience: &Value) -> f64 {
     let found = &audience["acknowledged"];
     assert_eq!(found["connections"], 7, "{audience}");
@@ -54,7 +54,7 @@ fn clients_that_share_nothing_are_measured_as_one_audience() {
     assert_eq!(audience["acknowledgements"], "immediate");
     assert!(per_packet(audience) > 0.8, "{audience}");
     assert!(shown.contains("7 sockets, 7 threads, no"), "{shown}");
-    // All subscribers of all threads, in their order.
+    // The subscribers of all threads, in order.
     let rows = report["tracks"][0]["subscribers"].as_array().unwrap();
     let numbers = rows.iter().map(|row| row["index"].as_u64().unwrap());
     assert!(numbers.eq(0..7));

@@ -1,4 +1,4 @@
-//! The program as its users meet it: a run that works, and everything that can go wrong with one clear line.
+//! The command line: a run that works, and a clear line for each error.
 
 use std::{fs, process::Output, sync::Arc, time::Instant};
 
@@ -119,14 +119,14 @@ fn a_run_over_web_transport_gives_the_same_result() {
     let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(report["run"]["draft"], "moqt-18");
     assert_eq!(report["run"]["transport"], "WebTransport");
-    // What arrived, and not whether a busy machine kept the schedule.
+    // A busy machine may miss the schedule, so only arrivals count.
     let subscribers = report["tracks"][0]["subscribers"].as_array().unwrap();
     assert_eq!(subscribers.len(), 10, "{}", text(&output.stdout));
     for subscriber in subscribers {
         assert_eq!(subscriber["completion"]["objects_received"], 50);
         assert_eq!(subscriber["completion"]["lost_objects"], 0);
     }
-    // Another certificate's hash.
+    // The hash of another certificate.
     let other = "00".repeat(32);
     arguments[5] = &other;
     let line = refusal(&arguments);
@@ -333,7 +333,7 @@ fn a_relay_that_is_not_there_is_named() {
         ["start_delay", "500"],
         ["total_transmit_time", "1500"],
     );
-    // A socket that nobody reads: no answer, and no refusal either.
+    // Nobody reads this socket, so there is neither an answer nor a refusal.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("moqt://{}", silent.local_addr().unwrap());
     let page = folder.file("report.html");
@@ -455,7 +455,7 @@ fn the_relay_stops_cleanly_and_tells_its_counters() {
     assert_eq!(last["counters"]["sessions"], 0);
 }
 
-/// A partial report says so, and has what was measured so far.
+/// Asserts that a report says that it is partial, and contains the measurements up to the interruption.
 fn assert_partial(json: &str) {
     let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     assert_eq!(report["run"]["partial"], true);
@@ -464,7 +464,7 @@ fn assert_partial(json: &str) {
     assert!(received.as_u64().unwrap() > 0, "{received}");
 }
 
-/// The one line that a command is refused with; nothing else is printed.
+/// Returns the line that refuses a command, and asserts that nothing else is printed.
 fn refusal(arguments: &[&str]) -> String {
     let output = weir(arguments);
     assert_eq!(
@@ -483,8 +483,8 @@ fn refusal(arguments: &[&str]) -> String {
     line.to_owned()
 }
 
-/// The run held, and says so first, with a code to match. On a machine that had no time for the generator it says
-/// that it makes no statement.
+/// Asserts that the run held: its first word and its exit code. On a machine without time for the generator, the run may be
+/// invalid instead.
 #[track_caller]
 pub(crate) fn expect_held(output: &Output, sentence: &str) {
     let (text, errors) = (text(&output.stdout), text(&output.stderr));
@@ -496,7 +496,7 @@ pub(crate) fn expect_held(output: &Output, sentence: &str) {
     }
 }
 
-/// The audio profile with two of its times changed.
+/// The audio profile with two changed times.
 pub(crate) fn profile(
     folder: &Folder,
     [key, value]: [&str; 2],
@@ -515,7 +515,7 @@ pub(crate) fn profile(
     folder.write("good.ini", &text)
 }
 
-/// A QUIC server that is no relay.
+/// A QUIC server that is not a relay.
 fn serve_other_protocol(stop: &Stop) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
     let made = Certificate::self_made(&["localhost".to_owned()]).unwrap();
     let endpoint = Endpoint::new(EndpointConfig {
@@ -566,7 +566,7 @@ impl App for Silent {
     }
 }
 
-/// A certificate that signed nothing that the relay shows.
+/// A CA certificate that did not sign the certificate of the relay.
 fn stranger_pem() -> String {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     made.cert.pem()

@@ -20,7 +20,7 @@ fn the_commands_in_the_documents_work() {
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
         let name = page.file_name().unwrap().to_string_lossy().into_owned();
-        // Later fences of a page use what earlier ones leave.
+        // Later fences of a page use files and variables of earlier ones.
         let folder = Folder::new("documents");
         prepare(&folder);
         for (line, script) in unmarked_fences(&text) {
@@ -76,7 +76,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The scripts without a mark, each with the number of its first line.
+/// Returns the scripts without a mark, each with the number of its first line.
 fn unmarked_fences(page: &str) -> Vec<(usize, String)> {
     let lines: Vec<&str> = page.lines().collect();
     let mut fences = Vec::new();
@@ -113,8 +113,8 @@ fn prepare(folder: &Folder) {
     symlink(env!("CARGO_BIN_EXE_weir"), folder.file("bin/weir-program")).unwrap();
 }
 
-/// Runs a script in a folder, and ends whatever it leaves behind. Returns how it failed, with the end of its output, if it
-/// did, or if it took longer than [`TIME_MAX`].
+/// Runs a script in a folder, and ends the processes that remain. Returns the end of the output if the script failed or took
+/// longer than [`TIME_MAX`].
 fn failure(folder: &Folder, script: &str) -> Option<String> {
     let output = fs::File::create(folder.file("output")).unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
@@ -138,7 +138,7 @@ fn failure(folder: &Folder, script: &str) -> Option<String> {
     let group = format!("-{}", child.id());
     let mut kill = Command::new("kill");
     kill.args(["-s", "KILL", "--", &group]);
-    // There may be nothing left.
+    // All processes may have ended.
     kill.stderr(Stdio::null()).status().unwrap();
     child.wait().unwrap();
     if status == "exit status: 0" {
@@ -151,9 +151,8 @@ fn failure(folder: &Folder, script: &str) -> Option<String> {
     Some(format!("{status}\n{script}{tail}"))
 }
 
-/// A shell that stops at the first error. Where the rights allow, it has a network of its own, since ports in the documents are
-/// fixed, and goes before other processes, since commands in the documents measure for a few seconds and fail if they get no
-/// CPU in that time.
+/// Returns a shell that stops at the first error. If the rights allow, the shell has a network namespace, because the ports in
+/// documents are fixed, and a high priority, because commands in documents measure for a few seconds and fail without CPU time.
 fn shell(script: &str) -> Command {
     const PRIVILEGED: [&str; 4] = ["-n", "-15", "unshare", "--net"];
     let mut test = Command::new("nice");
@@ -178,14 +177,13 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// How long a script may take on a machine that has much else to do.
+/// Time limit of a script on a busy machine.
 const TIME_MAX: Duration = Duration::from_mins(5);
 
-/// Programs that scripts find first.
+/// Programs that come first in the scripts' `PATH`.
 ///
-/// `weir bench`, and `report` of such a run, may break the service level on a slow machine: that is a success if the run came to
-/// that verdict. `sleep` takes
-/// longer, since relays need longer to start on such a machine.
+/// On a slow machine, `weir bench` may break the service level, and `sleep` is too short for a relay to start. So the verdict of a
+/// broken level counts as success here, and `sleep` takes three times as long.
 const PROGRAMS: [(&str, &str); 2] = [
     (
         "weir",

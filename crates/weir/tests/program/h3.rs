@@ -1,4 +1,4 @@
-//! `weir h3` as a program, on real sockets.
+//! `weir h3` on real sockets.
 
 mod certificates;
 mod compare;

@@ -1,5 +1,4 @@
-//! What is kept of runs, as users come by it: archives and their reports, and comparisons. On real sockets, small, and without
-//! a word about how fast the machine is.
+//! Archives and their reports, and comparisons: small runs on real sockets, without a claim about speed.
 
 mod archives;
 mod comparisons;

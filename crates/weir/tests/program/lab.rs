@@ -1,4 +1,4 @@
-//! The testbed for live streams, from outside: what it compares, over which links, and what it says of a run that fails.
+//! `weir live lab` as a process: strategies, links, and the error of a run that fails.
 
 use std::{fs, process::Command};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::process::{Folder, Relay, text, weir};
 
-/// Runs the testbed; returns its exit code, and what it wrote to standard output and error.
+/// Runs `weir live lab`. Returns the exit code, standard output and standard error.
 fn lab(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = weir(&[&["live", "lab"][..], arguments].concat());
     (
@@ -53,7 +53,7 @@ fn our_strategy_holds_what_it_has_to_over_the_profile_with_the_hole() {
     }
     let html = fs::read_to_string(html).unwrap();
     assert!(html.contains("live lab --strategies skip,weir"));
-    // The sign of the program, three figures of both, and what was received of ours by kind.
+    // The logo, three figures of both strategies, and frames received by kind.
     assert_eq!(html.matches("<svg").count(), 5);
     assert!(html.ends_with("</body></html>\n"));
 }
@@ -62,7 +62,7 @@ fn our_strategy_holds_what_it_has_to_over_the_profile_with_the_hole() {
 fn a_recorded_link_is_a_profile_and_a_broken_one_is_named_with_the_line() {
     let folder = Folder::new("trace");
     let (trace, json) = (folder.file("link.mahimahi"), folder.file("trace.json"));
-    // A packet each 12 ms: a megabit per second.
+    // A packet every 12 ms: 1 Mbit/s.
     let lines: Vec<String> = (1..=100).map(|number| (number * 12).to_string()).collect();
     fs::write(&trace, lines.join("\n")).unwrap();
     let only = ["--strategies", "weir", "--trace"];
@@ -83,9 +83,13 @@ fn a_recorded_link_is_a_profile_and_a_broken_one_is_named_with_the_line() {
         (
             "12\n",
             &["--strategies", "fast"],
-            "unknown strategy \"fast\"",
+            "--strategies: there is no strategy \"fast\"",
         ),
-        ("12\n", &["--profiles", "HOLE"], "unknown profile \"HOLE\""),
+        (
+            "12\n",
+            &["--profiles", "HOLE"],
+            "--profiles: there is no profile \"HOLE\"",
+        ),
         ("12\n", &["--loss", "nan"], "--loss"),
         ("12\n", &["--target", "5ms"], "from 100ms to 10s"),
     ] {
@@ -137,18 +141,115 @@ fn runs_in_real_time_go_through_relays_that_run_already() {
     }
 }
 
-#[test]
-fn a_run_whose_encoder_dies_fails_with_its_words() {
+/// A program in place of ffmpeg, and a PATH on which it comes first.
+fn in_place_of_ffmpeg(folder: &Folder, script: &str) -> String {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = Folder::new("encoder-that-dies");
-    let script = "#!/bin/sh\necho no such generator >&2\nexit 3\n";
     let encoder = folder.write("ffmpeg", script);
     fs::set_permissions(&encoder, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = std::env::var("PATH").unwrap();
+    format!("{}:{}", folder.file(""), std::env::var("PATH").unwrap())
+}
+
+#[test]
+fn files_profiles_and_thresholds_of_ones_own_are_used() {
+    let folder = Folder::new("own-material");
+    let own = folder.write("tunnel.profile", "2M 3s\n300k 2s # dark\n2M 1s\n");
+    // A player for whom another program has to repack the file: the script plays ffmpeg.
+    let plain = folder.write("plain.mp4", "not fragmented");
+    let script = format!("#!/bin/sh\nexec cat {FRAGMENTED}\n");
+    let path = in_place_of_ffmpeg(&folder, &script);
+    let (csv, frames) = (folder.file("frames.csv"), folder.file("frames.json"));
+    let json = folder.file("runs.json");
+    let sources = format!("scroll,{FRAGMENTED},{plain}");
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["live", "lab", "--strategies", "skip", "--source", &sources])
+        .args(["--profiles", &own, "--rate", "800k", "--trace-time", "5s"])
+        .args(["--freeze", "30ms", "--deadline", "1ms", "--json", &json])
+        .args(["--frames-csv", &csv, "--frames-json", &frames])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let runs: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let links: Vec<&str> = runs
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["link"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "tunnel.profile (scroll)",
+        "800k (scroll)",
+        "tunnel.profile (pyramid.mp4)",
+        "800k (pyramid.mp4)",
+        "tunnel.profile (plain.mp4)",
+        "800k (plain.mp4)",
+    ];
+    assert_eq!(links, expected);
+    // Each frame of 25 in a second stays longer than 30 ms, and none comes within a millisecond.
+    for run in runs.as_array().unwrap() {
+        let figures = &run["figures"];
+        assert!(figures["freezes"].as_u64() > Some(10), "{run}");
+        assert_eq!(figures["on_time"], 0.0, "{run}");
+        assert_eq!(figures["thresholds"]["freeze"], 0.03, "{run}");
+    }
+    // The file and its repacked copy hold the same frames.
+    assert_eq!(runs[2]["figures"], runs[4]["figures"]);
+    assert_ne!(runs[0]["figures"], runs[2]["figures"]);
+    let rows = fs::read_to_string(csv).unwrap();
+    let frames: Value = serde_json::from_str(&fs::read_to_string(frames).unwrap()).unwrap();
+    let received = frames
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["frames"].as_array().unwrap().len());
+    assert_eq!(rows.lines().count(), 1 + received.sum::<usize>());
+}
+
+#[test]
+fn material_that_cannot_be_streamed_is_named() {
+    let folder = Folder::new("bad-material");
+    let plain = folder.write("plain.mp4", "not fragmented");
+    let broken = in_place_of_ffmpeg(&folder, "#!/bin/sh\necho no video here >&2\nexit 1\n");
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["live", "lab", "--source", &plain])
+        .env("PATH", broken)
+        .output()
+        .unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(
+        errors.contains("plain.mp4") && errors.contains("no video here"),
+        "{errors}"
+    );
+    for (source, error) in [
+        (
+            "strife",
+            "neither a file nor one of life, zoom, scroll, ffmpeg",
+        ),
+        ("ffmpeg", "needs --net"),
+    ] {
+        let (code, _, errors) = lab(&["--source", source]);
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(errors.contains(error), "{errors}");
+    }
+}
+
+/// A committed stream with a frame in each fragment.
+const FRAGMENTED: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../live/tests/media/pyramid.mp4"
+);
+
+#[test]
+fn a_run_whose_encoder_dies_fails_with_its_words() {
+    let folder = Folder::new("encoder-that-dies");
+    let script = "#!/bin/sh\necho no such generator >&2\nexit 3\n";
+    let path = in_place_of_ffmpeg(&folder, script);
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["live", "lab", "--net", "--source", "ffmpeg"])
         .args(["--profiles", "SPIKE", "--strategies", "weir"])
-        .env("PATH", format!("{}:{path}", folder.file("")))
+        .env("PATH", path)
         .output()
         .unwrap();
     let errors = text(&output.stderr);

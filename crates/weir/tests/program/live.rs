@@ -1,5 +1,4 @@
-//! Live streams on real sockets: published from a file or standard input, played without a screen, and broken in every
-//! way that a stream can be.
+//! Live streams on real sockets: published from a file or standard input, played without a screen, and damaged in many ways.
 
 use std::{
     fs,
@@ -17,14 +16,14 @@ use crate::{
     process::{Relay, free_port, text, wait_for},
 };
 
-/// 36 frames and their sound.
+/// 36 frames with sound.
 const AUDIO_VIDEO: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../live/tests/media/audio-video.mp4"
 );
-/// The last frame that others need. On a busy machine those after it may come too late to be of use, and are given up.
+/// The last frame that others need. On a busy machine, later frames may miss their playout time, and are given up.
 const LAST_NEEDED: Option<u64> = Some(32);
-/// Those of its frames that others need, by their groups.
+/// The frames of each group that others need.
 const AUDIO_VIDEO_NEEDED: [&[u64]; 3] =
     [&[0, 1, 5, 9, 13], &[15, 16, 18, 22, 25, 29], &[30, 31, 32]];
 /// 36 frames without sound.
@@ -33,12 +32,12 @@ const VIDEO: &str = concat!(
     "/../live/tests/media/pyramid.mp4"
 );
 
-/// A relay that says what is waited for.
+/// A relay whose log names the tracks that subscribers wait for.
 fn relay() -> Relay {
     Relay::start(&["--admin", "127.0.0.1:0", "--set", "admin.tracks_max=100"])
 }
 
-/// Waits until a player has asked a relay for what nobody publishes yet.
+/// Waits until a player has asked a relay for a track that nobody publishes yet.
 #[track_caller]
 fn expect_player(admin: SocketAddr) {
     let waits = wait_for(|| {
@@ -65,7 +64,7 @@ fn file(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// Plays a stream that is published a moment later; returns what the player and the publisher wrote.
+/// Plays a stream whose publisher starts a moment later. Returns the output of player and publisher.
 fn stream(scheme: &str, more: &[&str]) -> (Value, Value) {
     let relay = relay();
     let url = format!("{scheme}://{}", relay.address());
@@ -90,7 +89,7 @@ fn stream(scheme: &str, more: &[&str]) -> (Value, Value) {
     (played, serde_json::from_slice(&published.stdout).unwrap())
 }
 
-/// Asserts the form of a report, which the browser player's export has too.
+/// Asserts the form of a report, which is also that of the browser player's export.
 fn assert_report(played: &Value) {
     let file = include_str!("../../../../vectors/live/report.json");
     let form: Value = serde_json::from_str(file).unwrap();
@@ -102,7 +101,7 @@ fn assert_report(played: &Value) {
         ("frame", &played["frames"][0]),
     ];
     for (part, value) in parts {
-        // Tracks are not told if the catalog was not asked for.
+        // Without a catalog, there is no list of tracks.
         if let Some(fields) = value.as_object() {
             let mut found: Vec<&str> = fields.keys().map(String::as_str).collect();
             found.sort_unstable();
@@ -111,8 +110,8 @@ fn assert_report(played: &Value) {
     }
 }
 
-/// Frames are shown in their order and not before they have arrived. One that is not shown came too late, or another of its group
-/// did: something later had been shown before. On a busy machine that may be any number of them.
+/// Asserts that frames are shown in order and not before they have arrived. A frame that is not shown came too late, or another
+/// frame of its group did. On a busy machine, any number of frames may come too late.
 fn assert_shown(frames: &[Value]) {
     let time = |frame: &Value, name: &str| frame[name].as_i64();
     let mut shown: Vec<&Value> = frames
@@ -153,16 +152,16 @@ fn assert_whole(played: &Value, published: &Value) {
         numbers.collect()
     };
     let all = numbers(&frames.iter().collect::<Vec<_>>());
-    // It depends on the machine how early the player is there.
+    // When the player joins depends on the machine.
     let last = all.iter().copied().max();
     assert!(last >= LAST_NEEDED, "{}", played["figures"]);
-    // Of a group of several tracks it may have joined one.
+    // The player may have joined one track of a group only.
     let keyframes: Vec<&Value> = frames.iter().filter(|one| one["kind"] == "I").collect();
     let first = numbers(&keyframes).into_iter().min();
     let count = last.zip(first).map(|(last, first)| last - first + 1);
     assert_report(played);
     assert_eq!(played["figures"]["frames"].as_u64(), count);
-    // All have arrived, but for the end of a group that the next one has overtaken on a busy machine.
+    // All frames have arrived, except the end of a group that the next group overtook on a busy machine.
     for group in AUDIO_VIDEO_NEEDED {
         let needed = group.iter().filter(|number| Some(**number) >= first);
         let is_missing = |number: &u64| !all.contains(number);
@@ -191,7 +190,7 @@ fn a_player_that_is_told_nothing_reads_the_catalog() {
     assert_eq!(played["tracks"][0]["packaging"], "loc");
     assert_eq!(played["buffer"], "strategy", "unless told otherwise");
     let frames = played["frames"].as_array().unwrap();
-    // It joins with the group after the one in which it has read the catalog.
+    // The player joins at the group after that in which it read the catalog.
     let last = frames.iter().map(|frame| frame["number"].as_u64()).max();
     assert!(last >= Some(LAST_NEEDED), "{}", played["figures"]);
     assert!(played["figures"]["latency_mean"].is_number());
@@ -215,7 +214,7 @@ fn a_publisher_that_comes_back_with_other_tracks_is_followed() {
         let errors = text(&published.stderr);
         assert_eq!(published.status.code(), Some(0), "{errors}");
     }
-    // It has seen the end of the second, and waits for a third.
+    // The player has seen the end of the second stream, and waits for a third.
     expect_player(relay.admin());
     terminate(i32::try_from(player.id()).unwrap());
     let played = player.wait_with_output().unwrap();
@@ -231,10 +230,10 @@ fn a_publisher_that_comes_back_with_other_tracks_is_followed() {
     assert_eq!(played["tracks"][0]["packaging"], "cmaf");
     assert_eq!(played["tracks"][1]["name"], "video-disposable");
     let frames = played["frames"].as_array().unwrap();
-    // It depends on the machine how early the player was there for each, but some came of both.
+    // When the player joins each stream depends on the machine, but some frames of both arrive.
     let groups = frames.iter().filter_map(|frame| frame["group"].as_u64());
     let (first, last) = (groups.clone().min(), groups.max());
-    // Groups count from the time of day in milliseconds at which their publisher began, and the clip has three.
+    // Group numbers begin with the time of day in milliseconds at which the publisher started; the clip has three groups.
     assert!(last > first.map(|first| first + 3), "{}", played["figures"]);
 }
 
@@ -243,7 +242,7 @@ fn a_stream_of_which_only_the_namespace_is_offered_is_played() {
     let (played, published) = stream("moqt", &["--publish-flow", "namespace"]);
     assert_eq!(published["published"]["frames"], 36);
     let frames = played["frames"].as_array().unwrap();
-    // Nobody had subscribed yet when it began.
+    // Nobody had subscribed when the stream began.
     let last = frames.iter().map(|frame| frame["number"].as_u64()).max();
     assert!(last >= Some(LAST_NEEDED), "{}", played["figures"]);
 }
@@ -288,7 +287,7 @@ fn a_slow_link_lets_the_stream_through_and_says_what_it_did() {
     assert_eq!(report["clients"], 1, "only the player is behind the link");
     let played: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     let frames = played["frames"].as_array().unwrap();
-    // However many of them a busy machine puts into one packet.
+    // A busy machine may put any number of objects into one packet.
     let bytes = frames.iter().filter_map(|frame| frame["bytes"].as_u64());
     let delivered = report["down"]["delivered_bytes"].as_u64();
     assert!(delivered > Some(bytes.sum()), "{report}");
@@ -301,17 +300,17 @@ fn a_slow_link_lets_the_stream_through_and_says_what_it_did() {
     );
 }
 
-/// Publishes from standard input with a relay of its own.
+/// Publishes from standard input through a relay that the publisher starts.
 fn publish(input: &[u8]) -> Output {
     let mut child = weir(&["live", "publish", "--listen", "127.0.0.1:0"]);
     let mut stdin = child.stdin.take().unwrap();
-    // Who finds the beginning broken does not read the rest.
+    // A publisher that finds the beginning invalid does not read the rest.
     drop(stdin.write_all(input));
     drop(stdin);
     child.wait_with_output().unwrap()
 }
 
-/// Where the boxes of the top level begin and end, with their types.
+/// Returns begin, end and type of each top-level box.
 fn boxes(data: &[u8]) -> Vec<(usize, usize, String)> {
     let (mut begin, mut found) = (0, Vec::new());
     while begin < data.len() {
@@ -421,7 +420,7 @@ fn what_cannot_be_reached_or_is_not_there_is_named() {
         ),
         (
             &["live", "publish", &url, "--strategy", "fast"],
-            "unknown strategy \"fast\"; expected one of: baseline",
+            "--strategy: there is no strategy \"fast\"; expected one of: baseline",
         ),
         (&["live", "publish"], "required arguments"),
         (
@@ -463,7 +462,7 @@ fn the_demo_does_not_wait_for_what_does_not_start() {
 
 #[test]
 fn a_publisher_that_listens_serves_players_itself() {
-    // Its relay takes these variables.
+    // The relay that it starts reads these variables.
     let mut publisher = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["live", "publish", "--listen", "127.0.0.1:0", "--realtime"])
         .env("WEIR_RELAY_ADMIN_LISTEN", "127.0.0.1:0")

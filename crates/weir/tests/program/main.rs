@@ -1,7 +1,8 @@
-//! The program as its users meet it: processes, real sockets, files and terminals.
+//! Tests of the program: processes, real sockets, files and terminals.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod agents;
 mod audience;
 mod cli;
 mod documents;

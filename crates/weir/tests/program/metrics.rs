@@ -1,4 +1,4 @@
-//! What a relay shows its operators: pages and samples.
+//! Reads the relay's admin pages and metrics.
 
 use std::{
     io::{Read as _, Write as _},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::process::wait_for;
 
-/// The status and the body of a page.
+/// Returns the status and the body of a page.
 pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: relay\r\n\r\n");
@@ -19,7 +19,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     (status, body.to_owned())
 }
 
-/// A sample of the metrics.
+/// Returns the value of a metric.
 pub(crate) fn metric(address: SocketAddr, name: &str) -> Option<f64> {
     let (status, body) = get(address, "/metrics");
     assert_eq!(status, 200);
@@ -29,7 +29,7 @@ pub(crate) fn metric(address: SocketAddr, name: &str) -> Option<f64> {
     line.parse().ok()
 }
 
-/// Waits until a sample has a value.
+/// Waits until a metric has a value.
 #[track_caller]
 pub(crate) fn expect_metric(address: SocketAddr, name: &str, value: f64) {
     let matches = |found: &f64| (found - value).abs() < 1e-9;
@@ -41,7 +41,7 @@ pub(crate) fn expect_metric(address: SocketAddr, name: &str, value: f64) {
     );
 }
 
-/// Waits until a sample is at least so large.
+/// Waits until a metric is at least this large.
 #[track_caller]
 pub(crate) fn expect_at_least(address: SocketAddr, name: &str, least: f64) {
     let found = wait_for(|| metric(address, name).filter(|found| *found >= least));

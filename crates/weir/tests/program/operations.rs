@@ -1,4 +1,4 @@
-//! The relay as its operators meet it: configuration, measurements, reloads, leave-taking, credentials.
+//! Operation of the relay: configuration, metrics, reloads, draining, credentials.
 
 mod access;
 mod admin;
@@ -7,3 +7,4 @@ mod configuration;
 mod measured;
 mod moving;
 mod reload;
+mod upstream;

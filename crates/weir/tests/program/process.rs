@@ -1,4 +1,4 @@
-//! The program `weir`, run for a test.
+//! Runs the program `weir` for a test.
 
 use std::{
     fs,
@@ -13,10 +13,10 @@ use std::{
 use serde_json::Value;
 use weir_net::clock;
 
-/// How long a machine that has much else to do may take; only a test that hangs takes longer.
+/// Time limit on a busy machine; only a test that hangs takes longer.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Looks again and again, for at most [`PATIENCE`].
+/// Calls a function until it returns a value, for at most [`PATIENCE`].
 pub(crate) fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let end = clock::now() + PATIENCE;
     while clock::now() < end {
@@ -28,7 +28,7 @@ pub(crate) fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     None
 }
 
-/// Runs `weir` to its end, with `variables` as its only ones of ours.
+/// Runs `weir` to its end, with `variables` as its only environment variables of weir.
 pub(crate) fn weir_with(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     command(arguments, variables).output().unwrap()
 }
@@ -38,7 +38,7 @@ pub(crate) fn weir(arguments: &[&str]) -> Output {
     weir_with(arguments, &[])
 }
 
-/// Starts `weir`; what it says is kept.
+/// Starts `weir`, and captures its output.
 pub(crate) fn start(arguments: &[&str]) -> Child {
     command(arguments, &[])
         .stdin(Stdio::null())
@@ -55,7 +55,7 @@ pub(crate) fn signal(pid: u32, name: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// The lines of a run that was refused.
+/// Returns the lines of a refused run.
 #[track_caller]
 pub(crate) fn refusal(arguments: &[&str]) -> String {
     let output = weir(arguments);
@@ -76,9 +76,9 @@ fn command(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     command
 }
 
-/// A port of loopback that nobody has, and that the system chooses for nobody.
+/// Returns a free port of loopback, outside the range from which the system chooses ports.
 pub(crate) fn free_port() -> u16 {
-    // Tests of one process take one after the other, and those of several processes begin elsewhere.
+    // Tests of one process take consecutive ports, and other processes begin elsewhere.
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let begin = std::process::id() % 100 * 100;
     std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed))
@@ -87,8 +87,8 @@ pub(crate) fn free_port() -> u16 {
         .unwrap()
 }
 
-/// Waits until something was delivered in a benchmark that [`start`] has started, as its lines of progress say. They go on in what is
-/// returned.
+/// Waits until the lines of progress of a benchmark, started by [`start`], report delivered objects. Returns the reader of
+/// further lines.
 #[track_caller]
 pub(crate) fn wait_for_delivery(bench: &mut Child) -> BufReader<ChildStderr> {
     let mut progress = BufReader::new(bench.stderr.take().unwrap());
@@ -101,11 +101,11 @@ pub(crate) fn wait_for_delivery(bench: &mut Child) -> BufReader<ChildStderr> {
     progress
 }
 
-/// A relay that runs until the test is over.
+/// A relay that runs until the end of the test.
 pub(crate) struct Relay {
     pub(crate) child: Child,
     out: BufReader<ChildStdout>,
-    /// What it said when it was ready.
+    /// The line of JSON that it printed when it was ready.
     pub(crate) ready: Value,
 }
 
@@ -125,7 +125,7 @@ impl Relay {
         Self::launch(&["relay", "--listen", address], &[])
     }
 
-    /// Starts something that stands where a relay is looked for, such as a link before one.
+    /// Starts another process that clients reach in place of a relay, such as a link.
     pub(crate) fn launch(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = command(arguments, variables)
             .stdin(Stdio::null())
@@ -140,12 +140,12 @@ impl Relay {
         Self { child, out, ready }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.ready["listening"].as_str().unwrap().parse().unwrap()
     }
 
-    /// Where its operators ask.
+    /// The address of its metrics and health.
     pub(crate) fn admin(&self) -> SocketAddr {
         self.ready["admin"].as_str().unwrap().parse().unwrap()
     }
@@ -154,12 +154,12 @@ impl Relay {
         i32::try_from(self.child.id()).unwrap()
     }
 
-    /// Sends it a signal, such as `HUP`.
+    /// Sends the relay a signal, such as `HUP`.
     pub(crate) fn signal(&self, name: &str) {
         signal(self.child.id(), name);
     }
 
-    /// Waits for its end; returns its exit code and its last words.
+    /// Waits for the end of the relay. Returns the exit code and the rest of standard error.
     pub(crate) fn wait(&mut self) -> (Option<i32>, Value) {
         let mut rest = String::new();
         self.out.read_to_string(&mut rest).unwrap();
@@ -175,7 +175,7 @@ impl Drop for Relay {
     }
 }
 
-/// A folder of its own for each test; gone when dropped.
+/// A folder of one test; deleted when dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -188,7 +188,7 @@ impl Folder {
         Self(folder)
     }
 
-    /// Where a file of that name lies, or would.
+    /// Returns the path of a file of that name, which need not exist.
     pub(crate) fn file(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
@@ -216,7 +216,7 @@ impl Drop for Folder {
     }
 }
 
-/// A service level that holds on every machine, so that what is tested is not the machine.
+/// A service level that holds on every machine, however busy.
 pub(crate) const ANY: &str = "loss<100%,p99<600s";
 
 pub(crate) fn text(bytes: &[u8]) -> String {

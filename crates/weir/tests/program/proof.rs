@@ -1,4 +1,4 @@
-//! What the program proves of its generator, on real sockets, and that nothing which it has started outlives it.
+//! Proofs that the load generator kept up, on real sockets, and the end of all processes that the program starts.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A short run with a few subscribers, its report, and what the program said.
+/// Runs a short benchmark with a few subscribers. Returns its report and its output.
 fn bench(name: &str, arguments: &[&str]) -> (Value, Output) {
     let folder = folder(name);
     let json = folder.join("run.json");
@@ -61,13 +61,13 @@ fn a_run_is_calibrated_against_a_null_relay() {
     let (report, output) = bench("calibrate", &["--calibrate", "--slo", "loss=0,p99<30s"]);
     let calibration = &report["generator"]["calibration"];
     let rate = calibration["objects_per_second"].as_f64();
-    // Against a null relay nothing is lost on a loaded machine either; it may only be late.
+    // A null relay on a busy machine may deliver late, but loses nothing.
     assert!(
         !calibration["reasons"].to_string().contains("loss=0"),
         "{calibration}"
     );
-    // Five subscribers with 50 objects a second each. What is late moves from one second to the next, and the first and the last of
-    // them do not count.
+    // Five subscribers with 50 objects per second each. Late objects count in a later second; the first and the last second do
+    // not count.
     assert!(
         rate.is_some_and(|rate| (125.0..500.0).contains(&rate)),
         "{calibration}"
@@ -123,7 +123,7 @@ fn what_a_null_relay_cannot_show_is_not_calibrated() {
         error.contains(&fetched) && error.contains("add --no-calibration"),
         "{error}"
     );
-    // Who searches or compares leaves nothing to another process.
+    // Searches and comparisons do not divide a run between processes.
     for (number, named) in [(1, "mode = 1"), (2, "mode = 2")] {
         let error = said(&with(named), &search, &[]);
         let problem = format!("weir: {section}: mode = {number}: a search or comparison needs");
@@ -163,7 +163,7 @@ fn what_a_null_relay_cannot_show_is_not_calibrated() {
 fn a_second_request_to_stop_ends_the_relay_too() {
     let folder = folder("stop");
     let (pid_file, asked) = (folder.join("pid"), folder.join("asked"));
-    // A relay that notes when it is asked to end, and goes on.
+    // A relay that records the request to end, and continues.
     let script = format!(
         "trap 'echo > {}' TERM INT; echo $$ > {}; while :; do sleep 0.1; done",
         asked.display(),
@@ -187,7 +187,8 @@ fn a_second_request_to_stop_ends_the_relay_too() {
     let relay = relay.expect("it starts the relay");
     let pid = i32::try_from(weir.id()).unwrap();
     terminate(pid);
-    // It has taken the first, and waits for the relay to end, for some seconds. A second one would not count before.
+    // The program has handled the first signal, and waits some seconds for the end of the relay. Before that, a second signal would
+    // be merged with the first.
     let is_asked = wait_for(|| asked.exists().then_some(()));
     assert!(is_asked.is_some() && is_running(relay));
     terminate(pid);
@@ -197,7 +198,7 @@ fn a_second_request_to_stop_ends_the_relay_too() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Whether a process runs: one that ended and was not waited for does not.
+/// Returns whether a process runs; a zombie does not.
 fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
     stat.is_ok_and(|line| !line.contains(") Z "))

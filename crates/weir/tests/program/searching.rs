@@ -1,5 +1,5 @@
-//! Searches for the largest load as their users start them, and relays that are watched from outside: on real sockets, small,
-//! and without a word about how fast the machine is.
+//! Searches for the largest load, and watched relays in other processes: small runs on real sockets, without a claim about
+//! speed.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use crate::process::{ANY, Folder, Relay, text, weir};
 
 const PROFILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles");
 
-/// The arguments of a search of a few short probes.
+/// Returns the arguments of a search of a few short probes.
 const SHORT: [&str; 10] = [
     "--settle",
     "1",
@@ -41,7 +41,7 @@ fn a_search_by_meetings_tries_one_meeting_after_the_other() {
     assert_eq!(record["search"]["dimension"], "meetings");
     let loads = loads(&record);
     assert!(loads.iter().all(|load| (1..=2).contains(load)), "{loads:?}");
-    // Whoever was not kept from it received what the other one sent: two tracks, two clients, 1 s and the second before.
+    // Each client received the objects of the other one: two tracks, two clients, 1 s and the second before.
     let objects = record["probes"][0]["figures"]["objects_delivered"].as_u64();
     assert!(objects > Some(100), "{record}");
 }
@@ -49,7 +49,7 @@ fn a_search_by_meetings_tries_one_meeting_after_the_other() {
 #[test]
 fn a_search_by_bit_rate_tries_no_rate_that_the_profile_cannot_have() {
     let folder = Folder::new("bitrate");
-    // A generator that never keeps up halves the load again and again.
+    // If the generator never keeps up, the search halves the load repeatedly.
     let record = search(
         &folder,
         "audio-video-short.ini",
@@ -68,9 +68,84 @@ fn a_search_by_bit_rate_tries_no_rate_that_the_profile_cannot_have() {
     );
     assert_eq!(record["search"]["dimension"], "bit_rate");
     let least = record["search"]["settings"]["least"].as_u64().unwrap();
-    // An object has a header of 25 bytes, 30 times a second.
+    // Each object has a header of 25 bytes; there are 30 objects per second.
     assert_eq!(least, 8, "{record}");
     assert!(loads(&record).iter().all(|load| *load >= least), "{record}");
+}
+
+#[test]
+fn a_search_by_publishers_or_tracks_gives_each_load_its_tracks() {
+    let folder = Folder::new("publishers");
+    for (by, name, objects_each) in [("publishers", "publishers", 1), ("tracks", "tracks", 2)] {
+        let loads_given = [
+            "--subscribers",
+            "4",
+            "--from",
+            "2",
+            "--most",
+            "2",
+            "--least",
+            "2",
+        ];
+        let record = search(
+            &folder,
+            "audio-short.ini",
+            &[&["--by", by][..], &loads_given].concat(),
+        );
+        assert_eq!(record["search"]["dimension"], name, "{record}");
+        let probe = &record["probes"][0];
+        assert_eq!(probe["load"], 2, "{record}");
+        // Four subscribers that receive one publisher's track each, or both copies of it. A generator without time receives
+        // less, never more.
+        let received = probe["figures"]["objects_delivered"].as_u64().unwrap();
+        let whole = 4 * objects_each * 100;
+        assert!(
+            (whole / 2 + 1..=whole).contains(&received),
+            "{by}: {received} of {whole}"
+        );
+    }
+}
+
+#[test]
+fn several_publishers_fan_out_in_one_run() {
+    let folder = Folder::new("fan-out");
+    let (json, profile) = (
+        folder.file("run.json"),
+        format!("{PROFILES}/audio-short.ini"),
+    );
+    let run = [
+        "bench",
+        &profile,
+        "--publishers",
+        "2",
+        "--subscribers",
+        "5",
+        "--seconds",
+        "1",
+    ];
+    let output = weir(&[&run[..], &["--slo", ANY, "--json", &json]].concat());
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{}",
+        text(&output.stderr)
+    );
+    let report = folder.json("run.json");
+    let rows = report["tracks"][0]["subscribers"].as_array().unwrap();
+    let of = |publisher: &str| {
+        let rows = rows
+            .iter()
+            .filter(|row| row["track_name"].as_str().unwrap().contains(publisher));
+        rows.count()
+    };
+    // The publishers serve subscribers in turn.
+    assert_eq!(
+        (rows.len(), of("audio-0"), of("audio-1")),
+        (5, 3, 2),
+        "{rows:?}"
+    );
+    for row in rows {
+        assert_eq!(row["completion"]["objects_received"], 50, "{row}");
+    }
 }
 
 #[test]
@@ -144,7 +219,7 @@ fn a_search_goes_on_where_it_was_broken_off_and_no_other_does() {
     find_max(&["--resume"]);
     let whole = folder.json("search.json");
     let (before, after) = (loads(&first), loads(&whole));
-    // A machine that leaves the generator no time is found out with no further probe.
+    // If the machine leaves the generator no time, the search makes no further probe.
     assert!(
         after.len() > before.len() || whole["answer"]["kind"] == "generator",
         "{whole}"
@@ -176,7 +251,7 @@ fn a_page_that_cannot_be_is_not_left_empty() {
         "{text}"
     );
     assert!(!Path::new(&html).exists());
-    // What was there before stays, empty or not.
+    // Earlier files stay, empty or not.
     fs::write(&html, "").unwrap();
     weir(&[&run[..], &SHORT, &[ANY], &never].concat());
     assert!(Path::new(&html).exists());
@@ -206,7 +281,7 @@ fn a_relay_of_two_threads_serves_everybody() {
     for one in subscribers {
         assert_eq!(one["completion"]["objects_received"], 150, "{one}");
     }
-    // The threads of the event loops, and those beside.
+    // The threads of the event loops, and others.
     let threads = report["relay"]["cost"]["threads"].as_u64();
     assert!(threads >= Some(2), "{}", report["relay"]);
 }
@@ -269,7 +344,7 @@ fn a_relay_behind_a_slow_link_is_the_limit_and_not_the_generator() {
     let relay = Relay::start(&[]);
     let to = relay.address().to_string();
     for (rate, outcome, clause) in [
-        // 20 subscribers take 20 × 50 × (120 bytes and what is around them): some 1.5 Mbit/s.
+        // 20 subscribers need 20 × 50 × (120 bytes and headers) per second: about 1.5 Mbit/s.
         ("10M", "held", Value::Null),
         ("700k", "broken", Value::from("loss=0")),
     ] {
@@ -307,7 +382,7 @@ fn a_relay_behind_a_slow_link_is_the_limit_and_not_the_generator() {
     }
 }
 
-/// A search, and the record that it kept.
+/// Runs a search. Returns its record.
 fn search(folder: &Folder, profile: &str, arguments: &[&str]) -> Value {
     let (json, profile) = (folder.file("search.json"), format!("{PROFILES}/{profile}"));
     let run = ["bench", "find-max", &profile, "--json", &json];
@@ -317,7 +392,7 @@ fn search(folder: &Folder, profile: &str, arguments: &[&str]) -> Value {
     folder.json("search.json")
 }
 
-/// The loads that were tried.
+/// Returns the loads of the probes.
 fn loads(record: &Value) -> Vec<u64> {
     let probes = record["probes"].as_array().unwrap();
     let loads: Vec<u64> = probes

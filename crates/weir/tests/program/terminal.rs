@@ -1,4 +1,4 @@
-//! The view of a run that goes on, on a real terminal: it fits, follows the terminal's size, and leaves it as it was.
+//! The live view of a run on a real terminal: it fits, follows the terminal's size, and restores the terminal.
 
 use std::{
     ffi::OsStr,
@@ -22,11 +22,11 @@ const AUDIO: &str = concat!(
     "/../../profiles/audio-short.ini"
 );
 
-/// A service level that holds on every machine, so that what is tested is not the machine.
+/// A service level that holds on every machine, however busy.
 const ANY: &str = "loss<100%,p99<600s";
 
-/// Whether the run has come to its end, and only the shell has written since. On a machine that has no time for the generator it
-/// ends with 1.
+/// Returns whether the run has ended, and only the shell has written since. On a machine without time for the generator, the exit
+/// code may be 1.
 fn is_left(rest: &[String]) -> bool {
     rest == ["after 0", ""] || rest == ["after 1", ""]
 }
@@ -55,13 +55,13 @@ fn a_view_follows_the_size_of_the_terminal() {
     let endless = ["--subscribers", "2", "--seconds", "3600"];
     let mut terminal = Terminal::start(100, 30, &endless, "2>&1 >/dev/null");
     terminal.read_frames(2);
-    // Wider: what is there is drawn over. Narrower: what was broken in two may be left, and nothing else is erased.
+    // Wider: the view is drawn over itself. Narrower: parts of wrapped lines may remain, and nothing else is erased.
     terminal.resize(120, 30);
     terminal.read_frames(2);
     assert_eq!(terminal.screen.lines_above_the_frame(), ["before"]);
     terminal.resize(60, 30);
     terminal.read_frames(1);
-    // One that was on its way then was drawn for the wider one.
+    // A frame in flight at that moment was drawn for the wider terminal.
     terminal.screen.has_wrapped = false;
     terminal.resize(60, 3);
     terminal.read_frames(1);
@@ -87,7 +87,7 @@ fn ctrl_c_leaves_a_usable_terminal_and_a_partial_report() {
     terminal.read_to_the_end();
     let text = terminal.screen.text();
     assert_eq!(text[0], "before", "{text:#?}");
-    // Nothing of the view, and a report of what there was.
+    // No part of the view, and the report of the measurements so far.
     assert!(
         text[1..].iter().all(|line| !line.starts_with("sending ")),
         "{text:#?}"
@@ -97,7 +97,7 @@ fn ctrl_c_leaves_a_usable_terminal_and_a_partial_report() {
         has("partial") && has("interrupted; until then"),
         "{text:#?}"
     );
-    // Whoever types next, types in the first column, in the ordinary mode.
+    // The cursor is in the first column, and the terminal in its normal mode.
     assert_eq!(text[text.len() - 2..], ["after 1", ""], "{text:#?}");
     let attributes = terminal.attributes();
     assert_eq!(attributes.local_modes, as_it_was.local_modes);
@@ -105,10 +105,10 @@ fn ctrl_c_leaves_a_usable_terminal_and_a_partial_report() {
     assert_eq!(attributes.input_modes, as_it_was.input_modes);
 }
 
-/// A benchmark on a terminal of its own, between two lines that a shell writes.
+/// A benchmark on its own terminal, between two lines that a shell writes.
 struct Terminal {
     keyboard_and_screen: File,
-    /// Held open, so that the terminal outlives its programs.
+    /// Kept open, so that the terminal outlives its programs.
     line: File,
     shell: Child,
     screen: Screen,
@@ -131,7 +131,7 @@ impl Terminal {
         keep_what_is_written(&line);
         let program = env!("CARGO_BIN_EXE_weir");
         let arguments = arguments.join(" ");
-        // The shell stays when its program is interrupted.
+        // The shell continues when its program is interrupted.
         let script = format!(
             "trap : INT; echo before; {program} bench {AUDIO} --slo '{ANY}' {arguments} {redirection}; echo after $?"
         );
@@ -152,7 +152,7 @@ impl Terminal {
         }
     }
 
-    /// The user makes the window larger or smaller; lines that were longer than it becomes are broken, as most do it.
+    /// Resizes the window. Lines that are too long for the new width are wrapped, as in most terminals.
     fn resize(&mut self, columns: u16, rows: u16) {
         set_size(&self.keyboard_and_screen, columns, rows);
         self.screen.reflow(columns.into());
@@ -166,7 +166,7 @@ impl Terminal {
         tcgetattr(&self.line).unwrap()
     }
 
-    /// Reads until so many frames more are whole.
+    /// Reads until this number of further frames is complete.
     fn read_frames(&mut self, more: usize) {
         let frames = self.screen.frames + more;
         self.read_until(|screen| screen.frames > frames);
@@ -182,7 +182,7 @@ impl Terminal {
         }
     }
 
-    /// Reads until the shell has said its last line.
+    /// Reads until the last line of the shell.
     fn read_to_the_end(&mut self) {
         self.read_until(|screen| {
             let lines: Vec<&str> = screen.shown().collect();
@@ -191,7 +191,7 @@ impl Terminal {
         self.shell.wait().unwrap();
     }
 
-    /// Reads what there is; false if the terminal is gone.
+    /// Reads the available output. Returns false if the terminal is closed.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
         match self.keyboard_and_screen.read(&mut bytes) {
@@ -223,16 +223,16 @@ fn set_size(terminal: impl AsFd, columns: u16, rows: u16) {
     tcsetwinsize(terminal, size).unwrap();
 }
 
-/// Has the terminal keep what was written and not yet shown when Ctrl-C is typed. Else the kernel throws it away, a part of a
-/// view with it, and the next one begins as many lines too high.
+/// Makes the terminal keep pending output when Ctrl-C is typed. Otherwise the kernel discards it, with a part of a view, and the
+/// next view begins too high.
 fn keep_what_is_written(terminal: impl AsFd) {
     let mut attributes = tcgetattr(&terminal).unwrap();
     attributes.local_modes |= LocalModes::NOFLSH;
     tcsetattr(&terminal, OptionalActions::Now, &attributes).unwrap();
 }
 
-/// As much of a terminal as a view needs: lines, a cursor, colours that are ignored. Whatever else is asked of it, such as
-/// to hide the cursor, fails the test.
+/// A terminal with the features that a view needs: lines, a cursor, and colours, which are ignored. Other escape sequences, such
+/// as for hiding the cursor, fail the test.
 #[derive(Debug)]
 struct Screen {
     columns: usize,
@@ -240,12 +240,12 @@ struct Screen {
     row: usize,
     column: usize,
     has_wrapped: bool,
-    /// How often something was erased to be drawn again, and where that began.
+    /// How often a part was erased to be drawn again, and its first line.
     frames: usize,
     frame_from: usize,
     frame_lines: usize,
     frame_lines_max: usize,
-    /// Bytes that are not a whole character, or not a whole control sequence.
+    /// Bytes of an incomplete character or control sequence.
     rest: Vec<u8>,
 }
 
@@ -265,7 +265,7 @@ impl Screen {
         }
     }
 
-    /// The lines without blanks at their ends.
+    /// Returns the lines without trailing blanks.
     fn shown(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(|line| line.trim_end())
     }
@@ -278,7 +278,7 @@ impl Screen {
         self.shown().take(self.frame_from).collect()
     }
 
-    /// Shows what was written.
+    /// Processes output of the program.
     fn play(&mut self, written: &[u8]) {
         self.rest.extend_from_slice(written);
         let bytes = std::mem::take(&mut self.rest);
@@ -343,7 +343,7 @@ impl Screen {
         }
     }
 
-    /// Breaks lines that are too long for the new width.
+    /// Wraps lines that are too long for the new width.
     fn reflow(&mut self, columns: usize) {
         let (mut lines, mut row) = (Vec::new(), 0);
         for (number, line) in self.lines.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A run of two processes: one publishes, the other subscribes, and both say what they saw.
+//! A run of two processes: one publishes, the other subscribes, and each reports its measurements.
 
 use std::process::Output;
 
@@ -35,7 +35,7 @@ fn one_process_publishes_and_another_subscribes() {
 fn a_profile_can_say_who_publishes_and_who_subscribes() {
     let folder = Folder::new("modes");
     run(&folder, |role| {
-        // Whoever has the subscribers can be calibrated: a null relay gets a publisher from there too.
+        // The process with the subscribers can be calibrated: it adds a publisher for the null relay.
         let (mode, arguments) = if role == "publish" {
             ("mode = 1", Vec::new())
         } else {
@@ -48,7 +48,7 @@ fn a_profile_can_say_who_publishes_and_who_subscribes() {
     assert!(p99.is_number(), "{}", received["generator"]);
 }
 
-/// A run of both, each with a profile and arguments that say what it does.
+/// Runs both processes, each with its profile and its arguments.
 fn run(folder: &Folder, part: impl Fn(&'static str) -> (String, Vec<&'static str>)) {
     let relay = Relay::start(&["--admin", "127.0.0.1:0"]);
     let url = format!("moqt://{}", relay.address());
@@ -64,7 +64,7 @@ fn run(folder: &Folder, part: impl Fn(&'static str) -> (String, Vec<&'static str
         arguments.extend(own);
         start(&arguments)
     };
-    // The subscribers wait for a publisher, and so all of them are there when it begins.
+    // Subscribers wait for the publisher, so all of them are subscribed when it begins.
     let subscriber = bench("subscribe", "received.json");
     expect_metric(relay.admin(), "weir_relay_waiting", 3.0);
     let publisher = bench("publish", "sent.json");
@@ -85,7 +85,7 @@ fn run(folder: &Folder, part: impl Fn(&'static str) -> (String, Vec<&'static str
         assert!(publisher.status.success());
         assert!(sentence.starts_with("25 objects published"), "{sentence}");
     } else {
-        // A machine that leaves the publisher no time.
+        // The machine leaves the publisher no time.
         assert_eq!(sent["verdict"]["outcome"], "generator_limit", "{sentence}");
     }
     assert_eq!(sent["run"]["subscribers_requested"], 0);
@@ -121,7 +121,7 @@ fn processes_of_one_run_wait_for_each_other_and_do_not_collide() {
         bench(&[&role[..], &["--instance", instance]].concat())
     };
     let publishers = ["3", "4"].map(publish);
-    // Joining takes longer than START is sent.
+    // The subscribers join after the last START.
     let json = folder.file("received.json");
     let role = ["--role", "subscribe", "--subscribers", "4", "--ramp", "2"];
     let rest = ["--publishers", "2", "--instance", "3", "--json", &json];
@@ -150,7 +150,7 @@ fn processes_of_one_run_wait_for_each_other_and_do_not_collide() {
         assert_eq!(row["status"], "good", "{row}");
         assert_eq!(row["completion"]["objects_received"], 25, "{row}");
     }
-    // No latency is below a microsecond, yet two clocks that may differ do not break the clause.
+    // No latency is below a microsecond, but the clause does not break, because the two clocks may differ.
     let clause = &report["slo"]["clauses"][2];
     assert_eq!(
         (clause["metric"].as_str(), clause["held"].is_null()),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{End, Failure, Phase, TrackReceiver};
 use crate::clock::{milliseconds, signed_nanoseconds};
@@ -13,8 +13,8 @@ use weir_report::latency::{distribution, quantile_ms};
 use weir_report::relay::{Completion, Delivery, ObjectPosition, Progress, Status, Variance};
 use weir_report::statistics::Distribution;
 
-/// What one subscriber measured of one track.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A subscriber's measurements of one track.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrackResult {
     /// Whether the track is good, incomplete or failed.
     pub status: Status,
@@ -26,7 +26,7 @@ pub struct TrackResult {
     pub completion: Completion,
     /// The draft's Table 2. [evens-00 §5.5.1]
     pub progress: Progress,
-    /// What went wrong during delivery.
+    /// Errors during delivery.
     pub delivery: Delivery,
     /// Receive variance: drift, quantiles, jitter.
     pub variance: Variance,
@@ -37,7 +37,7 @@ pub struct TrackResult {
 }
 
 /// How punctual the publisher was, by the times in its messages (decision 19).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PublisherVariance {
     /// Mean of the signed values in milliseconds: above zero, objects were sent after their planned time.
     pub signed_drift_ms: f64,
@@ -45,8 +45,8 @@ pub struct PublisherVariance {
     pub max_ms: f64,
 }
 
-/// What the publisher sent, by its own count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Objects that the publisher sent, by its own count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentTotals {
     /// DATA objects.
     pub objects: u64,

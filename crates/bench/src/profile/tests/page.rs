@@ -175,8 +175,13 @@ const MEANINGS: &[(Key, &str, &str)] = &[
     ),
     (
         Key::TotalTransmitTime,
-        "required, or `duration`",
-        "Start delay and objects together. If both keys are given, they must agree.",
+        "required, or `duration` or `total_test_time`",
+        "Start delay and objects together; with `--wire qperf` the objects alone, as qperf has it. It must agree with `duration`.",
+    ),
+    (
+        Key::TotalTestTime,
+        "`total_transmit_time`",
+        "The same in qperf's older templates, and with `--wire qperf` too.",
     ),
     (
         Key::Duration,
@@ -269,8 +274,8 @@ const MEANINGS: &[(Key, &str, &str)] = &[
     ),
     (
         Key::Threads,
-        "`1`",
-        "Threads that the subscribers are spread over, at most one for each. Not with churn.",
+        "one on each core of the subscribers",
+        "Threads that the subscribers are spread over, at most one for each.",
     ),
     (
         Key::Acknowledgements,
@@ -286,8 +291,8 @@ const MEANINGS: &[(Key, &str, &str)] = &[
     (
         Key::ReplySpread,
         "`0`",
-        "Packets of subscribers leave up to this much later, each subscriber's by a time of its own: acknowledgements reach the relay \
-         one by one, as over paths of different length. Needs `sockets = own`.",
+        "Largest delay of outgoing packets. Each subscriber has a delay of its own, so acknowledgements reach the relay one by one, \
+         as over paths of different length. Needs `sockets = own`.",
     ),
 ];
 
@@ -307,7 +312,7 @@ A profile is an INI file as in Appendix A of draft-evens-moq-bench-00. Each `[se
 
 const AUDIENCE: &str = "\
 How subscribers behave. Slow and churning subscribers are reported apart: figures over subscribers, and the service level, are about the
-others. Clients of meetings cannot be either, and share a thread. `--audience KEY=VALUE,...` wins over the section.
+others. Clients of meetings cannot be either. `--audience KEY=VALUE,...` wins over the section.
 
 ";
 

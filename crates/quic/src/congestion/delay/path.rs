@@ -1,4 +1,4 @@
-//! What is known of a path: its round trips and the rate that it carries.
+//! Estimates of a path: its round trips and the rate that it carries.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

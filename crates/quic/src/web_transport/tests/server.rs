@@ -333,7 +333,7 @@ fn assert_violation(stream: StreamId, bytes: &[u8], code: Code) {
     assert_eq!(pipe.layer.take_counters().violations, 1);
     let events = pipe.events();
     assert!(
-        events.len() == 1 && events[0].starts_with("lost: WebTransport: found here: "),
+        events.len() == 1 && events[0].starts_with("lost: WebTransport: this side reports: "),
         "{events:?}"
     );
     // And nothing more after it.

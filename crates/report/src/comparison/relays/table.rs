@@ -10,13 +10,16 @@ use super::{
     },
     Comparison, Standing,
 };
-use crate::form::{
-    number::{NONE, or_none},
-    table::Table,
+use crate::{
+    form::{
+        number::{NONE, or_none},
+        table::Table,
+    },
+    relay::Audience,
 };
 
 /// The columns of the table.
-const COLUMNS: [Column<Standing>; 9] = [
+const COLUMNS: [Column<Standing>; 10] = [
     Column::words("relay", |one| {
         with_version(&one.entry.name, &one.entry.version)
     }),
@@ -33,6 +36,14 @@ const COLUMNS: [Column<Standing>; 9] = [
     Column::figures("lost objects", |one| one.lost.to_string()),
     Column::figures("KiB/session", |one| {
         spread(one.bytes_per_session, 1.0 / 1024.0, "")
+    }),
+    Column::words("ACKs/packet", |one| {
+        let audience = one.entry.audience.as_ref();
+        let acknowledged = audience.and_then(Audience::acknowledged_in_words);
+        acknowledged.map_or_else(
+            || NONE.to_owned(),
+            |(rate, asked)| format!("{rate}, {asked}"),
+        )
     }),
     Column::words("CPU against the first", |one| {
         or_none(one.against_first, |test| test.words())
@@ -67,8 +78,30 @@ fn held(standing: &Standing) -> String {
     held
 }
 
+/// Returns the settings of all subscribers in one sentence, or of each relay's in one if they differ.
+fn audiences(relays: &[Standing]) -> Vec<String> {
+    let settings = |one: &Standing| {
+        let audience = one.entry.audience.as_ref();
+        audience.map(Audience::settings_in_words)
+    };
+    let mut known: Vec<(&str, String)> = relays
+        .iter()
+        .filter_map(|one| Some((one.entry.name.as_str(), settings(one)?)))
+        .collect();
+    if known.iter().all(|(_, settings)| *settings == known[0].1) {
+        known.truncate(1);
+        return known
+            .into_iter()
+            .map(|(_, settings)| format!("Audience: {settings}."))
+            .collect();
+    }
+    let named = |(name, settings)| format!("Audience of {name}: {settings}.");
+    known.into_iter().map(named).collect()
+}
+
 fn table(comparison: &Comparison) -> Table {
     let mut notes = comparison.setting.clone();
+    notes.extend(audiences(&comparison.contenders.relays));
     notes.push(READING.to_owned());
     notes.extend(incomplete("runs", comparison.broken_off.as_deref()));
     column::table(&COLUMNS, comparison.contenders.relays.iter()).with_notes(notes)
@@ -90,6 +123,7 @@ pub fn html(comparison: &Comparison) -> String {
 }
 
 /// The note that explains the figures.
-const READING: &str = "Median of the runs (smallest–largest). The last column tests whether the CPU time per object differs from \
+const READING: &str = "Median of the runs (smallest–largest). ACKs/packet: ACK frames that subscribers sent for each UDP payload, in the last run, and \
+whether the relay asked for others. The last column tests whether the CPU time per object differs from \
 that of the first relay (Mann-Whitney rank-sum test, exact, two-sided). Memory per session is taken in the warm-up run, before \
 any object is sent.";

@@ -27,6 +27,7 @@ pub fn page(comparison: &Comparison) -> String {
                 p.lead { (cut(&note)) }
             }
             @for scenario in &comparison.contenders.scenarios { (scenario_section(comparison, scenario)) }
+            @if let Some(note) = comparison.disturbed_words() { p { (note) } }
             (section("Servers", "", &html! { (servers) }))
             (section("Testbed", "", &html! { (testbed(comparison)) }))
         },

@@ -73,6 +73,19 @@ fn unequal_rates_and_lost_packets_are_explained() {
 }
 
 #[test]
+fn runs_that_the_hypervisor_disturbed_are_counted() {
+    let mut comparison = example();
+    assert_eq!(comparison.disturbed_words(), None);
+    let runs = &mut comparison.contenders.scenarios[0].standings[0].entry.runs;
+    runs[0].stolen_percent = Some(2.0);
+    runs[1].stolen_percent = Some(1.9);
+    let expected = "In 1 of 7 runs, the hypervisor gave 2 % of a core or more to others.";
+    for text in [table(&comparison), markdown(&comparison), page(&comparison)] {
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
 fn comparisons_as_text_and_as_a_page() {
     let comparison = example();
     insta::assert_snapshot!(table(&comparison));
@@ -103,6 +116,7 @@ fn example() -> Comparison {
         successes: 30_000,
         failed: 0,
         receive_errors: 0,
+        stolen_percent: Some(0.5),
     };
     let entry = |server: &str, costs: &[f64]| Entry {
         server: server.to_owned(),

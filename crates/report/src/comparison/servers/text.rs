@@ -36,6 +36,9 @@ pub fn table(comparison: &Comparison) -> String {
     if comparison.has_different_rates() {
         out.push(format!("\n{EQUAL_RATES}\n"));
     }
+    if let Some(note) = comparison.disturbed_words() {
+        out.push(format!("\n{note}\n"));
+    }
     if let Some(note) = incomplete("runs", comparison.broken_off.as_deref()) {
         out.push(format!("\n{}\n", printable(&note)));
     }
@@ -52,6 +55,9 @@ pub fn markdown(comparison: &Comparison) -> String {
     out.push(READING.to_owned());
     if comparison.has_different_rates() {
         out.push(format!("\n{EQUAL_RATES}\n"));
+    }
+    if let Some(note) = comparison.disturbed_words() {
+        out.push(format!("\n{note}\n"));
     }
     for scenario in &comparison.contenders.scenarios {
         out.push(format!(

@@ -1,7 +1,7 @@
 //! A report with hostile text in every field.
 
 use super::{Shape, Story};
-use crate::relay::Report;
+use crate::relay::{Agent, AgentSecond, Report};
 
 /// Text that tries to break out of HTML, JSON and the terminal.
 pub(in crate::relay) const HOSTILE: &str = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;\u{1b}[31m\u{0}\u{202e}";
@@ -49,5 +49,12 @@ pub(in crate::relay) fn report() -> Report {
     for thread in &mut report.generator.threads {
         thread.name = text();
     }
+    report.generator.agents.push(Agent {
+        name: text(),
+        kernel: text(),
+        cpu_model: text(),
+        per_second: vec![AgentSecond::default(); 2],
+        ..Agent::default()
+    });
     report
 }

@@ -202,6 +202,7 @@ pub(super) fn generator(shape: Shape) -> Generator {
                 objects: second * 50 * shape.subscribers,
             })
             .collect(),
+        agents: Vec::new(),
         calibration: (shape.story == Story::Overloaded).then(|| Calibration {
             held: true,
             reasons: Vec::new(),

@@ -52,7 +52,7 @@ pub(super) fn distributions(track: &TrackReport) -> Markup {
         ("Receive variance, absolute", track.variance.receive),
     ];
     let published = [("Publisher lateness", track.published.lateness)];
-    // What another process measured is in its report.
+    // The report of the other process has its measurements.
     let received = received
         .into_iter()
         .filter(|_| !track.subscribers.is_empty());
@@ -278,6 +278,39 @@ pub(super) fn threads(generator: &Generator) -> Markup {
     });
     let names = ["Thread", "CPU", "Event-loop lag p99", "Event-loop lag max"];
     html! { (Table::of_figures(names).with_rows(rows)) }
+}
+
+/// The agents of a run over several hosts.
+pub(super) fn agents(generator: &Generator) -> Markup {
+    if generator.agents.is_empty() {
+        return html! {};
+    }
+    let rows = generator.agents.iter().take(ENTRIES_MAX).map(|agent| {
+        [
+            cut(&agent.name),
+            agent.part().to_owned(),
+            format!("{} % of a core", number::decimal(agent.cpu_percent)),
+            number::cores(&agent.cores),
+            number::milliseconds(agent.event_loop_lag_p99_ms),
+            number::count(agent.socket_receive_buffer_drops),
+            agent.clock(),
+            or_none(agent.round_trip_ms, number::milliseconds),
+        ]
+    });
+    let names = [
+        "Agent",
+        "Load",
+        "CPU",
+        "Cores",
+        "Event-loop lag p99",
+        "Packets dropped",
+        "Clock, against the controller's",
+        "Round trip",
+    ];
+    html! {
+        (table_title("Agents"))
+        (Table::of_figures(names).with_rows(rows))
+    }
 }
 
 /// Other facts of the load generator.

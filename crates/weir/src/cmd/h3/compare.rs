@@ -12,7 +12,12 @@ use crate::{
         server_file::{ROUNDS_MAX, ServerFile},
         server_rounds::{self, ServerRounds},
     },
-    harness::{contender, machine::Machine, namespace, udp::mtu_to},
+    harness::{
+        contender,
+        machine::{Machine, no_core},
+        namespace,
+        udp::mtu_to,
+    },
     numbers::{positive, whole},
     output::{exit_code, print_line, print_out},
     signals,
@@ -34,8 +39,8 @@ pub(crate) struct CompareArguments {
     /// Seconds of each run, 0.1 to 600 [default: the file's `seconds`]
     #[arg(long, value_name = "SECONDS", value_parser = positive)]
     seconds: Option<f64>,
-    /// Requests per second that every server is sent, instead of as many as it answers [default: `--rate` in the file's
-    /// `arguments`]. The CPU time of a request compares only at equal rates
+    /// Requests per second that every server is sent, instead of as many as it answers; the CPU time of a request compares
+    /// only at equal rates [default: `--rate` in the file's `arguments`]
     #[arg(long, value_name = "PER_SECOND", value_parser = positive)]
     rate: Option<f64>,
     /// Name of a server in the file, to measure only that one; can be repeated
@@ -110,10 +115,7 @@ fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<
     let own = servers.map(|server| (format!("server {:?}: core", server.name), server.core));
     for (what, core) in cores.chain(own) {
         if let Some(core) = core.filter(|core| !machine.cores.contains(core)) {
-            bail!(
-                "{file}: {what}: there is no core {core} on this machine; expected one of {:?}",
-                machine.cores
-            );
+            bail!("{file}: {what}: {}", no_core(core, &machine.cores));
         }
     }
     Ok(described)
@@ -157,3 +159,25 @@ fn network(arguments: &CompareArguments) -> anyhow::Result<String> {
 /// The section of the results, and the command that writes it.
 const SECTION: &str = "http3-servers";
 const COMMAND: &str = "make results-h3";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_has_all_cores_without_a_server() {
+        let machine = |cores: &[usize]| Machine {
+            cores: cores.to_vec(),
+            ..Machine::this()
+        };
+        let file = |head: &str, server: &str| {
+            let text = format!("{head}\n[[server]]\nname = \"a\"\nstart = [\"a\"]\n{server}\n");
+            toml::from_str::<ServerFile>(&text).unwrap()
+        };
+        let one = file("server_core = 0", "");
+        assert_eq!(other_cores(&one, &machine(&[0, 1, 2, 3])), [1, 2, 3]);
+        assert_eq!(other_cores(&one, &machine(&[0])), [0], "there is no other");
+        let own = file("server_core = 0", "core = 2");
+        assert_eq!(other_cores(&own, &machine(&[0, 1, 2, 3])), [1, 3]);
+    }
+}

@@ -14,7 +14,7 @@ use crate::{
     certificate_check::ca_warning,
     event_loop,
     h3::{folder, server::Plan},
-    numbers::{core, whole},
+    numbers::{address, core, whole},
     output::{print_json, print_line},
     relay::certificates::hash_of,
     signals,
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
     /// Address to listen on; port 0: a free port
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4433")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4433", value_parser = address)]
     listen: SocketAddr,
     /// Folder of the files to serve, except names that begin with a dot [default: none, only sizes such as /15k]
     #[arg(long, value_name = "FOLDER")]
@@ -40,7 +40,7 @@ pub(crate) struct ServeArguments {
     /// Private key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Name or address for the self-signed certificate; can be repeated [default: `localhost 127.0.0.1 ::1`]
+    /// Name or address for the self-signed certificate; can be repeated [default: `localhost`, `127.0.0.1` and `::1`]
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
     /// Check the files, the certificate and the address, print what was read, and exit

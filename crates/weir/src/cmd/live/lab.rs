@@ -5,13 +5,15 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{anyhow, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use serde_json::{Value, json};
+use weir_link::Bitrate;
 use weir_live::strategy;
 use weir_quic::Congestion;
 use weir_report::lab::{
-    Disturbed, DrawnRun, Row, agreement, bound, page, table, undisturbed, verdicts,
+    Disturbed, DrawnRun, FramesOf, Row, Thresholds, agreement, bound, frames_csv, frames_json,
+    legend, page, table, undisturbed, verdicts,
 };
 
 use super::{congestion, latency, relay_url};
@@ -20,34 +22,40 @@ use crate::live::{
     browser,
     lab::{self, Run, Task},
     link_conditions::Conditions,
+    material::Material,
     network_profile::NetworkProfile,
-    real_time::{self, SourceChoice},
+    real_time,
 };
-use crate::numbers::whole;
-use crate::output::{exit_code, print_line, print_out, write_file, write_named};
+use crate::numbers::{rate, whole};
+use crate::output::{check_writable, exit_code, print_line, print_out, write_file, write_named};
 use crate::results::{self, Section};
 use crate::run::RelayUrl;
 use crate::time::time;
 
 /// Compare strategies over slow links, in virtual or real time
 ///
-/// Each strategy delivers the frames of a real encode (720p, 24 frames per second, 622 kbit/s) over each profile, through
-/// weir's relay and QUIC. In virtual time, the same seed gives the same run. Tables show the median of all seeds, and in
-/// brackets the smallest and largest value.
+/// Each strategy delivers the frames of a real encode over each profile, through weir's relay and QUIC. In virtual time, the
+/// same seed gives the same run. Tables show the median of all seeds; in brackets its 95 % confidence interval from 6 seeds
+/// on, or the smallest and largest value.
 #[derive(Debug, Args)]
 pub(crate) struct LabArguments {
     /// Strategies, with commas between [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     strategies: Vec<String>,
-    /// Built-in profiles of the link's rate, with commas between: 500k, CASCADE, INTRA_CASCADE, SPIKE, SLOW_JITTERS,
-    /// FAST_JITTERS [default: all, or none with --trace]
+    /// Profiles of the link's rate, with commas between: 500k, CASCADE, INTRA_CASCADE, SPIKE, SLOW_JITTERS, FAST_JITTERS, or
+    /// files with a line RATE TIME for each step, such as 1200k 30s [default: all, or none with --trace or
+    /// --rate]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     profiles: Vec<String>,
     /// Recorded rate of a link in Mahimahi's form: one line per packet of 1500 bytes, the time in ms at which the link
     /// carries it; repeats at its end. Replaces the built-in profiles, unless --profiles names some; can be repeated
     #[arg(long, value_name = "FILE")]
     trace: Vec<PathBuf>,
-    /// Length of a run over a trace, up to 1day
+    /// Constant rates of the link, such as 700k, with commas between. They replace the built-in profiles, unless --profiles
+    /// names some
+    #[arg(long, value_delimiter = ',', value_name = "RATES", value_parser = rate)]
+    rate: Vec<Bitrate>,
+    /// Length of a run over a trace or a constant rate, up to 1day
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = time)]
     trace_time: Duration,
     /// Exit with 1 if `weir` is worse than `skip` in a row; with --agreement, if a real-time figure is outside its bound
@@ -86,9 +94,22 @@ pub(crate) struct LabArguments {
         conflicts_with = "congestion"
     )]
     relay: Vec<String>,
-    /// Source of the frames in real time
-    #[arg(long, value_enum, value_name = "SOURCE", default_value_t = SourceChoice::Trace, requires = "net")]
-    source: SourceChoice,
+    /// What to stream, with commas between: the committed traces life, zoom and scroll, files with H.264 video (ffmpeg repacks
+    /// those without a frame in each fragment) or with a trace, and with --net ffmpeg, which encodes during the run
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "SOURCES",
+        default_value = "life",
+        conflicts_with = "browser"
+    )]
+    source: Vec<String>,
+    /// A longer pause between two pictures is a freeze
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = time, conflicts_with = "browser")]
+    freeze: Duration,
+    /// A frame shown later than this after it was captured is not on time
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = time, conflicts_with = "browser")]
+    deadline: Duration,
     /// Runs in virtual time at the same time, 1 to 1024 [default: one per core]
     #[arg(long, value_name = "COUNT", value_parser = whole(1..=1024_u64))]
     jobs: Option<u64>,
@@ -98,9 +119,25 @@ pub(crate) struct LabArguments {
     /// Write the figures of each run to FILE, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a row for each frame that players received to FILE, as CSV
+    #[arg(long, value_name = "FILE")]
+    frames_csv: Option<PathBuf>,
+    /// Write the frames that players received to FILE, as JSON
+    #[arg(long, value_name = "FILE")]
+    frames_json: Option<PathBuf>,
     /// Replace the section of this command in a Markdown file, such as docs/results.md, and write its chart beside the file
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
+}
+
+impl LabArguments {
+    /// Checks that the files that flags name can be written, before the first run.
+    fn check_files(&self) -> anyhow::Result<()> {
+        let reports = [&self.html, &self.json, &self.results];
+        let frames = [&self.frames_csv, &self.frames_json];
+        let mut files = reports.into_iter().chain(frames).flatten();
+        files.try_for_each(|file| check_writable(file))
+    }
 }
 
 /// A run, and its parameters.
@@ -110,6 +147,7 @@ struct Done {
 }
 
 pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
+    arguments.check_files()?;
     let tasks = || tasks(arguments, arguments.seeds);
     let mut before = Vec::new();
     let mut disturbed = Disturbed::default();
@@ -117,19 +155,20 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         let seeds = arguments.seeds.max(VIRTUAL_SEEDS_MIN);
         before.push(rows(&virtually(arguments, self::tasks(arguments, seeds)?)?));
         if arguments.browser {
-            before.push(rows(&really(arguments, tasks()?, &mut disturbed)?));
+            before.push(rows(&really(tasks()?, &mut disturbed)?));
         }
     }
     let done = if arguments.browser {
         // One at a time: two browsers would compete for the CPU.
         at_once(tasks()?, 1, browser::run)?
     } else if arguments.net || arguments.agreement {
-        really(arguments, tasks()?, &mut disturbed)?
+        really(tasks()?, &mut disturbed)?
     } else {
         virtually(arguments, tasks()?)?
     };
     let rows = rows(&done);
-    let mut text = format!("{LEGEND}\n\n{}", table(&rows));
+    let runs = rows.first().map_or(0, |row| row.runs.len());
+    let mut text = format!("{}\n\n{}", legend(runs), table(&rows));
     let verdict = verdicts(&rows);
     if let Some((against_skip, _)) = &verdict {
         text.push('\n');
@@ -155,6 +194,9 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         let runs: Vec<_> = done.iter().map(json_of).collect();
         write_file(path, &serde_json::to_string_pretty(&runs)?)?;
     }
+    let frames = || done.iter().map(frames_of).collect::<Vec<_>>();
+    write_named(arguments.frames_csv.as_deref(), || frames_csv(&frames()))?;
+    write_named(arguments.frames_json.as_deref(), || frames_json(&frames()))?;
     if let Some(path) = &arguments.results {
         let (name, heading) = section(arguments);
         let machine = Machine::this().words();
@@ -186,6 +228,17 @@ fn json_of(Done { task, run }: &Done) -> Value {
     })
 }
 
+/// Returns the frames of a run.
+fn frames_of(Done { task, run }: &Done) -> FramesOf {
+    FramesOf {
+        link: task.link.clone(),
+        controller: task.controller(),
+        strategy: task.label(),
+        seed: task.seed,
+        frames: run.records.clone(),
+    }
+}
+
 /// Returns the name of the results' section, and its heading.
 fn section(arguments: &LabArguments) -> (&'static str, &'static str) {
     match (arguments.net, arguments.sweep) {
@@ -196,6 +249,9 @@ fn section(arguments: &LabArguments) -> (&'static str, &'static str) {
             "Live streaming in virtual and in real time",
         ),
         (true, _) => ("live-net", "Live streaming in real time"),
+        (false, false) if arguments.source != ["life"] => {
+            ("live-sources", "Live streaming of other material")
+        }
         (false, true) => ("live-sweep", "Live streaming over other links"),
         (false, false) => ("live-lab", "Live streaming in virtual time"),
     }
@@ -211,9 +267,6 @@ fn ways(arguments: &LabArguments) -> (&'static str, &'static str) {
         (all, "Real time")
     }
 }
-
-/// How to read the table of figures.
-const LEGEND: &str = "Times in seconds; median of the seeds (smallest–largest).";
 
 /// The text before the table of requirements.
 const AGAINST_SKIP: &str = "Medians of `weir` against `skip` with the same congestion controller. On each link, `weir` needs a target with a lower \
@@ -235,7 +288,7 @@ fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
         arguments.strategies.clone()
     };
     for name in &strategies {
-        lab::named_strategy(name)?;
+        lab::named_strategy(name).context("--strategies")?;
     }
     let is_there = |name: &str| strategies.iter().any(|one| one == name);
     ensure!(
@@ -247,17 +300,41 @@ fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
     } else {
         vec![(String::new(), arguments.conditions)]
     };
+    let materials: Vec<Material> = arguments
+        .source
+        .iter()
+        .map(|name| Material::find(name))
+        .collect::<Result<_, _>>()?;
+    let is_encoded = materials.iter().any(|one| matches!(one, Material::Encoder));
+    ensure!(
+        !is_encoded || arguments.net,
+        "--source ffmpeg: needs --net; in virtual time nothing can be encoded"
+    );
+    let thresholds = Thresholds {
+        freeze: arguments.freeze.as_secs_f64(),
+        deadline: arguments.deadline.as_secs_f64(),
+    };
     let deliveries = deliveries(&hops(arguments)?, &arguments.target, &strategies);
     let mut tasks = Vec::new();
-    for profile in profiles(arguments)? {
+    let profiles = profiles(arguments)?;
+    let materials = materials.iter();
+    for (material, profile) in
+        materials.flat_map(|one| profiles.iter().map(move |profile| (one, profile)))
+    {
+        let of = material
+            .label()
+            .map_or_else(String::new, |name| format!("({name})"));
         for (differs, conditions) in &links {
             for ((relay, congestion), (strategy, target)) in &deliveries {
                 for seed in 1..=seeds {
-                    let name = [&*profile.name, differs].join(" ");
+                    let name = [&*profile.name, &of, differs].join(" ");
+                    let words: Vec<&str> = name.split_whitespace().collect();
                     tasks.push(Task {
                         profile: profile.clone(),
                         conditions: *conditions,
-                        link: name.trim().to_owned(),
+                        link: words.join(" "),
+                        material: material.clone(),
+                        thresholds,
                         strategy: strategy.clone(),
                         target: *target,
                         congestion: *congestion,
@@ -313,17 +390,21 @@ fn deliveries(hops: &[Hop], targets: &[Duration], strategies: &[String]) -> Vec<
 
 fn profiles(arguments: &LabArguments) -> anyhow::Result<Vec<NetworkProfile>> {
     let mut profiles = Vec::new();
-    let all = arguments.profiles.is_empty() && arguments.trace.is_empty();
+    let has_own = !arguments.trace.is_empty() || !arguments.rate.is_empty();
+    let all = arguments.profiles.is_empty() && !has_own;
     let names: Vec<&str> = if all {
         NetworkProfile::names().collect()
     } else {
         arguments.profiles.iter().map(|name| &**name).collect()
     };
     for name in names {
-        profiles.push(NetworkProfile::find(name)?);
+        profiles.push(NetworkProfile::find(name).context("--profiles")?);
     }
+    let constant = |rate: &Bitrate| NetworkProfile::constant(*rate, arguments.trace_time);
+    profiles.extend(arguments.rate.iter().map(constant));
     for path in &arguments.trace {
-        profiles.push(NetworkProfile::load(path, arguments.trace_time)?);
+        let profile = NetworkProfile::load(path, arguments.trace_time);
+        profiles.push(profile.context("--trace")?);
     }
     Ok(profiles)
 }
@@ -337,20 +418,17 @@ fn virtually(arguments: &LabArguments, tasks: Vec<Task>) -> anyhow::Result<Vec<D
 
 /// Makes runs in real time: all strategies over one link at the same time, unless ffmpeg encodes. A run that the hypervisor
 /// disturbed is repeated, and counted in `disturbed`.
-fn really(
-    arguments: &LabArguments,
-    tasks: Vec<Task>,
-    disturbed: &mut Disturbed,
-) -> anyhow::Result<Vec<Done>> {
+fn really(tasks: Vec<Task>, disturbed: &mut Disturbed) -> anyhow::Result<Vec<Done>> {
     let noted = Mutex::new(disturbed);
-    let jobs = match arguments.source {
-        SourceChoice::Trace => strategy::NAMES.len(),
-        SourceChoice::Ffmpeg => 1,
+    let is_encoded = |task: &Task| matches!(task.material, Material::Encoder);
+    let jobs = if tasks.iter().any(is_encoded) {
+        1
+    } else {
+        strategy::NAMES.len()
     };
     at_once(tasks, jobs, |task| {
         let make = || {
-            let (run, stolen) =
-                MachineTime::stolen_during(|| real_time::run(task, arguments.source));
+            let (run, stolen) = MachineTime::stolen_during(|| real_time::run(task));
             anyhow::Ok((run?, stolen))
         };
         let (run, disturbed) = undisturbed(make)?;

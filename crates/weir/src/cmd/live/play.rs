@@ -17,7 +17,7 @@ use weir_report::lab::{Figures, line, summary};
 use super::{TokenArgument, TrustArguments, namespace, relay_url, target};
 use crate::live::hosting::{host_viewer, timebase};
 use crate::live::lab::{named_strategy, strategy_help};
-use crate::output::print_out;
+use crate::output::{check_writable, print_out};
 use crate::run::RelayUrl;
 use crate::signals;
 use crate::time::{long_time, time};
@@ -71,8 +71,11 @@ enum JoinChoice {
 }
 
 pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
+    if let Some(file) = &arguments.json {
+        check_writable(file)?;
+    }
     let named = arguments.strategy.as_deref().map(named_strategy);
-    let named = named.transpose()?;
+    let named = named.transpose().context("--strategy")?;
     let timebase = timebase();
     let relay = relay_url("RELAY", &arguments.relay)?;
     let config = config(arguments, &relay, named.as_deref(), timebase)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use serde_json::json;
 use weir_client::target::Target;
 use weir_live::packaging::Packaging;
@@ -23,6 +23,7 @@ use crate::live::{
     ingest_queue::IngestQueue,
     lab::wanted_congestion,
 };
+use crate::numbers::address;
 use crate::output::{print_line, print_out};
 use crate::signals;
 use crate::{
@@ -35,12 +36,13 @@ use crate::{
 /// The input is H.264 with one frame per fragment; audio is forwarded unchanged. At the end a line of JSON says what was
 /// sent. Exit code 2: the input is broken, the relay cannot be reached, or the session with it was lost.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("destination").required(true)))]
 pub(crate) struct PublishArguments {
     /// Relay to publish to: moqt://HOST:PORT[/PATH] for raw QUIC, https://HOST:PORT[/PATH] for WebTransport
-    #[arg(required_unless_present = "listen", conflicts_with = "listen")]
+    #[arg(group = "destination")]
     relay: Option<String>,
     /// Start a relay at this address and publish to it, instead of to RELAY
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, group = "destination", value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
     /// File with the stream; - for standard input
     #[arg(long, value_name = "FILE", default_value = "-")]

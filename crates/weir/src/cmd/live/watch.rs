@@ -25,6 +25,7 @@ use crate::live::{
     lab::wanted_congestion,
     player_page::serve_page,
 };
+use crate::numbers::address;
 use crate::output::{print_line, print_out};
 use crate::signals;
 use crate::{
@@ -51,7 +52,7 @@ pub(crate) struct WatchArguments {
     #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace_text)]
     namespace: String,
     /// Address of the player page
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787", value_parser = address)]
     page: SocketAddr,
     #[command(flatten)]
     delivery: StrategyArguments,
@@ -69,6 +70,7 @@ pub(crate) struct WatchArguments {
         long,
         value_name = "ADDRESS",
         default_value = "127.0.0.1:0",
+        value_parser = address,
         conflicts_with = "relay"
     )]
     listen: SocketAddr,

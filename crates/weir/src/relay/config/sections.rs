@@ -77,6 +77,18 @@ section! {
 }
 
 section! {
+    /// Relays that this one asks for what it does not have.
+    UpstreamConfig at [upstream] {
+        urls: Vec<String> = Vec::new(), "URLs of the relays that are asked, in this order, for what no client of this relay has: `moqt://host:port` (raw QUIC) or `https://host:port` (WebTransport). Each is looked up at the start. Empty: none.";
+        token_file: Option<PathBuf> = None, "File with a token for these relays. Not set: no token.";
+        ca: Option<PathBuf> = None, "CA certificates (PEM file) of these relays. Not set: those of the system.";
+        insecure: bool = false, "Whether any certificate of these relays is accepted: for tests.";
+        certificate: Option<PathBuf> = None, "Client certificate chain for these relays (PEM file), with `upstream.key`. Not set: no client certificate.";
+        key: Option<PathBuf> = None, "Private key of the client certificate (PEM file).";
+    }
+}
+
+section! {
     /// The log on standard error.
     LogConfig at [log] {
         filter: String = "warn".to_owned(), "What is logged to standard error: a level (`error`, `warn`, `info`, `debug`, `trace`), or one for each module, such as `info,weir_relay=debug`.";

@@ -2,7 +2,7 @@
 
 use super::{
     AdminConfig, AnonymousConfig, ClientsConfig, DrainConfig, JwtConfig, LogConfig, QlogConfig,
-    RelayConfig, TlsConfig, WebTransportConfig,
+    RelayConfig, TlsConfig, UpstreamConfig, WebTransportConfig,
     sections::{DAY, HOUR, MILLISECOND, MINUTE, SECOND},
 };
 use crate::relay::settings::{Setting, setting};
@@ -15,6 +15,7 @@ pub(crate) fn table() -> Vec<Setting<RelayConfig>> {
         WebTransportConfig::table(),
         AdminConfig::table(),
         DrainConfig::table(),
+        UpstreamConfig::table(),
         LogConfig::table(),
         QlogConfig::table(),
         AnonymousConfig::table(),

@@ -54,7 +54,7 @@ fn flags_win_over_environment_over_file_over_default() {
     assert_eq!(config.rest, Duration::from_millis(2));
     assert_eq!(config.limits.relay.tracks_max, 7);
     assert_eq!(config.drain, RelayConfig::default().drain);
-    assert_eq!(configured.place("listen"), "--listen: listen");
+    assert_eq!(configured.place("listen"), "--listen");
     assert_eq!(configured.place("rest"), "WEIR_RELAY_REST: rest");
     assert_eq!(
         configured.place("limits.relay.tracks_max"),
@@ -190,11 +190,11 @@ fn values_that_do_not_fit_together_are_named_with_their_places() {
     for (file, expected) in [
         (
             "tls.key = \"k\"",
-            "relay.toml:1: tls.key: needs tls.certificate too",
+            "relay.toml:1: tls.key: needs tls.certificate (--cert) too",
         ),
         (
             "tls.certificate = \"c\"",
-            "relay.toml:1: tls.certificate: needs tls.key too",
+            "relay.toml:1: tls.certificate: needs tls.key (--key) too",
         ),
         (
             "log.format = \"xml\"",

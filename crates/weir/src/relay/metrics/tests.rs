@@ -64,6 +64,17 @@ fn numbers() -> Numbers {
     thread.1.packets_sent = 7;
     Numbers {
         threads: vec![thread.clone(), thread],
+        links: vec![LinkState {
+            name: "moqt://origin.example:4443".to_owned(),
+            is_ready: true,
+            connects: 2,
+            failures: 1,
+            subscriptions: 4,
+            objects: 70,
+            bytes_received: 9000,
+            round_trip: Some(Duration::from_millis(5)),
+            problem: None,
+        }],
         process: Usage::default(),
         open_files: 9,
         phase: Phase::Draining,
@@ -87,6 +98,10 @@ fn a_page_can_be_read_back_and_adds_threads_up() {
     for (name, value) in [
         ("weir_relay_sessions", 6.0),
         ("weir_relay_datagrams_sent_total", 20.0),
+        (
+            "weir_link_objects_total{upstream=\"moqt://origin.example:4443\"}",
+            70.0,
+        ),
         ("weir_quic_datagrams_dropped_total{reason=\"expired\"}", 4.0),
         ("weir_session_setup_overdue_total", 6.0),
         ("weir_host_packets_sent_total", 14.0),

@@ -57,7 +57,7 @@ fn every_problem_has_its_line_and_says_what_was_expected() {
     assert_eq!(
         read(text).unwrap_err(),
         [
-            "a.toml:1: unknown key `nam`; expected one of: name",
+            "a.toml:1: unknown key `nam`; did you mean `name`?",
             "a.toml:2: name: expected a string, not 2",
             "a.toml:5: inner.wait: expected a time such as \"30s\" or \"250ms\", from 1ms to 1m, not `2m`",
             "a.toml:6: inner.queue_bytes_max: expected a number of bytes such as \"4MiB\", from 1 to 1024GiB, not 0",
@@ -68,6 +68,7 @@ fn every_problem_has_its_line_and_says_what_was_expected() {
         ]
     );
     for (text, expected) in [
+        ("x = 1", "a.toml:1: unknown key `x`; expected one of: name"),
         ("name = \"a\"\nname = \"b\"\n", "a.toml:2: duplicate key"),
         ("name = a", "a.toml:1: "),
         (

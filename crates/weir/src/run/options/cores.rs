@@ -4,11 +4,15 @@ use anyhow::bail;
 
 use super::RunOptions;
 use crate::{
-    harness::{machine::Machine, own_relay::OwnRelay, process},
+    harness::{
+        machine::{Machine, no_core},
+        own_relay::OwnRelay,
+        process,
+    },
     run::{CoreChoice, RelayChoice},
 };
 
-/// Returns the cores of a run. Without flags, publishers and subscribers share the first core that the relay does not use.
+/// Returns the cores of a run. Without flags, publishers and subscribers share all cores that the relay does not use.
 pub(super) fn choose(
     options: &RunOptions,
     machine: &Machine,
@@ -25,17 +29,24 @@ pub(super) fn choose(
             pid.map_or_else(Vec::new, |pid| process::bound_cores(pid, &machine.cores))
         }
     };
-    let generator = generator_core(&machine.cores, &relay);
+    let generator = generator_cores(&machine.cores, &relay);
+    let chosen = |flag: &Vec<usize>| {
+        if flag.is_empty() {
+            generator.clone()
+        } else {
+            flag.clone()
+        }
+    };
     Ok(CoreChoice {
+        publishers: chosen(&options.publishers_cores),
+        subscribers: chosen(&options.subscribers_cores),
         relay,
-        publishers: options.publishers_core.or(generator),
-        subscribers: options.subscribers_core.or(generator),
     })
 }
 
-/// Returns the first core that the relay does not use, or the last core if the relay uses all. A relay whose cores are unknown
-/// gets the first core.
-fn generator_core(cores: &[usize], relay: &[usize]) -> Option<usize> {
+/// Returns the cores that the relay does not use, or the last core if the relay uses all. A relay whose cores are unknown gets
+/// the first core.
+fn generator_cores(cores: &[usize], relay: &[usize]) -> Vec<usize> {
     let is_free = |core: &usize| {
         if relay.is_empty() {
             Some(core) != cores.first()
@@ -43,8 +54,12 @@ fn generator_core(cores: &[usize], relay: &[usize]) -> Option<usize> {
             !relay.contains(core)
         }
     };
-    let free = cores.iter().copied().find(is_free);
-    free.or_else(|| cores.last().copied())
+    let free: Vec<usize> = cores.iter().copied().filter(is_free).collect();
+    if free.is_empty() {
+        cores.last().copied().into_iter().collect()
+    } else {
+        free
+    }
 }
 
 /// Checks that the cores of flags exist. A relay that runs already may use cores that this process may not.
@@ -55,13 +70,13 @@ fn check(options: &RunOptions, machine: &Machine, relay: &RelayChoice) -> anyhow
     };
     let relay = options.relay_cores.iter();
     let relay = relay.map(|core| ("--relay-cores", *core, of_relay));
-    let publishers = options.publishers_core;
-    let publishers = publishers.map(|core| ("--publishers-core", core, &machine.cores));
-    let subscribers = options.subscribers_core;
-    let subscribers = subscribers.map(|core| ("--subscribers-core", core, &machine.cores));
+    let publishers = options.publishers_cores.iter();
+    let publishers = publishers.map(|core| ("--publishers-cores", *core, &machine.cores));
+    let subscribers = options.subscribers_cores.iter();
+    let subscribers = subscribers.map(|core| ("--subscribers-cores", *core, &machine.cores));
     for (flag, core, cores) in relay.chain(publishers).chain(subscribers) {
         if !cores.contains(&core) {
-            bail!("{flag}: there is no core {core} on this machine; expected one of {cores:?}");
+            bail!("{flag}: {}", no_core(core, cores));
         }
     }
     Ok(())
@@ -135,7 +150,7 @@ mod tests {
     fn a_relay_of_somebody_else_may_be_where_this_process_may_not() {
         let other = "--relay=moqt://127.0.0.1:4443";
         let cores = choose_of(vec![1], 2, &[other, "--relay-cores=0"]).unwrap();
-        assert_eq!((cores.relay, cores.subscribers), (vec![0], Some(1)));
+        assert_eq!((cores.relay, cores.subscribers), (vec![0], vec![1]));
         for flags in [
             &[other, "--relay-cores=2"][..],
             &[other, "--subscribers-core=0"],
@@ -149,25 +164,30 @@ mod tests {
     #[test]
     fn the_generator_keeps_off_the_relays_cores() {
         for (flags, relay, generator) in [
-            (&[][..], &[0][..], 1),
-            (&["--relay-threads=2"], &[0, 1], 2),
-            (&["--relay-cores=1"], &[1], 0),
-            (&["--relay-cores=0"], &[0], 1),
+            (&[][..], &[0][..], &[1, 2, 3][..]),
+            (&["--relay-threads=2"], &[0, 1], &[2, 3]),
+            (&["--relay-threads=3"], &[0, 1, 2], &[3]),
+            (&["--relay-cores=1"], &[1], &[0, 2, 3]),
             (
                 &["--relay=moqt://127.0.0.1:4443", "--relay-cores=1"],
                 &[1],
-                0,
+                &[0, 2, 3],
             ),
             // The cores of this relay are unknown.
-            (&["--relay=moqt://127.0.0.1:4443"], &[], 1),
+            (&["--relay=moqt://127.0.0.1:4443"], &[], &[1, 2, 3]),
         ] {
             let cores = chosen(4, flags);
             assert_eq!(cores.relay, relay, "{flags:?}");
-            let both = (cores.publishers, cores.subscribers);
-            assert_eq!(both, (Some(generator), Some(generator)), "{flags:?}");
+            let both = (&cores.publishers[..], &cores.subscribers[..]);
+            assert_eq!(both, (generator, generator), "{flags:?}");
         }
         let said = chosen(4, &["--relay-cores=1", "--subscribers-core=1"]);
-        assert_eq!((said.publishers, said.subscribers), (Some(0), Some(1)));
+        assert_eq!(
+            (said.publishers, said.subscribers),
+            (vec![0, 2, 3], vec![1])
+        );
+        let said = chosen(4, &["--publishers-core=2", "--subscribers-cores=1,3"]);
+        assert_eq!((said.publishers, said.subscribers), (vec![2], vec![1, 3]));
     }
 
     #[test]
@@ -180,7 +200,7 @@ mod tests {
         ] {
             let choice = chosen(cores, flags);
             assert_eq!(choice.relay, relay, "{flags:?}");
-            assert_eq!(choice.subscribers, Some(cores - 1), "{flags:?}");
+            assert_eq!(choice.subscribers, [cores - 1], "{flags:?}");
         }
     }
 }

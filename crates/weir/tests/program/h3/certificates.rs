@@ -1,4 +1,4 @@
-//! Certificates that are refused: each reason is said in words.
+//! Refused certificates: the error states the reason.
 
 use std::{fs, path::Path, process::Output};
 
@@ -21,7 +21,8 @@ fn issuer(name: &str) -> (String, Issuer<'static, KeyPair>) {
     (certificate.pem(), Issuer::new(parameters, key))
 }
 
-/// What comes of a run in which something is refused: of a short one, unless the machine is too busy for an answer in a moment.
+/// Returns the output of a run whose connections are refused. The run is repeated with a longer duration if a busy machine left no
+/// time for an answer.
 fn refused(arguments: &[&str], report: &Path) -> Option<Output> {
     let durations = ["--duration=300ms", "--duration=3s", "--duration=1min"];
     durations.into_iter().find_map(|duration| {
@@ -34,7 +35,7 @@ fn refused(arguments: &[&str], report: &Path) -> Option<Output> {
     })
 }
 
-/// Its name, what is wrong with the certificate, who signs it, whom the client trusts, and what is said.
+/// A case: its name, the defect of the certificate, the issuer, the CA that the client trusts, and the expected text.
 type Story<'a> = (
     &'a str,
     fn(&mut CertificateParams),
@@ -139,7 +140,7 @@ fn every_reason_is_said_in_words() {
         let run = [&url, &connect, "--json", report.to_str().unwrap()];
         let output = refused(&[&run[..], trust].concat(), &report);
         let output = output.unwrap_or_else(|| panic!("{name}: nothing was refused"));
-        // Lines are broken where the screen ends.
+        // Lines are wrapped at the width of the screen.
         let shown = text(&output.stdout);
         let shown: Vec<&str> = shown.split_whitespace().collect();
         let report = json(&report);
@@ -150,12 +151,12 @@ fn every_reason_is_said_in_words() {
         assert_eq!(refusal["kind"], "tls", "{name}");
         assert_eq!(refusal["count"], report["connections"]["refused"]);
         let words = refusal["words"].as_str().unwrap();
-        let begin = "TLS handshake failed: found here: ";
+        let begin = "TLS handshake failed: this side reports: ";
         assert!(
             words.starts_with(begin) && words.contains(expected),
             "{name}: {words}"
         );
-        // Names of errors as they stand in sources: a capital behind a small letter.
+        // Names of errors in source code have a capital letter after a small one.
         let mut pairs = words.as_bytes().windows(2);
         let named = pairs.any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
         assert!(!named, "{words}");

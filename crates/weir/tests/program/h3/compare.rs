@@ -1,4 +1,4 @@
-//! `weir h3 compare` from outside: whose turn it is, what counts as a run, and what becomes of the results.
+//! `weir h3 compare` as a process: the order of turns, the runs that count, and the written results.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use crate::process::free_port;
 
 use super::stage::{Folder, core, json, succeed, text, weir};
 
-/// A file with servers, in which `{all}` is what starts ours.
+/// A file with servers, in which `{all}` stands for the command that starts weir's server.
 fn described(folder: &Folder, text: &str) {
     let ours = "\"{weir}\", \"h3\", \"serve\", \"--listen\", \"127.0.0.1:{port}\", \"--cert\", \"{cert}\", \"--key\", \
                 \"{key}\", \"--root\", \"{root}\"";
@@ -34,7 +34,7 @@ fn run(folder: &Folder, arguments: &[&str]) -> Output {
     compare(folder, arguments).output().expect("weir is built")
 }
 
-/// Makes a comparison in which every run succeeds, of the servers described by `text` with as many `SECONDS` as that takes.
+/// Compares the servers of `text`. Repeats the comparison with longer runs until every run succeeds.
 #[track_caller]
 fn run_whole(folder: &Folder, text: &str, arguments: &[&str]) {
     succeed(1.5, |seconds| {
@@ -44,7 +44,7 @@ fn run_whole(folder: &Folder, text: &str, arguments: &[&str]) {
     });
 }
 
-/// What was measured of a server in the first scenario.
+/// Returns the figures of a server in the first scenario.
 fn entry(folder: &Folder, server: &str) -> Value {
     let comparison = json(&folder.file("a.json"));
     let standings = comparison["scenarios"][0]["standings"].as_array().cloned();
@@ -86,7 +86,7 @@ fn connections_are_raised_until_a_side_is_the_limit_and_stay_so() {
         .map(|round| runs[round]["connections"].as_u64().unwrap())
         .collect();
     assert_eq!(connections[0], connections[1], "one search for all rounds");
-    // With several threads, each has as many.
+    // Each thread has this number.
     assert!((10..=500).contains(&connections[0]), "{connections:?}");
     let setting = comparison["setting"].to_string();
     assert!(
@@ -152,7 +152,7 @@ fn a_run_in_which_the_server_falls_is_none() {
         let mut command = compare(&folder, &[]);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut comparison = command.spawn().unwrap();
-        // The first line about the progress comes after a second.
+        // The first line of progress comes after a second.
         let mut said = BufReader::new(comparison.stderr.take().unwrap());
         let mut progress = String::new();
         said.read_line(&mut progress).unwrap();
@@ -165,7 +165,7 @@ fn a_run_in_which_the_server_falls_is_none() {
             .then_some(())
             .ok_or((code, progress, rest))
     };
-    // On a busy machine the run may be over before this test has noticed that it has begun.
+    // On a busy machine, the run may end before this test notices its beginning.
     let mut all = Vec::new();
     let fell = [8, 60, 240].into_iter().any(|seconds| {
         all.push(fall(seconds));

@@ -1,4 +1,4 @@
-//! `weir h3 bench` and `weir h3 compare` from outside, on real sockets.
+//! `weir h3 bench` and `weir h3 compare` as processes, on real sockets.
 
 use std::{
     fs,
@@ -72,7 +72,7 @@ fn what_fails_is_counted_and_the_run_ends_in_time() {
     let longer = run("/1k", &["--expect-length=1025"]);
     assert_eq!(longer["requests"]["failures"][0]["kind"], "body_short");
     assert_eq!(longer["verdict"]["limit"], "nothing");
-    // One that lets nobody send a request, until it is lost or the time is over.
+    // The server permits no request, until its connections are lost or the run ends.
     let stingy = Server::with(&["--requests-max=0"]);
     let refusal = |idle_timeout: &str, duration: &str| {
         let arguments = [duration, "--json", file.to_str().unwrap(), idle_timeout];
@@ -84,12 +84,12 @@ fn what_fails_is_counted_and_the_run_ends_in_time() {
         assert!(text(&output.stdout).contains("unusable"));
         refusal["words"].as_str().unwrap().to_owned()
     };
-    // A busy machine may take longer to find out.
+    // A busy machine may need longer.
     let mut durations = ["--duration=3", "--duration=15", "--duration=60"].into_iter();
     assert!(durations.any(|duration| refusal("--idle-timeout=1", duration).contains("timed out")));
     let words = refusal("--idle-timeout=60", "--duration=3");
     assert!(words.contains("no request could be sent"), "{words}");
-    // A socket that nobody reads.
+    // Nobody reads this socket.
     let deaf = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let connect = format!("--connect={}", deaf.local_addr().unwrap());
     let silent = run("/1k", &[&connect, "--handshake-timeout=200ms"]);
@@ -191,8 +191,8 @@ fn connections_are_logged_in_the_qlog_format() {
     }
 }
 
-/// What is reported of a run of so many seconds whose server is killed in its midst, with time-outs of `patience`; and whether
-/// something had succeeded until then, and somebody was given up after it. The server is watched if `is_watched`.
+/// Runs a load whose server is killed in its midst, with timeouts of `patience`. Returns the report, and whether requests
+/// succeeded before and connections were given up afterwards. The server is watched if `is_watched`.
 fn killed(folder: &Folder, duration: &str, patience: &str, is_watched: bool) -> (Value, bool) {
     let (mut server, file) = (Server::start(), folder.file("report.json"));
     let mut command = weir();
@@ -208,7 +208,7 @@ fn killed(folder: &Folder, duration: &str, patience: &str, is_watched: bool) -> 
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The first line about the progress comes after a second.
+    // The first line of progress comes after a second.
     let lines = BufReader::new(load.stderr.take().unwrap()).lines();
     let progress = lines.map(Result::unwrap);
     let mut progress = progress.skip_while(|line| line.contains("  0 requests"));
@@ -226,7 +226,7 @@ fn killed(folder: &Folder, duration: &str, patience: &str, is_watched: bool) -> 
     (report, is_long_enough)
 }
 
-/// The report of a run that was long enough. A busy machine may need longer to begin, and to find out.
+/// Returns the report of a run that was long enough; a busy machine may need longer runs.
 fn killed_in_time(folder: &Folder, is_watched: bool) -> Value {
     let times = [("10", "500ms"), ("60", "5s"), ("300", "30s")];
     let mut reports = times
@@ -254,18 +254,18 @@ fn a_server_that_dies_in_mid_run_is_said_to_have() {
     let report = killed_in_time(&folder, true);
     let died = report["server"]["died"].as_str().unwrap();
     assert!(died.contains("ended during the run"), "{died}");
-    // What it used until then is known, but not all of it.
+    // The CPU time up to the end of the process is known only in part.
     assert!(report["server"]["cpu_seconds"].as_f64().unwrap() > 0.0);
     assert_eq!(report["server"]["cpu_us_per_request"], Value::Null);
     assert_eq!(report["verdict"]["limit"], "unknown");
     assert!(report["requests"]["successes"].as_u64().unwrap() > 0);
-    // What was on its way, and whoever comes after.
+    // Requests in flight, and later connections.
     for (part, field) in [("requests", "failures"), ("connections", "refusals")] {
         let kinds = report[part][field].as_array().unwrap();
         assert_eq!(kinds.len(), 1, "{kinds:?}");
         assert_eq!(kinds[0]["kind"], "timed_out");
     }
-    // It ends when its time is over, not when everybody has been given up; how soon is the machine's affair.
+    // The run lasts its whole duration, although all connections were given up earlier.
     let elapsed_ms = report["run"]["elapsed_ms"].as_f64().unwrap();
     assert!(elapsed_ms < 1e6, "{elapsed_ms}");
 }
@@ -359,7 +359,7 @@ fn servers_are_compared_started_and_ended() {
         command.arg(flag).arg(folder.file(name));
     }
     let output = command.arg("--results").arg(&results).output().unwrap();
-    // Not all runs were made.
+    // Runs are missing.
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
     assert!(shown.contains("5k: answers of 5120 bytes"), "{shown}");
@@ -414,7 +414,7 @@ fn a_comparison_that_is_wrong_is_not_begun() {
             "arguments = [\"--duration=20\"]\n[[server]]\nname = \"a\"\nstart = [\"a\"]\n",
             "arguments: --duration is not allowed here; set `seconds`",
         ),
-        // Long connections may have that, but not those of the last scenario.
+        // The flag is allowed for long connections, but not for those of the last scenario.
         (
             "arguments = [\"--max-requests-per-conn=5\"]\n[[server]]\nname = \"a\"\nstart = [\"a\"]\n",
             "in scenario \"1k-short\"",

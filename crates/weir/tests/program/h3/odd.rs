@@ -1,4 +1,4 @@
-//! Servers that lie or say nothing, on real sockets: what the program reports of them.
+//! Reports about servers that answer wrongly or not at all, on real sockets.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, thread::JoinHandle, time::Instant};
 
@@ -21,7 +21,7 @@ use crate::process::PATIENCE;
 
 use super::stage::{Folder, bench, json, text};
 
-/// What a server does with a request that has come whole; it has the number of the request on its connection, from 0.
+/// The reaction of a server to a complete request. The argument is the number of the request on its connection, from 0.
 type Answer = fn(&mut Connection<'_>, StreamId, u64);
 
 /// Answers every request in the same wrong way.
@@ -83,7 +83,7 @@ impl App for Odd {
     }
 }
 
-/// Such a server on a thread of its own.
+/// Such a server on its own thread.
 struct Server {
     address: SocketAddr,
     stop: Stop,
@@ -130,7 +130,7 @@ impl Server {
         }
     }
 
-    /// What the program reports of a run against it, which has to end in time: with that exit code.
+    /// Runs the program against the server. Returns the report; asserts the exit code, and that the run ends in time.
     fn report(&self, name: &str, code: i32, arguments: &[&str]) -> Value {
         let folder = Folder::new(name);
         let file = folder.file("report.json");
@@ -138,7 +138,7 @@ impl Server {
         all.extend(arguments);
         let begin = clock::now();
         let output = bench(&format!("https://{}/1k", self.address), &all);
-        // Threads that are not let run may be late; a run that waits for answers would never end.
+        // Threads without CPU time may be late; a run that waits for answers would never end.
         assert!(clock::now() - begin < PATIENCE);
         let shown = text(&output.stdout);
         assert_eq!(
@@ -170,7 +170,7 @@ fn write(connection: &mut Connection<'_>, stream: StreamId, mut data: Bytes) {
     written.expect("what is little fits");
 }
 
-/// An answer that announces so many bytes and has another number of them.
+/// An answer whose `content-length` differs from its number of bytes.
 fn answer(connection: &mut Connection<'_>, stream: StreamId, announced: usize, body: usize) {
     let length = announced.to_string();
     let mut out = Vec::new();
@@ -181,10 +181,10 @@ fn answer(connection: &mut Connection<'_>, stream: StreamId, announced: usize, b
     connection.finish(stream);
 }
 
-/// A run that ends with so many answers, however long they take.
+/// A run that ends after this number of answers, whatever time they take.
 const REQUESTS: [&str; 2] = ["--duration=600", "--max-requests-per-thread=200"];
 
-/// How often requests failed in this way, which has to be the only one.
+/// Returns how often requests failed with this kind, and asserts that there is no other kind.
 #[track_caller]
 fn only(report: &Value, kind: &str) -> u64 {
     let failures = report["requests"]["failures"].as_array().unwrap();
@@ -233,7 +233,7 @@ fn some_answers_are_right_and_some_are_not() {
         count("stream_reset") + count("body_short"),
         requests("failed")
     );
-    // Two of each four on a connection, of which there are ten.
+    // Two of the four requests on each of ten connections.
     assert!(requests("successes").abs_diff(requests("failed")) <= 2 * 10);
     assert_eq!(requests("successes") + requests("failed"), 200);
     assert_eq!((requests("sent"), requests("unfinished")), (200, 0));
@@ -242,7 +242,7 @@ fn some_answers_are_right_and_some_are_not() {
 #[test]
 fn a_server_that_is_silent_after_the_handshake() {
     let server = Server::start(|_, _, _| ());
-    // A busy machine may need longer for a handshake, and for a second try.
+    // A busy machine may need longer for a handshake and a second attempt.
     let patience = [("300ms", "2"), ("3s", "15"), ("20s", "100")];
     let report = patience.into_iter().find_map(|(idle_timeout, duration)| {
         let (idle, time) = (
@@ -256,7 +256,7 @@ fn a_server_that_is_silent_after_the_handshake() {
     });
     let report = report.expect("it is tried again");
     assert!(only(&report, "timed_out") >= 10);
-    // Without a time-out that comes before the end: neither success nor failure.
+    // No timeout ends before the run, so these requests neither succeed nor fail.
     let report = ["2", "15", "50"].into_iter().find_map(|duration| {
         let time = format!("--duration={duration}");
         let report = server.report("patient", 1, &[&time, "--idle-timeout=60"]);

@@ -1,4 +1,4 @@
-//! `weir h3 serve` from outside: what it serves, in each of its ways, what it refuses, and how it ends.
+//! `weir h3 serve` as a process: its content, the effect of its flags, refused flags, and its end.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::stage::{Folder, Server, bench, json, text, weir};
 
-/// What some requests of a server gave, however long that takes; nothing may fail.
+/// Returns the report of some requests, whatever time they take; none may fail.
 fn loaded(server: &Server, path: &str, arguments: &[&str]) -> Value {
     let folder = Folder::new(&format!("loaded-{}", server.child.id()));
     let file = folder.file("report.json");

@@ -1,4 +1,4 @@
-//! A server's process, a folder, and what runs a load.
+//! A server's process, a folder, and runs of the load client.
 
 use std::{
     fs,
@@ -13,10 +13,10 @@ pub(crate) fn weir() -> Command {
     Command::new(env!("CARGO_BIN_EXE_weir"))
 }
 
-/// `weir h3 serve` on a port of its own; ended when dropped.
+/// `weir h3 serve` on a free port; killed when dropped.
 pub(crate) struct Server {
     pub(crate) child: Child,
-    /// The line with which it said that it is ready.
+    /// The line of JSON that it printed when it was ready.
     pub(crate) ready: Value,
     out: BufReader<ChildStdout>,
     address: String,
@@ -31,7 +31,7 @@ impl Server {
         Self::run(&["h3", "serve"], arguments)
     }
 
-    /// A relay with a certificate that it makes for itself.
+    /// Starts a relay with a self-signed certificate.
     pub(crate) fn relay() -> Self {
         Self::run(&["relay"], &[])
     }
@@ -40,7 +40,7 @@ impl Server {
         Self::of(weir(), command, arguments)
     }
 
-    /// One that `program` runs.
+    /// Starts the server that `program` runs.
     pub(crate) fn of(mut program: Command, command: &[&str], arguments: &[&str]) -> Self {
         let mut child = program
             .args(command)
@@ -72,7 +72,7 @@ impl Server {
         port
     }
 
-    /// Asks it to end by SIGTERM; returns how it ended, and what else it had to say.
+    /// Ends the process with SIGTERM. Returns its exit status, and the rest of its output.
     pub(crate) fn terminate(mut self) -> (ExitStatus, String) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-TERM", &pid]).status();
@@ -91,7 +91,7 @@ impl Drop for Server {
     }
 }
 
-/// A folder of a test's own; gone when dropped.
+/// A folder of one test; deleted when dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -105,7 +105,7 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Where it is, as an argument.
+    /// The path of the folder, as an argument.
     pub(crate) fn path(&self) -> &str {
         self.0.to_str().expect("a plain name")
     }
@@ -125,8 +125,8 @@ pub(crate) fn bench(url: &str, arguments: &[&str]) -> Output {
     command.output().expect("weir is built")
 }
 
-/// What comes of runs of so many seconds; of longer ones if the exit code says that some came to nothing, as short ones may on a
-/// busy machine.
+/// Returns the output of a run of this number of seconds. On a busy machine, no request may succeed: then the run is repeated with
+/// a longer duration.
 #[track_caller]
 pub(crate) fn succeed(seconds: f64, run: impl Fn(f64) -> Output) -> Output {
     let mut said = String::new();

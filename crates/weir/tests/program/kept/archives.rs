@@ -1,4 +1,4 @@
-//! A run in an archive, and all that is made of it.
+//! The archive of a run, and the files that `weir bench report` makes of it.
 
 use std::{fs, io::Read as _};
 
@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use super::stage::folder;
 use crate::process::{ANY, Folder, text, weir};
 
-/// A run of three subscribers, kept; the exit code that it and its reports have.
+/// Archives a run of three subscribers. Returns the exit code, which its reports have too.
 fn kept(folder: &Folder) -> Option<i32> {
     let (profile, archive, json) = (
         folder.file("profile.ini"),
@@ -47,12 +47,12 @@ fn an_archive_has_every_form_of_its_report() {
     }
     let output = weir(&arguments);
     assert_eq!(output.status.code(), code, "{}", text(&output.stderr));
-    // The run's own report, to the byte.
+    // The report of the run, byte for byte.
     assert_eq!(folder.text("again.json"), folder.text("run.json"));
     assert!(folder.text("page.html").starts_with("<!DOCTYPE html>"));
-    // A head and three subscriptions.
+    // The heading, and three subscriptions.
     assert_eq!(folder.text("rows.csv").lines().count(), 4);
-    // A head, and a row for each second in which something came.
+    // The heading, and a row for each second with an arrival.
     let seconds = folder.text("seconds.csv").lines().count();
     assert!((2..=6).contains(&seconds), "{}", folder.text("seconds.csv"));
     let text = folder.text("text");

@@ -17,7 +17,7 @@ start_delay = 500
 total_transmit_time = 1500
 ";
 
-/// A folder with the profile in it.
+/// A folder that contains the profile.
 pub(crate) fn folder(name: &str) -> Folder {
     let folder = Folder::new(name);
     folder.write("profile.ini", PROFILE);

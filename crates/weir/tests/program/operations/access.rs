@@ -1,4 +1,4 @@
-//! Who gets in, and for how long.
+//! Authentication and authorization: tokens, client certificates, expiry.
 
 use std::io::{BufRead as _, BufReader};
 
@@ -11,8 +11,8 @@ use crate::{
     process::{Folder, Relay, refusal, start, wait_for, weir, weir_with},
 };
 
-/// A key in `folder`, made by the program itself; the paths of its two halves.
-fn key(folder: &Folder, name: &str) -> (String, String) {
+/// Makes a key pair in `folder` with `weir token key`. Returns the paths of both files.
+pub(super) fn key(folder: &Folder, name: &str) -> (String, String) {
     let file = folder.file(name);
     let (secret, public) = (format!("{file}.pem"), format!("{file}.jwk"));
     drop(std::fs::remove_file(&secret));
@@ -21,7 +21,7 @@ fn key(folder: &Folder, name: &str) -> (String, String) {
     (secret, public)
 }
 
-fn sign(secret: &str, arguments: &[&str]) -> String {
+pub(super) fn sign(secret: &str, arguments: &[&str]) -> String {
     let mut all = vec!["token", "sign", "--key", secret];
     all.extend(arguments);
     let output = weir(&all);
@@ -36,7 +36,7 @@ fn with_token(token: &str) -> Arrival {
     }
 }
 
-/// Codes of draft-18: `UNAUTHORIZED` of requests and of sessions.
+/// `UNAUTHORIZED` of requests, and of sessions, in draft-18.
 const REFUSED: &str = "rejected 0x1";
 
 #[test]
@@ -61,7 +61,7 @@ fn live_commands_show_their_token_to_the_relay_and_to_nobody_else() {
         (&by_flag, None, 0, ""),
         (&publish, Some(&*token), 0, ""),
         (&play, None, 2, "UNAUTHORIZED"),
-        // A token is accepted, and nobody publishes.
+        // The token is accepted; nobody publishes the track.
         (&play, Some(&token), 2, "nobody publishes this track"),
         (&by_url, None, 2, "nobody publishes this track"),
     ] {
@@ -198,12 +198,12 @@ fn tokens_let_in_where_they_say() {
         client.expect(REFUSED);
     }
 
-    // Without a token one may come, and do nothing.
+    // Without a token, a client may connect, and may do nothing.
     let client = Client::connect(relay.address(), Arrival::default());
     client.announce("live/alice");
     client.expect(REFUSED);
 
-    // A token of somebody else ends the session, and so does one that is over.
+    // A token of another issuer ends the session, and so does an expired token.
     for bad in [
         sign(&stranger, &["--put", ""]),
         sign(&secret, &["--put", "", "--lasts", "0s"]),
@@ -235,11 +235,11 @@ fn a_benchmark_needs_the_token_that_the_relay_demands() {
     bench(&["--token", &format!("@{file}"), "--json", &json]);
     let text = std::fs::read_to_string(&json).unwrap();
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
-    // What arrived, and not whether a busy machine kept the schedule.
+    // A busy machine may miss the schedule, so only arrivals count.
     let received = &report["tracks"][0]["completion"]["objects_received"]["sum"];
     assert_eq!(received, 150, "{}", report["verdict"]);
     assert!(!text.contains(&token), "a token is nobody's business");
-    // Without it, or with one for another namespace, nothing is delivered.
+    // Without a token, or with one for another namespace, nothing is delivered.
     let other = sign(&secret, &["--root", "live", "--put", "", "--get", ""]);
     for more in [&[][..], &["--token", &other]] {
         let output = bench(more);
@@ -251,12 +251,63 @@ fn a_benchmark_needs_the_token_that_the_relay_demands() {
 }
 
 #[test]
+fn each_client_of_a_benchmark_can_have_a_token_of_its_own() {
+    let folder = Folder::new("tokens");
+    let (secret, public) = key(&folder, "issuer");
+    let relay = Relay::start(&["--set", &format!("auth.jwt.keys={public}")]);
+    let url = format!("moqt://{}", relay.address());
+    let profile = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../profiles/audio-short.ini"
+    );
+    let run = ["bench", profile, "--relay", &url, "--insecure"];
+    let size = ["--subscribers", "3", "--seconds", "1", "--slo", "failed=0"];
+    let json = folder.file("run.json");
+    let received = |more: &[&str]| -> Vec<u64> {
+        let output = weir(&[&run[..], &size, &["--json", &json], more].concat());
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+        let text = std::fs::read_to_string(&json).unwrap();
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let rows = report["tracks"][0]["subscribers"]
+            .as_array()
+            .unwrap()
+            .iter();
+        rows.map(|row| row["completion"]["objects_received"].as_u64().unwrap())
+            .collect()
+    };
+    assert_eq!(received(&["--sign-tokens", &secret]), [50, 50, 50]);
+    // The publisher's token, and two for three subscribers: the first one and the third have the same.
+    let publisher = format!(
+        "@{}",
+        folder.write("publisher", &sign(&secret, &["--put", ""]))
+    );
+    let good = sign(&secret, &["--get", "perf"]);
+    let bad = sign(&secret, &["--get", "live"]);
+    let several = folder.write("several", &format!("{good}\n\n{bad}\n"));
+    assert_eq!(
+        received(&["--token", &publisher, "--tokens", &several]),
+        [50, 0, 50]
+    );
+    let empty = folder.write("empty", "\n");
+    for (more, problem) in [
+        (["--tokens", &*empty], "expected a token in each line"),
+        (["--tokens", "nowhere"], "--tokens: nowhere"),
+        (["--sign-tokens", &*public], "not a private EC P-256 key"),
+    ] {
+        let output = weir(&[&run[..], &size, &more].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains(problem), "{error}");
+    }
+}
+
+#[test]
 fn what_a_token_granted_ends_with_it() {
     let folder = Folder::new("expiry");
     let (secret, public) = key(&folder, "issuer");
     let keys = format!("auth.jwt.keys={public}");
     let relay = Relay::start(&["--set", &keys]);
-    // It may end on a busy machine before anybody has come with it: the next one lasts for longer.
+    // On a busy machine, the token may expire before a client connects with it: the next one is valid for longer.
     let client = ["3s", "30s", "300s"].into_iter().find_map(|time| {
         let token = sign(&secret, &["--put", "", "--lasts", time]);
         let client = Client::connect(relay.address(), with_token(&token));
@@ -266,7 +317,7 @@ fn what_a_token_granted_ends_with_it() {
             .then_some(client)
     });
     let client = client.expect("a token that lasts long enough");
-    // Its end comes by itself, as the end of the request or of the session.
+    // The expiry ends the request or the session.
     let ended = wait_for(|| {
         let heard = client.heard();
         let is_end = |line: &String| !["ready", "accepted"].contains(&line.as_str());

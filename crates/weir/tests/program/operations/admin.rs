@@ -1,4 +1,4 @@
-//! Metrics and health, and how the relay takes leave.
+//! Metrics, health, and draining.
 
 use std::{
     net::SocketAddr,
@@ -47,7 +47,7 @@ fn metrics_tell_of_sessions_and_of_nothing_that_a_peer_chose() {
 
 #[test]
 fn a_relay_that_is_not_let_run_for_once_refuses_nobody() {
-    // Late is who waits for longer than a busy machine has anybody wait.
+    // The time limit is longer than a busy machine needs.
     let late = "limits.load.queue_delay_max=1200ms";
     let relay = Relay::start(&["--admin", "127.0.0.1:0", "--set", late]);
     for clients in 1..=4 {
@@ -112,7 +112,7 @@ fn tracks_are_listed_on_request_and_never_in_part() {
     );
 }
 
-/// Waits until the relay says that it takes on nobody new.
+/// Waits until the relay says that it accepts no new connection.
 #[track_caller]
 fn expect_draining(admin: SocketAddr) {
     let draining = (503, "draining\n".to_owned());
@@ -137,7 +137,7 @@ fn a_relay_that_is_to_end_says_so_first_and_serves_until_the_delay_is_over() {
     expect_metric(admin, "weir_relay_draining", 1.0);
     client.announce("still/here");
     client.expect("accepted");
-    // A second signal ends it at once.
+    // A second signal ends the relay at once.
     terminate(relay.pid());
     assert_eq!(relay.wait().0, Some(128 + 15));
 }

@@ -1,4 +1,4 @@
-//! A client of the relay that does what a test tells it to, and writes down what it hears.
+//! A client of the relay that follows commands of a test, and records the events of its session.
 
 use std::{
     net::SocketAddr,
@@ -28,17 +28,17 @@ use weir_quic::{
 
 use crate::process::wait_for;
 
-/// How a client comes.
+/// How a client connects.
 pub(crate) struct Arrival {
     pub(crate) tls: ClientTls,
     pub(crate) tokens: Vec<String>,
     pub(crate) path: Option<String>,
-    /// Over WebTransport instead of raw QUIC, with this path.
+    /// Path of WebTransport; `None` for raw QUIC.
     pub(crate) web_path: Option<String>,
 }
 
 impl Default for Arrival {
-    /// Trusting, and with nothing to show.
+    /// Over raw QUIC, trusting any certificate, without credentials.
     fn default() -> Self {
         Self {
             tls: ClientTls::new(Trust::Anyone, &PROTOCOLS).unwrap(),
@@ -49,7 +49,7 @@ impl Default for Arrival {
     }
 }
 
-/// What a client is told to do, and what it heard.
+/// Commands for a client, and the events that it recorded.
 #[derive(Default)]
 struct Notes {
     announce: Vec<String>,
@@ -57,7 +57,7 @@ struct Notes {
     heard: Vec<String>,
 }
 
-/// A client on a thread of its own.
+/// A client on its own thread.
 pub(crate) struct Client {
     notes: Arc<Mutex<Notes>>,
     stop: Stop,
@@ -149,12 +149,12 @@ impl Client {
         self.notes.lock().unwrap().subscribe.push(track);
     }
 
-    /// All that was heard so far.
+    /// Returns all events so far.
     pub(crate) fn heard(&self) -> Vec<String> {
         self.notes.lock().unwrap().heard.clone()
     }
 
-    /// Waits until something was heard that begins with `beginning`.
+    /// Waits for an event whose text begins with `beginning`.
     #[track_caller]
     pub(crate) fn expect(&self, beginning: &str) -> String {
         let found = wait_for(|| {
@@ -307,5 +307,5 @@ impl App for Role {
     }
 }
 
-/// The ALPN of what is spoken here.
+/// The ALPN of the client.
 pub(crate) const PROTOCOLS: [&str; 1] = ["moqt-18"];

@@ -1,4 +1,4 @@
-//! Relays as the benchmark meets them: at any address, alive and dead, and what they leave behind.
+//! Benchmarks of relays at several addresses, of relays that die, and files that relays write.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use crate::{
     process::{Folder, Relay, start, wait_for_delivery, weir},
 };
 
-/// Objects in datagrams, each 20 ms.
+/// Objects in datagrams, every 20 ms.
 const PROFILE: &str = "[audio]
 namespace = perf/{run}
 name = 1
@@ -29,17 +29,17 @@ start_delay = 500
 total_transmit_time = 2500
 ";
 
-/// A service level that holds on every machine, so that what is tested is not the machine.
+/// A service level that holds on every machine, however busy.
 const ANY: [&str; 2] = ["--slo", "loss<100%"];
 
-/// The profile, with so many milliseconds of transmission.
+/// Returns the profile with this duration of sending, in milliseconds.
 fn profile(folder: &Folder, milliseconds: u32) -> String {
     let time = format!("total_transmit_time = {milliseconds}");
     let text = PROFILE.replace("total_transmit_time = 2500", &time);
     folder.write("profile.ini", &text)
 }
 
-/// A run with five subscribers that would last for minutes, and has delivered something.
+/// Starts a run of minutes with five subscribers, and waits until objects are delivered.
 fn long_run(folder: &Folder, more: &[&str]) -> Child {
     let (profile, json) = (profile(folder, 300_000), folder.file("run.json"));
     let run = ["bench", &profile, "--subscribers", "5", "--json", &json];
@@ -48,7 +48,7 @@ fn long_run(folder: &Folder, more: &[&str]) -> Child {
     bench
 }
 
-/// The run was broken off for a reason, which it names first, and kept what it had.
+/// Asserts that the run ended early, with the reason first, and reports the measurements up to then.
 #[track_caller]
 fn expect_cut_short(folder: &Folder, bench: Child, reason: &str) {
     expect_partial(folder, &bench.wait_with_output().unwrap(), reason);
@@ -59,7 +59,7 @@ fn expect_partial(folder: &Folder, output: &Output, reason: &str) {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.starts_with("partial: "), "{text}");
-    // Lines are broken to fit a terminal.
+    // Lines are wrapped at the width of the terminal.
     let words: Vec<&str> = text.split_whitespace().collect();
     assert!(words.join(" ").contains(reason), "{reason}: {text}");
     let report = fs::read_to_string(folder.file("run.json")).unwrap();
@@ -110,13 +110,13 @@ fn a_relay_that_falls_silent_near_the_end_is_named_too() {
         let url = format!("moqt://{}", relay.address());
         let run = ["bench", &profile, "--relay", &url, "--insecure"];
         let bench = start(&[&run[..], &["--subscribers", "2", "--json", &json]].concat());
-        // A third of the objects. Everybody gives up before so long a silence as another run is ended for.
+        // A third of the objects. All clients give up before the silence at which another run is ended.
         expect_at_least(relay.admin(), "weir_relay_datagrams_sent_total", 250.0);
         relay.child.kill().unwrap();
         relay.child.wait().unwrap();
         (bench.wait_with_output().unwrap(), url)
     };
-    // On a busy machine the end may have been too near.
+    // On a busy machine, the run may have been near its end.
     let mut ended = std::iter::repeat_with(fall_silent).take(5);
     let ended = ended.find(|(output, _)| output.stdout.starts_with(b"partial: "));
     let (output, url) = ended.expect("a silence that is long enough");
@@ -215,7 +215,7 @@ fn a_relay_writes_logs_of_its_connections_where_it_is_told_to() {
             "{path:?}"
         );
         let text = fs::read_to_string(&path).unwrap();
-        // Records of JSON text sequences (RFC 7464): a head, then what was sent and received.
+        // Records of JSON text sequences (RFC 7464): a head, then packets sent and received.
         let mut records = text.split('\u{1e}').filter(|record| !record.is_empty());
         let head: Value = serde_json::from_str(records.next().unwrap()).unwrap();
         assert!(head["qlog_version"].is_string(), "{head}");

@@ -16,7 +16,7 @@ use weir_net::clock;
 
 use crate::process::{Folder, Relay, weir};
 
-/// Objects by datagram and by stream, each 20 ms, for three seconds.
+/// Objects in datagrams and in streams, every 20 ms, for three seconds.
 const PROFILE: &str = "[audio]
 namespace = perf
 name = 1
@@ -46,8 +46,8 @@ start_delay = 1500
 total_transmit_time = 3000
 ";
 
-/// Stands between clients and a relay; every second its address there is another one. What still comes to an old one
-/// is passed on, too.
+/// A proxy between clients and a relay that changes its address towards the relay every second. Packets to old addresses are
+/// forwarded too.
 struct Nat {
     address: SocketAddr,
     moves: Arc<AtomicUsize>,
@@ -66,7 +66,7 @@ impl Nat {
             reason = "a wire of the program under test"
         )]
         let thread = thread::spawn(move || {
-            // Each client's socket, with those that stand for it before the relay; the last is in use.
+            // The sockets towards the relay for each client; the last one is in use.
             let mut clients: Vec<(SocketAddr, Vec<UdpSocket>)> = Vec::new();
             let (mut begin, mut packet) = (clock::now(), vec![0; 65536]);
             while !ends.load(Ordering::Relaxed) {
@@ -164,7 +164,7 @@ fn clients_whose_address_changes_lose_nothing_at_a_relay_of_two_threads() {
         "{}",
         report["slo"]
     );
-    // On a machine that is busy with something else the generator may not have kept its own time.
+    // On a busy machine, the generator may have missed its schedule.
     let is_healthy = report["generator"]["healthy"] == true;
     assert_eq!(output.status.code() == Some(0), is_healthy, "{shown}{said}");
     drop(nat);

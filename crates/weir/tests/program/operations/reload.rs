@@ -1,4 +1,4 @@
-//! Certificates that change under a relay that runs.
+//! Reloads of certificates and settings while the relay runs.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use crate::{
     process::{Folder, Relay, signal, start, text, wait_for},
 };
 
-/// A certificate for `localhost`, written to two files of `folder`.
+/// Writes a certificate for `localhost` and its key to two files in `folder`.
 fn make(folder: &Folder) -> rcgen::CertifiedKey<rcgen::KeyPair> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     folder.write("key.pem", &made.signing_key.serialize_pem());
@@ -52,10 +52,10 @@ fn certificates_change_without_a_session_that_notices() {
     let old = Client::connect(relay.address(), trusting(&first));
     old.expect("ready");
 
-    // A good one: newcomers see it, and whoever is here goes on.
+    // A valid certificate: new clients get it, and established sessions continue.
     let second = make(&folder);
     relay.signal("HUP");
-    // Certificates and keys are counted each by itself.
+    // Reloads of certificates and of keys are counted separately.
     expect_metric(admin, RELOADED, 2.0);
     let new = Client::connect(relay.address(), trusting(&second));
     new.expect("ready");
@@ -64,7 +64,7 @@ fn certificates_change_without_a_session_that_notices() {
     old.announce("a/b");
     old.expect("accepted");
 
-    // Bad ones: a key of another, no certificate, one that has expired. The second stays.
+    // Bad files: a key of another certificate, no certificate, an expired certificate. The second certificate stays.
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let mut expired = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
     expired.not_after = rcgen::date_time_ymd(2020, 1, 1);
@@ -122,7 +122,7 @@ fn settings_that_need_a_restart_are_named_after_a_reload() {
         .find(|line| line.contains("these settings need a restart"));
     let line = line.unwrap_or_else(|| panic!("{log}"));
     assert!(line.contains("WARN"), "{line}");
-    // The flag wins over `listen`, so that key has no effect.
+    // The flag overrides `listen`, so that key has no effect.
     assert!(
         line.contains("changed=\"drain.time, limits.relay.tracks_max\""),
         "{line}"
@@ -153,7 +153,7 @@ fn a_file_that_changes_is_noticed() {
         "tls.watch=100ms",
     ];
     let relay = Relay::start(&arguments);
-    // Another one is written until the relay has it: the first may be there before it begins to look.
+    // Certificates are written until the relay has loaded one: the first may exist before the relay begins to watch.
     let found = wait_for(|| {
         let other = make(&folder);
         let outcome = || {

@@ -5,11 +5,13 @@ use maud::{Markup, html};
 use crate::form::number;
 use crate::form::plot::{Plot, STRIPS_MAX, Strip, TIME};
 use crate::form::scale::Scale;
-use crate::relay::{Generator, GeneratorSecond, Relay, RelayCost, RelayMetric, RelaySecond};
+use crate::relay::{Agent, Generator, GeneratorSecond, Relay, RelayCost, RelayMetric, RelaySecond};
 use crate::statistics::float;
 
 /// Most points of a curve. In a longer series, each point is the largest of several values.
 const POINTS_MAX: usize = 400;
+/// Most agents with a chart. The table has more.
+const AGENTS_SHOWN_MAX: usize = 12;
 
 /// CPU, memory and context switches of the relay in each second.
 pub(in crate::relay::html) fn relay(relay: &Relay, cost: &RelayCost) -> [Markup; 3] {
@@ -158,6 +160,27 @@ const TITLE_CHARS_MAX: usize = 48;
 const MEBIBYTE: f64 = 1024.0 * 1024.0;
 
 /// Returns a point in the middle of each second.
+/// The event-loop lag of each agent in each second.
+pub(in crate::relay::html) fn agents(generator: &Generator) -> Vec<Markup> {
+    let agents = generator.agents.iter().take(AGENTS_SHOWN_MAX);
+    let figure = |agent: &Agent| {
+        let points = points(&agent.per_second, |one| {
+            (one.second, one.event_loop_lag_p99_ms)
+        });
+        let most = number::decimal(largest(&points, 0.0));
+        let name: String = agent.name.chars().take(TITLE_CHARS_MAX).collect();
+        let title = format!("Event-loop lag of {name}");
+        let mut plot = plot(&title, "ms, p99", &points, 1.0)
+            .reading(format!("At most {most} ms; a run is invalid above 50 ms."))
+            .height(190.0);
+        curve(&mut plot, &points, |value| {
+            format!("{} ms", number::decimal(value))
+        });
+        plot.figure()
+    };
+    agents.map(figure).collect()
+}
+
 fn points<T>(seconds: &[T], pick: impl Fn(&T) -> (u64, f64)) -> Vec<(f64, f64)> {
     let point = |one| {
         let (second, value) = pick(one);

@@ -1,4 +1,4 @@
-//! The generator's threads, each with a role, and the progress that other threads can read.
+//! The threads of an agent, each with a role, and the progress that other threads can read.
 
 use std::{
     sync::{
@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
+use serde::{Deserialize, Serialize};
 use weir_bench::{
     early_stop::EarlyStop,
     meeting::MeetingRole,
@@ -16,14 +17,17 @@ use weir_bench::{
     publisher::{PublisherProgress, PublisherRole, ReleaseError},
     subscriber::{SubscriberProgress, SubscriberRole},
 };
+use weir_histogram::Histogram;
 use weir_net::{HostConfig, SocketConfig, Stop, Telemetry, clock, raise_open_files_limit};
 use weir_quic::{App, Endpoint, Event, Limits};
-use weir_report::{latency, service_level::JudgedClause};
+use weir_report::service_level::MeasuredSoFar;
 
-use super::RelayUrl;
-use crate::event_loop::{self, EventLoop, LoopThread};
+use crate::{
+    event_loop::{self, EventLoop, LoopThread},
+    run::RelayUrl,
+};
 
-/// Permissions that the conductor of a run gives to the roles. Clones share one gate.
+/// Permissions that the controller of a run gives to the roles. Clones share one gate.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     inner: Arc<GateState>,
@@ -58,7 +62,7 @@ impl Gate {
     }
 }
 
-/// Parameters of all threads of a generator.
+/// Parameters of all threads of an agent.
 pub(crate) struct Setting<'a> {
     pub(crate) gate: &'a Gate,
     pub(crate) stop: &'a Stop,
@@ -68,7 +72,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) origin: Instant,
     /// Share of its time that each thread wastes on purpose, in per cent.
     pub(crate) waste_percent: u32,
-    /// Ends the run early if its service level is broken for certain; `None` if runs do not end early.
+    /// Notes what makes a clause certain to fail; `None` if the run does not end early.
     pub(crate) early_stop: Option<&'a EarlyStop>,
 }
 
@@ -159,22 +163,41 @@ pub(crate) struct View {
     /// The core that the thread is pinned to, if it is.
     pub(crate) core: Option<usize>,
     seen: Arc<Mutex<Seen>>,
+    second: Arc<Mutex<SecondSeen>>,
     pub(crate) telemetry: Arc<Telemetry>,
 }
 
 impl View {
     pub(crate) fn seen(&self) -> Seen {
-        *self.lock()
+        *lock(&self.seen)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
-        // The join reports a thread that panicked.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the figures of the last whole second.
+    pub(crate) fn second(&self) -> SecondSeen {
+        lock(&self.second).clone()
     }
 }
 
+/// Locks a value. The join reports a thread that panicked.
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The figures of subscribers at the end of a second of the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SecondSeen {
+    /// The second, from zero; zero before the first one is over.
+    pub(crate) second: u64,
+    /// Latency of what arrived in it.
+    pub(crate) latency: Histogram,
+    /// What could make a clause certain to fail, in runs that end early then, once the schedules have begun.
+    pub(crate) so_far: Option<MeasuredSoFar>,
+}
+
 /// The progress of a role.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Seen {
     pub(crate) publishers: PublisherProgress,
     pub(crate) subscribers: SubscriberProgress,
@@ -184,13 +207,9 @@ pub(crate) struct Seen {
     pub(crate) is_served: bool,
     /// Whether the relay has answered every subscription.
     pub(crate) is_subscribed: bool,
-    /// Median and 99th percentile of latency in the last whole second, in milliseconds.
-    pub(crate) latency_ms: Option<(f64, f64)>,
-    /// Whether the service level is broken for certain, in runs that end early then.
-    pub(crate) is_hopeless: bool,
 }
 
-/// A role that follows the conductor's gate.
+/// A role that follows the controller's gate.
 pub(crate) struct LoadHost {
     load: Load,
     gate: Gate,
@@ -198,12 +217,10 @@ pub(crate) struct LoadHost {
     next_look: Instant,
     /// The start of the run.
     origin: Instant,
-    /// The last whole second of the run that was looked at, and its latency.
-    latency: (u64, Option<(f64, f64)>),
-    /// Finds clauses that are broken for certain, in runs that end early then.
+    /// The second of the run that was looked at last.
+    second: u64,
+    /// Notes what makes a clause certain to fail, in runs that end early then.
     early_stop: Option<EarlyStop>,
-    /// The clauses that `early_stop` found.
-    hopeless: Vec<JudgedClause>,
     /// Share of its time that the thread wastes on purpose, in per cent.
     waste_percent: u32,
     next_waste: Instant,
@@ -217,34 +234,12 @@ impl LoadHost {
         &self.load
     }
 
-    /// Adds the subscribers of another thread after the run. Returns the other thread if one of both has none, or others too.
-    pub(crate) fn absorb(&mut self, other: Self) -> Option<Self> {
-        match (&mut self.load, other) {
-            (
-                Load::Subscribers(own),
-                Self {
-                    load: Load::Subscribers(more),
-                    ..
-                },
-            ) => {
-                own.absorb(*more);
-                None
-            }
-            (_, other) => Some(other),
-        }
-    }
-
     /// Returns why the schedules could not begin, if so.
     pub(crate) fn refused_release(&self) -> Option<&str> {
         self.refused_release.as_deref()
     }
 
-    /// Returns the clauses of the service level that are broken for certain, in runs that end early then.
-    pub(crate) fn hopeless(&self) -> &[JudgedClause] {
-        &self.hopeless
-    }
-
-    /// Follows the conductor's gate, and updates the view.
+    /// Follows the controller's gate, and updates the view.
     fn look(&mut self, now: Instant, endpoint: &mut Endpoint) {
         self.next_look = now + LOOK_PERIOD;
         if self.waste_percent > 0 && self.next_waste <= now {
@@ -274,7 +269,7 @@ impl LoadHost {
         }
         self.look_back(now);
         let (publishers, subscribers) = (self.load.publishers(), self.load.subscribers());
-        *self.view.lock() = Seen {
+        *lock(&self.view.seen) = Seen {
             publishers: publishers.map(PublisherRole::progress).unwrap_or_default(),
             subscribers: subscribers
                 .map(SubscriberRole::progress)
@@ -282,30 +277,26 @@ impl LoadHost {
             has_announced,
             is_served: publishers.is_none_or(PublisherRole::is_served),
             is_subscribed: subscribers.is_none_or(|role| self.is_started && role.is_subscribed()),
-            latency_ms: self.latency.1,
-            is_hopeless: !self.hopeless.is_empty(),
         };
     }
 
-    /// Updates the latency at the end of a second, and checks whether the service level is broken for certain.
+    /// Updates the figures of a second when it is over.
     fn look_back(&mut self, now: Instant) {
         let second = now.saturating_duration_since(self.origin).as_secs();
         let Some(subscribers) = self.load.subscribers() else {
             return;
         };
-        if second <= self.latency.0 {
+        if second <= self.second {
             return;
         }
+        self.second = second;
         let (from, to) = (Duration::from_secs(second - 1), Duration::from_secs(second));
-        let latency = latency::distribution(&subscribers.latency_between(from, to));
-        self.latency = (second, latency.map(|one| (one.p50_ms, one.p99_ms)));
-        if let Some(early_stop) = self
-            .early_stop
-            .as_ref()
-            .filter(|_| self.hopeless.is_empty())
-        {
-            self.hopeless = early_stop.look(now, subscribers);
-        }
+        let early_stop = self.early_stop.as_ref();
+        *lock(&self.view.second) = SecondSeen {
+            second: second - 1,
+            latency: subscribers.latency_between(from, to),
+            so_far: early_stop.and_then(|one| one.look(now, subscribers)),
+        };
     }
 }
 
@@ -353,7 +344,8 @@ impl Hosted {
         let view = View {
             name: load.name(),
             core,
-            seen: Arc::new(Mutex::new(Seen::default())),
+            seen: Arc::default(),
+            second: Arc::default(),
             telemetry: Arc::new(Telemetry::default()),
         };
         let host = LoadHost {
@@ -362,9 +354,8 @@ impl Hosted {
             view: view.clone(),
             next_look: clock::now(),
             origin: setting.origin,
-            latency: (0, None),
+            second: 0,
             early_stop: setting.early_stop.cloned(),
-            hopeless: Vec::new(),
             waste_percent: setting.waste_percent,
             next_waste: setting.origin,
             is_started: false,
@@ -380,13 +371,8 @@ impl Hosted {
         self.thread.is_finished()
     }
 
-    pub(crate) fn view(&self) -> View {
-        self.view.clone()
-    }
-
-    /// Returns the role's progress.
-    pub(crate) fn seen(&self) -> Seen {
-        self.view.seen()
+    pub(crate) fn view(&self) -> &View {
+        &self.view
     }
 
     /// Waits for the thread, and returns its role.

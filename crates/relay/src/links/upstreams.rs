@@ -1,0 +1,335 @@
+//! Links to other machines: the relays that this relay was told to ask, and the connections to them.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use weir_client::{backoff::Backoff, target::Target};
+use weir_moqt::{
+    draft::Draft,
+    error::SessionError,
+    message::Setup,
+    parameter::Parameters,
+    session::{self, Session, Side},
+};
+use weir_quic::{Handle, Liveness};
+use weir_transport::Transport as _;
+
+use super::{link_limits, rings::Probe};
+use crate::{
+    effect::Effect,
+    sessions::peer::{Peer, PeerKind, Purpose},
+    timers::{Timer, Timers},
+    turn::Turn,
+};
+
+/// A relay that is asked for what no client of this relay has.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Its name in logs and metrics, without secrets.
+    pub name: String,
+    /// How to connect to it.
+    pub target: Arc<Target>,
+    /// Seed of the pauses between attempts to connect.
+    pub seed: u64,
+}
+
+/// The state of a link to an upstream relay, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkState {
+    /// The name of the upstream relay.
+    pub name: String,
+    /// Whether the link is established.
+    pub is_ready: bool,
+    /// How often the link was established.
+    pub connects: u64,
+    /// How often the link was lost, or could not be established.
+    pub failures: u64,
+    /// Objects of subscriptions received over all its connections.
+    pub objects: u64,
+    /// Bytes of UDP payload received over the present connection.
+    pub bytes_received: u64,
+    /// Subscriptions of this relay over the link, requests without an answer included.
+    pub subscriptions: u64,
+    /// The round-trip time of the present connection.
+    pub round_trip: Option<Duration>,
+    /// Why the link is not established.
+    pub problem: Option<String>,
+}
+
+/// The configured upstream relays, in order of preference.
+#[derive(Debug, Default)]
+pub(super) struct Upstreams {
+    members: Vec<Member>,
+}
+
+/// One upstream relay and the link to it.
+#[derive(Debug)]
+struct Member {
+    upstream: Upstream,
+    backoff: Backoff,
+    /// The pauses between questions whether requests return to this relay.
+    probes: Backoff,
+    /// When the next question is due.
+    probe_at: Option<Instant>,
+    /// Whether the link was closed because requests returned.
+    is_in_ring: bool,
+    state: State,
+    /// When the present link was established.
+    ready_since: Option<Instant>,
+    connects: u64,
+    failures: u64,
+    /// Objects received over earlier connections.
+    objects: u64,
+    problem: Option<String>,
+}
+
+/// The state of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The next attempt is due at the member's timer.
+    Waiting,
+    /// The handshake is in progress, or the upstream relay's SETUP has not come.
+    Connecting(Handle),
+    /// Both sides have sent SETUP.
+    Ready(Handle),
+}
+
+impl State {
+    fn handle(self) -> Option<Handle> {
+        match self {
+            Self::Waiting => None,
+            Self::Connecting(handle) | Self::Ready(handle) => Some(handle),
+        }
+    }
+}
+
+impl Upstreams {
+    /// Adds an upstream relay, and connects to it at the next timeout.
+    pub(super) fn add(&mut self, timers: &mut Timers, now: Instant, upstream: Upstream) {
+        let number = self.members.len();
+        self.members.push(Member {
+            backoff: Backoff::new(PAUSE_FIRST, PAUSE_MAX, upstream.seed),
+            probes: Backoff::new(PROBE_PAUSE_FIRST, PROBE_PAUSE_MAX, upstream.seed),
+            probe_at: None,
+            is_in_ring: false,
+            upstream,
+            state: State::Waiting,
+            ready_since: None,
+            connects: 0,
+            failures: 0,
+            objects: 0,
+            problem: None,
+        });
+        timers.set(now, Timer::Upstream(number));
+    }
+
+    /// Returns whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Returns the number of established links before that of `handle`, which is its rank among them.
+    pub(super) fn rank(&self, handle: Handle) -> usize {
+        let before = self
+            .members
+            .iter()
+            .take_while(|member| member.state.handle() != Some(handle));
+        before
+            .filter(|member| matches!(member.state, State::Ready(_)))
+            .count()
+    }
+
+    /// Returns the name of the upstream relay behind a link.
+    pub(super) fn name(&self, handle: Handle) -> Option<&str> {
+        let mut members = self.members.iter();
+        let member = members.find(|member| member.state.handle() == Some(handle))?;
+        Some(&member.upstream.name)
+    }
+
+    /// Starts to connect to an upstream relay whose timer is due.
+    pub(super) fn connect(&mut self, turn: &mut Turn<'_>, number: usize) {
+        let Some(member) = self.members.get_mut(number) else {
+            return;
+        };
+        if turn.sessions.is_draining() || member.state != State::Waiting {
+            return;
+        }
+        let target = &member.upstream.target;
+        let (client, remote) = (&target.client, target.remote);
+        let name = &target.server_name;
+        let attempt = turn
+            .endpoint
+            .connect_with(turn.now, client, remote, name, 0, Some(LIVENESS));
+        match attempt {
+            Ok(handle) => member.state = State::Connecting(handle),
+            Err(error) => member.fail(turn, number, error.to_string()),
+        }
+    }
+
+    /// Begins the session of a link whose handshake is complete. Returns false if the connection is no link.
+    pub(super) fn on_connected(&mut self, turn: &mut Turn<'_>, handle: Handle) -> bool {
+        let connecting = State::Connecting(handle);
+        let mut members = self.members.iter().enumerate();
+        let Some((number, member)) = members.find(|(_, member)| member.state == connecting) else {
+            return false;
+        };
+        let target = Arc::clone(&member.upstream.target);
+        let Some(mut connection) = turn.endpoint.connection(turn.now, handle) else {
+            return true;
+        };
+        let protocol = connection.protocol().unwrap_or_default();
+        let Some(draft) = Draft::from_alpn(protocol.as_bytes()) else {
+            let code = SessionError::VERSION_NEGOTIATION_FAILED;
+            connection.close(code.0, b"no draft of MOQT was negotiated");
+            let problem = format!("it chose the unknown protocol {protocol:?}");
+            self.members[number].fail(turn, number, problem);
+            return true;
+        };
+        let mut session = Session::new(session::Config {
+            draft,
+            side: Side::Client,
+            limits: link_limits(turn.config),
+            setup: Setup {
+                implementation: turn.config.implementation.clone(),
+                ..target.setup.clone()
+            },
+        });
+        session.start(turn.now, &mut connection);
+        turn.sessions
+            .insert(Peer::link(handle, PeerKind::Upstream, session));
+        true
+    }
+
+    /// Handles the upstream relay's SETUP.
+    pub(super) fn on_ready(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let connecting = State::Connecting(handle);
+        let mut members = self.members.iter_mut().enumerate();
+        if let Some((number, member)) = members.find(|(_, member)| member.state == connecting) {
+            member.state = State::Ready(handle);
+            member.ready_since = Some(turn.now);
+            member.probes.reset();
+            member.is_in_ring = false;
+            member.probe_later(turn, number, Duration::ZERO);
+            member.connects += 1;
+            member.problem = None;
+            turn.counters.links_established += 1;
+            tracing::info!(upstream = member.upstream.name, "link established");
+        }
+    }
+
+    /// Asks an upstream relay whether requests return to this relay, and again after a pause.
+    pub(super) fn probe(&mut self, turn: &mut Turn<'_>, number: usize) {
+        let Some(member) = self.members.get_mut(number) else {
+            return;
+        };
+        member.probe_at = None;
+        let State::Ready(handle) = member.state else {
+            return;
+        };
+        let track = Probe::new(turn.config.identity).track().clone();
+        let sent = turn.with_session(handle, |session, connection| {
+            session.track_status(connection, track, Parameters::default())
+        });
+        match sent {
+            Some(Ok(request)) => turn.insert_request((handle, request), Purpose::RingProbe),
+            Some(Err(_)) | None => turn.counters.link_requests_unsent += 1,
+        }
+        let pause = member.probes.pause();
+        member.probe_later(turn, number, pause);
+    }
+
+    /// Closes a link over which the relay's own requests returned to it.
+    pub(super) fn on_ring(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let ready = State::Ready(handle);
+        let mut members = self.members.iter_mut();
+        if let Some(member) = members.find(|member| member.state == ready) {
+            member.is_in_ring = true;
+            turn.counters.links_in_ring += 1;
+            let upstream = &member.upstream.name;
+            let reason = format!(
+                "what this relay asks {upstream} comes back to it: the upstream relays form a ring"
+            );
+            turn.push(Effect::CloseSession(handle, SessionError::NO_ERROR, reason));
+        }
+    }
+
+    /// Handles the loss of a connection. If it was a link, it is established again after a pause.
+    pub(super) fn on_lost(&mut self, turn: &mut Turn<'_>, handle: Handle, reason: &str) {
+        let mut members = self.members.iter_mut().enumerate();
+        let lost = members.find(|(_, member)| member.state.handle() == Some(handle));
+        if let Some((number, member)) = lost {
+            member.objects += turn.sessions.get(handle).map_or(0, |peer| peer.objects);
+            member.fail(turn, number, reason.to_owned());
+        }
+    }
+
+    /// Returns the state of every link.
+    pub(super) fn states(&self) -> impl Iterator<Item = (Option<Handle>, LinkState)> {
+        self.members.iter().map(|member| {
+            let state = LinkState {
+                name: member.upstream.name.clone(),
+                is_ready: matches!(member.state, State::Ready(_)),
+                connects: member.connects,
+                failures: member.failures,
+                objects: member.objects,
+                bytes_received: 0,
+                subscriptions: 0,
+                round_trip: None,
+                problem: member.problem.clone(),
+            };
+            (member.state.handle(), state)
+        })
+    }
+}
+
+impl Member {
+    fn probe_later(&mut self, turn: &mut Turn<'_>, number: usize, pause: Duration) {
+        let at = turn.now + pause;
+        if let Some(earlier) = self.probe_at.replace(at) {
+            turn.timers.cancel(earlier, Timer::Ring(number));
+        }
+        turn.timers.set(at, Timer::Ring(number));
+    }
+
+    /// Notes that the link is lost or cannot be established, and plans the next attempt.
+    fn fail(&mut self, turn: &mut Turn<'_>, number: usize, problem: String) {
+        self.state = State::Waiting;
+        let lasted = self.ready_since.take();
+        if lasted.is_some_and(|since| turn.now.saturating_duration_since(since) >= PAUSE_MAX) {
+            // A link that breaks as soon as it is established is tried less and less often.
+            self.backoff.reset();
+        }
+        self.failures += 1;
+        turn.counters.links_failed += 1;
+        let pause = if self.is_in_ring {
+            self.probes.pause().max(RING_PAUSE_MIN)
+        } else {
+            self.backoff.pause()
+        };
+        if self.problem.as_ref() != Some(&problem) && !turn.sessions.is_draining() {
+            let upstream = &self.upstream.name;
+            tracing::warn!(upstream, "no link: {problem}; trying again");
+        }
+        self.problem = Some(problem);
+        turn.timers.set(turn.now + pause, Timer::Upstream(number));
+    }
+}
+
+/// A relay that is gone is noticed within two seconds, so that its tracks can be asked for elsewhere.
+const LIVENESS: Liveness = Liveness {
+    idle_timeout: Duration::from_secs(2),
+    keep_alive: Duration::from_millis(600),
+};
+/// The longest first pause before a link is established again.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// The longest first pause before the next question whether requests return. Links of a ring that come up together are
+/// noticed then.
+const PROBE_PAUSE_FIRST: Duration = Duration::from_secs(2);
+/// The longest pause between these questions.
+const PROBE_PAUSE_MAX: Duration = Duration::from_mins(1);
+/// The shortest pause before a link of a ring is established again. The settings have to be mended first.
+const RING_PAUSE_MIN: Duration = Duration::from_secs(15);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(5);

@@ -1,0 +1,23 @@
+//! Agents on other hosts, which a controller reaches through a message system.
+//!
+//! A controller asks who is there, claims agents, and gives each a share. Agents obey only those who prove that they have the
+//! shared key; see [`envelope`]. Two message systems have one conformance suite: NATS, and one within the process for tests.
+
+mod bus;
+mod clocks;
+mod envelope;
+mod fleet;
+mod members;
+mod nats;
+mod protocol;
+mod server;
+mod shares;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::bus::Bus;
+pub(crate) use self::envelope::SharedKey;
+pub(crate) use self::fleet::{Fleet, Wanted};
+pub(crate) use self::nats::NatsServers;
+pub(crate) use self::protocol::{AGENTS_MAX, AgentInfo, Limits};
+pub(crate) use self::server::{AgentServer, check_name};

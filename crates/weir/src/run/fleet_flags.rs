@@ -1,0 +1,90 @@
+//! The flags of runs with agents on other hosts.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use weir_net::Stop;
+
+use super::remote::{AGENTS_MAX, Bus, Fleet, NatsServers, SharedKey, Wanted};
+use crate::numbers::whole;
+
+// How a process reaches its fleet. No doc comment: clap would show it as the help of the command.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FleetArguments {
+    /// NATS servers through which controller and agents talk: nats://[USER:PASSWORD@]HOST[:PORT] or tls://, several with commas
+    /// between
+    #[arg(
+        long,
+        value_name = "URLS",
+        env = "WEIR_FLEET",
+        hide_env_values = true,
+        required = true
+    )]
+    fleet: Option<String>,
+    /// File with a secret of 32 bytes or more that controller and agents share, such as `openssl rand -hex 32` makes
+    #[arg(long, value_name = "FILE", env = "WEIR_FLEET_KEY", required = true)]
+    fleet_key: Option<PathBuf>,
+    /// File with the credentials of a NATS account
+    #[arg(long, value_name = "FILE")]
+    fleet_credentials: Option<PathBuf>,
+}
+
+// The flags of a controller. No doc comment: clap would show it as the help of the command.
+#[derive(Clone, Debug, Args)]
+#[command(mut_arg("fleet", |argument| argument.required(false)))]
+#[command(mut_arg("fleet_key", |argument| argument.required(false)))]
+#[command(mut_arg("fleet_credentials", |argument| argument.requires("fleet")))]
+pub(crate) struct AgentsArguments {
+    /// Make the load with so many agents on other hosts, which run `weir agent`, instead of this process
+    #[arg(long, value_name = "COUNT", requires_all = ["fleet", "fleet_key"], value_parser = whole(1..=AGENTS_MAX))]
+    agents: Option<usize>,
+    /// Names of the agents that have the publishers, with commas between; the others have the subscribers [default: the first
+    /// by name]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "agents")]
+    publishers_at: Vec<String>,
+    #[command(flatten)]
+    fleet: FleetArguments,
+}
+
+impl FleetArguments {
+    /// Returns the shared key.
+    ///
+    /// # Errors
+    /// Its file cannot be read, or is too short.
+    pub(crate) fn key(&self) -> anyhow::Result<SharedKey> {
+        let file = self.fleet_key.as_ref().context("--fleet-key: missing")?;
+        let named = || format!("--fleet-key: {}", file.display());
+        let text = std::fs::read(file).with_context(named)?;
+        SharedKey::new(&text).with_context(named)
+    }
+
+    /// Connects to the message system.
+    ///
+    /// # Errors
+    /// No server can be reached, or it refuses the credentials.
+    pub(crate) fn connect(&self, name: &str) -> anyhow::Result<Box<dyn Bus>> {
+        let urls = self.fleet.as_deref().context("--fleet: missing")?;
+        let servers = NatsServers::parse(urls, self.fleet_credentials.clone())?;
+        Ok(Box::new(servers.connect(name)?))
+    }
+}
+
+impl AgentsArguments {
+    /// Claims the agents, if the run has some.
+    ///
+    /// # Errors
+    /// NATS cannot be reached, or there are too few agents.
+    pub(crate) fn claim(&self, stop: &Stop) -> anyhow::Result<Option<Fleet>> {
+        let Some(agents) = self.agents else {
+            return Ok(None);
+        };
+        let key = self.fleet.key()?;
+        let bus = self.fleet.connect("weir bench")?;
+        let wanted = Wanted {
+            agents,
+            publishers_at: self.publishers_at.clone(),
+        };
+        Fleet::claim(bus, key, &wanted, stop).map(Some)
+    }
+}
