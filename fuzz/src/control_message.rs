@@ -6,9 +6,16 @@ use weir_moqt::error::DecodeError;
 use weir_moqt::message::{MESSAGE_BYTES_MAX, Message, REASON_BYTES_MAX};
 use weir_moqt::reader::MessageReader;
 
-const DRAFT: Draft = Draft::Draft18;
+/// All drafts of the codec.
+const DRAFTS: [Draft; 5] = [
+    Draft::Draft18,
+    Draft::Draft19,
+    Draft::Draft20,
+    Draft::Draft21,
+    Draft::Draft22,
+];
 
-/// Reads `input` as a control stream. Checks that its messages do not depend on how it is split, and that a decoded
+/// Reads `input` as a control stream of each draft. Checks that its messages do not depend on how it is split, and that a decoded
 /// message survives another round of encoding. The first byte determines the split.
 ///
 /// # Panics
@@ -18,8 +25,14 @@ pub fn run(input: &[u8]) {
         return;
     };
     let stream = Bytes::copy_from_slice(stream);
-    let whole = read(&stream, usize::MAX);
-    let pieces = read(&stream, usize::from(*cut) + 1);
+    for draft in DRAFTS {
+        check(draft, usize::from(*cut) + 1, &stream);
+    }
+}
+
+fn check(draft: Draft, size: usize, stream: &Bytes) {
+    let whole = read(draft, stream, usize::MAX);
+    let pieces = read(draft, stream, size);
     assert_eq!(whole, pieces, "the pieces of a stream do not matter");
 
     for message in &whole.0 {
@@ -27,14 +40,14 @@ pub fn run(input: &[u8]) {
             continue;
         }
         let mut out = BytesMut::new();
-        if message.encode(DRAFT, &mut out).is_err() {
+        if message.encode(draft, &mut out).is_err() {
             assert!(
                 matches!(message, Message::Setup(_)),
                 "only text gets longer: {message:?}"
             );
             continue;
         }
-        let (again, end) = read(&out.freeze(), usize::MAX);
+        let (again, end) = read(draft, &out.freeze(), usize::MAX);
         assert_eq!(again.as_slice(), std::slice::from_ref(message));
         assert_eq!(end, Ok(()));
     }
@@ -52,8 +65,8 @@ fn reason_bytes(message: &Message) -> usize {
 }
 
 /// Returns the messages of a stream that arrives in pieces of `size` bytes, and how it ended.
-fn read(stream: &Bytes, size: usize) -> (Vec<Message>, Result<(), DecodeError>) {
-    let mut reader = MessageReader::new(DRAFT, MESSAGE_BYTES_MAX);
+fn read(draft: Draft, stream: &Bytes, size: usize) -> (Vec<Message>, Result<(), DecodeError>) {
+    let mut reader = MessageReader::new(draft, MESSAGE_BYTES_MAX);
     let mut messages = Vec::new();
     let mut rest = stream.clone();
     while !rest.is_empty() {

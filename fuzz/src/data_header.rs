@@ -11,7 +11,14 @@ use weir_moqt::parameter::GroupOrder;
 use weir_moqt::property::Properties;
 use weir_moqt::reader::{FetchItem, FetchReader, SubgroupItem, SubgroupReader};
 
-const DRAFT: Draft = Draft::Draft18;
+/// All drafts of the codec.
+const DRAFTS: [Draft; 5] = [
+    Draft::Draft18,
+    Draft::Draft19,
+    Draft::Draft20,
+    Draft::Draft21,
+    Draft::Draft22,
+];
 const HEADER_BYTES_MAX: usize = 4096;
 
 /// Reads `input` as a datagram, and as the kind of stream that its type determines. Checks that the items of a stream
@@ -31,23 +38,25 @@ pub fn run(input: &[u8]) {
     } else {
         GroupOrder::Descending
     };
-    datagram(&data);
-    match StreamKind::recognise(DRAFT, &data) {
-        Ok(StreamKind::Subgroup) => subgroup(&data, size),
-        Ok(StreamKind::Fetch) => fetch(&data, size, order),
-        Ok(StreamKind::Control | StreamKind::Padding) | Err(_) => {}
+    for draft in DRAFTS {
+        datagram(draft, &data);
+        match StreamKind::recognise(draft, &data) {
+            Ok(StreamKind::Subgroup) => subgroup(draft, &data, size),
+            Ok(StreamKind::Fetch) => fetch(draft, &data, size, order),
+            Ok(StreamKind::Control | StreamKind::Padding) | Err(_) => {}
+        }
     }
 }
 
-fn datagram(data: &Bytes) {
-    match ObjectDatagram::decode(DRAFT, data.clone()) {
+fn datagram(draft: Draft, data: &Bytes) {
+    match ObjectDatagram::decode(draft, data.clone()) {
         Ok(Some(datagram)) => {
             let location = Location::new(datagram.group, datagram.object);
             check_object(&datagram.properties, location);
             let mut out = BytesMut::new();
-            datagram.encode(DRAFT, &mut out);
+            datagram.encode(draft, &mut out);
             assert_eq!(
-                ObjectDatagram::decode(DRAFT, out.freeze()),
+                ObjectDatagram::decode(draft, out.freeze()),
                 Ok(Some(datagram))
             );
         }
@@ -87,30 +96,30 @@ fn pieces(data: &Bytes, size: usize) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || (!rest.is_empty()).then(|| rest.split_to(size.min(rest.len()))))
 }
 
-fn subgroup(data: &Bytes, size: usize) {
-    let whole = read_subgroup(data, usize::MAX);
+fn subgroup(draft: Draft, data: &Bytes, size: usize) {
+    let whole = read_subgroup(draft, data, usize::MAX);
     assert_eq!(
         whole,
-        read_subgroup(data, size),
+        read_subgroup(draft, data, size),
         "the pieces of a stream do not matter"
     );
     let Some(header) = whole.header else { return };
 
     let mut out = BytesMut::new();
-    header.encode(DRAFT, &mut out);
+    header.encode(draft, &mut out);
     let mut previous = None;
     for (object, payload) in &whole.objects {
         check_object(&object.properties, Location::new(header.group, object.id));
-        object.encode_in_subgroup(previous, header.has_properties, DRAFT, &mut out);
+        object.encode_in_subgroup(previous, header.has_properties, draft, &mut out);
         out.extend_from_slice(payload);
         previous = Some(object.id);
     }
-    let again = read_subgroup(&out.freeze(), usize::MAX);
+    let again = read_subgroup(draft, &out.freeze(), usize::MAX);
     assert_eq!((again.header, again.objects), (whole.header, whole.objects));
 }
 
-fn read_subgroup(data: &Bytes, size: usize) -> Stream<SubgroupHeader, ObjectHeader> {
-    let mut reader = SubgroupReader::new(DRAFT, HEADER_BYTES_MAX);
+fn read_subgroup(draft: Draft, data: &Bytes, size: usize) -> Stream<SubgroupHeader, ObjectHeader> {
+    let mut reader = SubgroupReader::new(draft, HEADER_BYTES_MAX);
     let mut stream = Stream {
         header: None,
         objects: Vec::new(),
@@ -140,28 +149,33 @@ fn read_subgroup(data: &Bytes, size: usize) -> Stream<SubgroupHeader, ObjectHead
     stream
 }
 
-fn fetch(data: &Bytes, size: usize, order: GroupOrder) {
-    let whole = read_fetch(data, usize::MAX, order);
+fn fetch(draft: Draft, data: &Bytes, size: usize, order: GroupOrder) {
+    let whole = read_fetch(draft, data, usize::MAX, order);
     assert_eq!(
         whole,
-        read_fetch(data, size, order),
+        read_fetch(draft, data, size, order),
         "the pieces of a stream do not matter"
     );
     let Some(header) = whole.header else { return };
 
     let mut out = BytesMut::new();
-    header.encode(DRAFT, &mut out);
-    let mut encoder = FetchEncoder::new(DRAFT, order);
+    header.encode(draft, &mut out);
+    let mut encoder = FetchEncoder::new(draft, order);
     for (entry, payload) in &whole.objects {
         encoder.encode(entry, &mut out);
         out.extend_from_slice(payload);
     }
-    let again = read_fetch(&out.freeze(), usize::MAX, order);
+    let again = read_fetch(draft, &out.freeze(), usize::MAX, order);
     assert_eq!((again.header, again.objects), (whole.header, whole.objects));
 }
 
-fn read_fetch(data: &Bytes, size: usize, order: GroupOrder) -> Stream<FetchHeader, FetchEntry> {
-    let mut reader = FetchReader::new(DRAFT, HEADER_BYTES_MAX);
+fn read_fetch(
+    draft: Draft,
+    data: &Bytes,
+    size: usize,
+    order: GroupOrder,
+) -> Stream<FetchHeader, FetchEntry> {
+    let mut reader = FetchReader::new(draft, HEADER_BYTES_MAX);
     let mut stream = Stream {
         header: None,
         objects: Vec::new(),

@@ -34,21 +34,24 @@ use weir_transport::{Direction, Read, StreamId};
 use self::peer::Peer;
 use self::script::*;
 
-const DRAFT: Draft = Draft::Draft18;
-
 /// Runs the operations in `input`. Checks after each that the session keeps its limits, uses its transport correctly,
 /// and sends the role only permitted events.
 ///
 /// # Panics
 /// If a check fails.
 pub fn run(input: &[u8]) {
-    let mut input = Input(input);
+    for draft in DRAFTS {
+        run_in(draft, Input(input));
+    }
+}
+
+fn run_in(draft: Draft, mut input: Input<'_>) {
     let side = if input.byte() & 1 == 0 {
         Side::Client
     } else {
         Side::Server
     };
-    let mut world = World::new(side);
+    let mut world = World::new(draft, side);
     if input.byte() & 1 == 0 {
         world.say_setup();
     }
@@ -100,6 +103,7 @@ enum Known {
 
 /// The session, its peer and its role.
 struct World {
+    draft: Draft,
     session: Session,
     peer: Peer,
     now: Instant,
@@ -112,20 +116,22 @@ struct World {
 }
 
 impl World {
-    fn new(side: Side) -> Self {
+    fn new(draft: Draft, side: Side) -> Self {
         let setup = Setup {
             max_auth_token_cache_size: Some(64),
             ..Setup::default()
         };
         let config = Config {
-            draft: DRAFT,
+            draft,
             side,
             limits: limits(),
             setup,
         };
         let mut world = Self {
+            draft,
             session: Session::new(config),
             peer: Peer {
+                draft,
                 side,
                 channels: BTreeMap::new(),
                 opened: 0,
@@ -152,7 +158,7 @@ impl World {
         let stream = self.open(Direction::Uni);
         let mut out = BytesMut::new();
         Message::Setup(Setup::default())
-            .encode(DRAFT, &mut out)
+            .encode(self.draft, &mut out)
             .expect("it is short");
         self.receive(stream, Read::Data(out.freeze()));
     }
@@ -363,7 +369,7 @@ impl World {
 
     fn say(&mut self, input: &mut Input<'_>, stream: StreamId, message: &Message) {
         let mut out = BytesMut::new();
-        message.encode(DRAFT, &mut out).expect("it is short");
+        message.encode(self.draft, &mut out).expect("it is short");
         let mut out = out.freeze();
         let split = out.split_to(usize::from(input.byte()) % (out.len() + 1));
         for piece in [split, out] {
@@ -386,7 +392,7 @@ impl World {
                 end_of_group: false,
                 first_object: true,
             };
-            header.encode(DRAFT, &mut out);
+            header.encode(self.draft, &mut out);
             let (properties, status) = (Properties::EMPTY, ObjectStatus::Normal);
             let object = ObjectHeader {
                 id: 0,
@@ -394,13 +400,13 @@ impl World {
                 status,
                 payload_len: 2,
             };
-            object.encode_in_subgroup(None, false, DRAFT, &mut out);
+            object.encode_in_subgroup(None, false, self.draft, &mut out);
             out.extend_from_slice(b"hi");
         } else {
             FetchHeader {
                 request_id: input.number(16),
             }
-            .encode(DRAFT, &mut out);
+            .encode(self.draft, &mut out);
         }
         self.receive(stream, Read::Data(out.freeze()));
     }

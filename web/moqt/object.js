@@ -41,7 +41,7 @@ export const HEADER_BYTES_MAX = 64 * 1024;
  * @property {bigint} payloadLength
  * @property {Property[]} properties
  *
- * @typedef {{ unknown: boolean, group: bigint, object: bigint }} EndOfRange
+ * @typedef {{ reason: "non_existent" | "unknown", group: bigint, object: bigint }} EndOfRange
  *
  * @typedef {object} Datagram
  * @property {bigint} trackAlias
@@ -418,7 +418,7 @@ export class FetchReader {
   #readEntry(cursor) {
     const code = cursor.varint();
     if (code === 0x8cn || code === 0x10cn) {
-      return { endOfRange: { unknown: code === 0x10cn, group: cursor.varint(), object: cursor.varint() } };
+      return { endOfRange: { reason: code === 0x10cn ? "unknown" : "non_existent", group: cursor.varint(), object: cursor.varint() } };
     }
     if (code >= 128n) throw new Violation("unknown serialization flags");
     const flags = Number(code);

@@ -15,7 +15,7 @@ export const TOKENS_MAX = 64;
  *
  * @typedef {{ type: "NextGroupStart" } | { type: "LargestObject" }
  *   | { type: "AbsoluteStart", start: Location }
- *   | { type: "AbsoluteRange", start: Location, endGroup: bigint }} Filter which objects a subscription covers
+ *   | { type: "AbsoluteRange", start: Location, end: Location }} Filter which objects a subscription covers
  *
  * @typedef {{ aliasType: "DELETE", alias: bigint } | { aliasType: "USE_ALIAS", alias: bigint }
  *   | { aliasType: "REGISTER", alias: bigint, tokenType: bigint, value: Uint8Array }
@@ -261,9 +261,9 @@ function readFilterFields(cursor) {
       return { type: "AbsoluteStart", start: readLocation(cursor) };
     case 4n: {
       const start = readLocation(cursor);
-      const endGroup = start.group + cursor.varint();
-      if (endGroup > VARINT_MAX) throw new Violation("the end group of a filter is above 2^64 - 1");
-      return { type: "AbsoluteRange", start, endGroup };
+      const group = start.group + cursor.varint();
+      if (group > VARINT_MAX) throw new Violation("the end group of a filter is above 2^64 - 1");
+      return { type: "AbsoluteRange", start, end: { group, object: VARINT_MAX } };
     }
     default:
       throw new Violation("a subscription filter has an unknown type");
@@ -278,7 +278,7 @@ function writeFilter(writer, filter) {
   const inner = new Writer();
   inner.varint({ NextGroupStart: 1, LargestObject: 2, AbsoluteStart: 3, AbsoluteRange: 4 }[filter.type]);
   if ("start" in filter) writeLocation(inner, filter.start);
-  if ("endGroup" in filter) inner.varint(filter.endGroup - filter.start.group);
+  if ("end" in filter) inner.varint(filter.end.group - filter.start.group);
   writer.prefixed(inner.out);
 }
 

@@ -189,6 +189,7 @@ impl NullRelay {
             | SessionEvent::Namespace { .. }
             | SessionEvent::NamespaceDone { .. }
             | SessionEvent::PublishBlocked { .. }
+            | SessionEvent::StateChanged { .. }
             | SessionEvent::GoAway(_)
             | SessionEvent::RequestGoAway { .. }
             | SessionEvent::Fetched { .. }

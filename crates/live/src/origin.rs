@@ -193,6 +193,7 @@ impl Origin {
                 | SessionEvent::Namespace { .. }
                 | SessionEvent::NamespaceDone { .. }
                 | SessionEvent::PublishBlocked { .. }
+                | SessionEvent::StateChanged { .. }
                 | SessionEvent::RequestGoAway { .. }
                 | SessionEvent::Subgroup { .. }
                 | SessionEvent::Object { .. }

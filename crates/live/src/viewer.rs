@@ -253,6 +253,7 @@ impl Viewer {
             | SessionEvent::Namespace { .. }
             | SessionEvent::NamespaceDone { .. }
             | SessionEvent::PublishBlocked { .. }
+            | SessionEvent::StateChanged { .. }
             | SessionEvent::RequestGoAway { .. }
             | SessionEvent::Datagram { .. } => {}
         }

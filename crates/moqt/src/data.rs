@@ -15,7 +15,7 @@ pub use self::fetch::{FetchDecoder, FetchEncoder, FetchEntry, FetchHeader, Fetch
 pub use self::subgroup::{ObjectHeader, SubgroupHeader, SubgroupId};
 use crate::draft::Draft;
 use crate::error::DecodeError;
-pub use crate::kinds::{ObjectStatus, StreamKind};
+pub use crate::kinds::{ObjectStatus, RangeEnd, StreamKind};
 use crate::varint;
 
 impl StreamKind {

@@ -1,44 +1,162 @@
 //! Drafts: everything that depends on the draft, such as names, code points and layouts.
 //!
-//! No other file distinguishes drafts. To add a draft, add a variant to [`Draft`] and let its methods answer for it.
+//! No other file distinguishes drafts. To add a draft, add a variant to [`Draft`] and let its methods answer for it. What
+//! the drafts so far have in common is matched with `_` in place of the draft.
+//!
+//! Draft-21 is draft-20 in another order of sections, so the two share all tables.
 
-use crate::kinds::{MessageKind, ObjectStatus, RequestKind, StreamKind};
-use crate::scope::{Scopes, Step};
+mod tables;
 
-/// A draft of the MOQT protocol.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+use self::tables::{
+    MESSAGES_18, MESSAGES_20, PARAMETERS_18, PARAMETERS_19, PARAMETERS_20, PARAMETERS_22,
+};
+pub(crate) use self::tables::{ParameterEncoding, ParameterKind, ParameterRow};
+use crate::error::{PublishDoneCode, RequestErrorCode};
+use crate::kinds::{MessageKind, ObjectStatus, RangeEnd, StreamKind};
+
+/// A draft of the MOQT protocol. Later drafts are greater.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Draft {
     /// draft-ietf-moq-transport-18.
     Draft18,
+    /// draft-ietf-moq-transport-19.
+    Draft19,
+    /// draft-ietf-moq-transport-20.
+    Draft20,
+    /// draft-ietf-moq-transport-21.
+    Draft21,
+    /// draft-ietf-moq-transport-22.
+    Draft22,
 }
 
 impl Draft {
-    /// All drafts, in order of preference.
+    /// The drafts that are offered, in order of preference.
     pub const ALL: [Self; 1] = [Self::Draft18];
 
     /// The draft in which a relay stores and forwards objects. They are encoded once, and the same bytes go to all
-    /// subscribers, into the cache, and to other threads of the relay. A draft with another encoding of objects needs a
-    /// conversion there.
+    /// subscribers, into the cache, and to other threads of the relay: subgroups and datagrams have the same encoding
+    /// in all drafts here. A draft with another encoding of objects needs a conversion there.
     pub const KEPT: Self = Self::Draft18;
 
     /// Returns the protocol's name in ALPN and in WebTransport [moqt-18 §3.1].
     pub const fn alpn(self) -> &'static str {
         match self {
             Self::Draft18 => "moqt-18",
+            Self::Draft19 => "moqt-19",
+            Self::Draft20 => "moqt-20",
+            Self::Draft21 => "moqt-21",
+            Self::Draft22 => "moqt-22",
         }
     }
 
-    /// Returns the draft with the ALPN `alpn`.
+    /// Returns the offered draft with the ALPN `alpn`.
     pub fn from_alpn(alpn: &[u8]) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|draft| draft.alpn().as_bytes() == alpn)
     }
 
-    /// Returns the type of a control message [moqt-18 §10].
-    pub(crate) fn message_type(self, kind: MessageKind) -> u64 {
+    /// Returns whether a session may have several subscriptions to one track [moqt-19 §5.1].
+    pub const fn permits_several_subscriptions(self) -> bool {
+        match self {
+            Self::Draft18 => false,
+            Self::Draft19 | Self::Draft20 | Self::Draft21 | Self::Draft22 => true,
+        }
+    }
+
+    /// Returns whether a subscription is refused if its filter ends before the largest object. In later drafts such a
+    /// filter is valid [moqt-18 §5.1.2] [moqt-22 §3.3.1].
+    pub const fn refuses_past_filters(self) -> bool {
+        self.has_joining_fetches()
+    }
+
+    /// Returns whether past objects of a subscription are requested with a FETCH that joins it. In later drafts the
+    /// subscription asks for a fill, and FETCH has a filter in place of a range [moqt-18 §10.12] [moqt-22 §3.4, §9.11].
+    pub(crate) const fn has_joining_fetches(self) -> bool {
+        match self {
+            Self::Draft18 | Self::Draft19 => true,
+            Self::Draft20 | Self::Draft21 | Self::Draft22 => false,
+        }
+    }
+
+    /// Returns whether the end of a range is encoded as the object after the last, with 0 for the whole group. In later
+    /// drafts it is the last object itself [moqt-18 §10.12.1] [moqt-22 §9.12].
+    pub(crate) const fn has_exclusive_ends(self) -> bool {
+        self.has_joining_fetches()
+    }
+
+    /// Returns whether the answer to PUBLISH sets the parameters of the subscription. In later drafts the subscriber
+    /// sends `REQUEST_UPDATE` for that [moqt-18 §10.2] [moqt-22 §9.20].
+    pub(crate) const fn publish_ok_has_parameters(self) -> bool {
+        self.has_joining_fetches()
+    }
+
+    /// Returns whether the parameter `GROUP_ORDER` may answer a PUBLISH [moqt-18 §10.2.7].
+    pub(crate) const fn publish_ok_has_group_order(self) -> bool {
+        self.goaway_has_request_id()
+    }
+
+    /// Returns the encoding of location filters.
+    pub(crate) const fn filter_form(self) -> FilterForm {
+        match self {
+            Self::Draft18 | Self::Draft19 => FilterForm::Subscription,
+            Self::Draft20 | Self::Draft21 => FilterForm::Counted,
+            Self::Draft22 => FilterForm::Typed,
+        }
+    }
+
+    /// Returns whether GOAWAY on the control stream has a Request ID [moqt-18 §10.4].
+    pub(crate) const fn goaway_has_request_id(self) -> bool {
+        match self {
+            Self::Draft18 => true,
+            Self::Draft19 | Self::Draft20 | Self::Draft21 | Self::Draft22 => false,
+        }
+    }
+
+    /// Returns whether SETUP announces limits of range filters and updates [moqt-19 §10.3.1].
+    pub(crate) const fn setup_has_limits(self) -> bool {
+        !self.goaway_has_request_id()
+    }
+
+    /// Returns whether the redirect of `SUBSCRIBE_TRACKS` may not name a track [moqt-19 §10.6.1].
+    pub(crate) const fn redirects_tracks_by_namespace(self) -> bool {
+        !self.goaway_has_request_id()
+    }
+
+    /// Returns the code with which this draft expresses an error of a request. A code that the draft does not have
+    /// becomes the nearest that it has.
+    pub(crate) fn request_error(self, code: RequestErrorCode) -> RequestErrorCode {
+        let is_missing = match code {
+            RequestErrorCode::DUPLICATE_SUBSCRIPTION => self.permits_several_subscriptions(),
+            RequestErrorCode::INVALID_JOINING_REQUEST_ID => !self.has_joining_fetches(),
+            RequestErrorCode::INVALID_FILTER | RequestErrorCode::CONFLICTING_FILTERS => {
+                !self.setup_has_limits()
+            }
+            _ => false,
+        };
+        if !is_missing {
+            return code;
+        }
+        match code {
+            RequestErrorCode::DUPLICATE_SUBSCRIPTION => RequestErrorCode::NOT_SUPPORTED,
+            RequestErrorCode::CONFLICTING_FILTERS => RequestErrorCode::EXCESSIVE_LOAD,
+            _ => RequestErrorCode::INVALID_RANGE,
+        }
+    }
+
+    /// Returns the code with which this draft expresses the end of a subscription [moqt-18 §10.11] [moqt-22 §9.9].
+    pub(crate) fn publish_done(self, code: PublishDoneCode) -> PublishDoneCode {
+        if code == PublishDoneCode::SUBSCRIPTION_ENDED && !self.has_joining_fetches() {
+            PublishDoneCode::INTERNAL_ERROR
+        } else {
+            code
+        }
+    }
+
+    /// Returns the type of a control message [moqt-18 §10]; `None` if the draft does not have it.
+    pub(crate) fn message_type(self, kind: MessageKind) -> Option<u64> {
         let row = self.messages().iter().find(|(_, found)| *found == kind);
-        row.expect("the table has a row for each message").0
+        row.map(|(message_type, _)| *message_type)
     }
 
     /// Returns the control message with this type.
@@ -52,7 +170,8 @@ impl Draft {
 
     const fn messages(self) -> &'static [(u64, MessageKind)] {
         match self {
-            Self::Draft18 => &MESSAGES_18,
+            Self::Draft18 | Self::Draft19 => &MESSAGES_18,
+            Self::Draft20 | Self::Draft21 | Self::Draft22 => &MESSAGES_20,
         }
     }
 
@@ -60,6 +179,9 @@ impl Draft {
     pub(crate) const fn parameters(self) -> &'static [ParameterRow] {
         match self {
             Self::Draft18 => &PARAMETERS_18,
+            Self::Draft19 => &PARAMETERS_19,
+            Self::Draft20 | Self::Draft21 => &PARAMETERS_20,
+            Self::Draft22 => &PARAMETERS_22,
         }
     }
 
@@ -68,10 +190,11 @@ impl Draft {
         self.parameters().iter().find(|row| row.code == code)
     }
 
-    /// Returns the stream count in PUBLISH_DONE that means an unknown number [moqt-18 §10.11].
+    /// Returns the stream count in PUBLISH_DONE that means an unknown number [moqt-18 §10.11] [moqt-22 §9.9].
     pub(crate) const fn stream_count_unknown(self) -> u64 {
         match self {
-            Self::Draft18 => (1 << 62) - 1,
+            Self::Draft18 | Self::Draft19 => (1 << 62) - 1,
+            Self::Draft20 | Self::Draft21 | Self::Draft22 => u64::MAX,
         }
     }
 
@@ -79,11 +202,11 @@ impl Draft {
     #[inline]
     pub(crate) const fn stream_kind(self, stream_type: u64) -> Option<StreamKind> {
         match (self, stream_type) {
-            (Self::Draft18, 0x05) => Some(StreamKind::Fetch),
-            (Self::Draft18, 0x2F00) => Some(StreamKind::Control),
-            (Self::Draft18, PADDING_STREAM) => Some(StreamKind::Padding),
-            (Self::Draft18, _) if is_subgroup_18(stream_type) => Some(StreamKind::Subgroup),
-            (Self::Draft18, _) => None,
+            (_, FETCH_STREAM) => Some(StreamKind::Fetch),
+            (_, 0x2F00) => Some(StreamKind::Control),
+            (_, PADDING_STREAM) => Some(StreamKind::Padding),
+            (_, _) if is_subgroup(stream_type) => Some(StreamKind::Subgroup),
+            (_, _) => None,
         }
     }
 
@@ -91,28 +214,36 @@ impl Draft {
     #[inline]
     pub(crate) fn subgroup_stream_type(self, flags: u8) -> u64 {
         match self {
-            Self::Draft18 => u64::from(SUBGROUP_FORM | flags),
+            Self::Draft18 | Self::Draft19 | Self::Draft20 | Self::Draft21 | Self::Draft22 => {
+                u64::from(SUBGROUP_FORM | flags)
+            }
         }
     }
 
     /// Returns the stream type of a fetch [moqt-18 §11.4.4].
     pub(crate) const fn fetch_stream_type(self) -> u64 {
         match self {
-            Self::Draft18 => 0x05,
+            Self::Draft18 | Self::Draft19 | Self::Draft20 | Self::Draft21 | Self::Draft22 => {
+                FETCH_STREAM
+            }
         }
     }
 
     /// Returns the stream type of padding [moqt-18 §11.5.1].
     pub(crate) const fn padding_stream_type(self) -> u64 {
         match self {
-            Self::Draft18 => PADDING_STREAM,
+            Self::Draft18 | Self::Draft19 | Self::Draft20 | Self::Draft21 | Self::Draft22 => {
+                PADDING_STREAM
+            }
         }
     }
 
     /// Returns the datagram type of padding [moqt-18 §11.5.2].
     pub(crate) const fn padding_datagram_type(self) -> u64 {
         match self {
-            Self::Draft18 => 0x132B_3E29,
+            Self::Draft18 | Self::Draft19 | Self::Draft20 | Self::Draft21 | Self::Draft22 => {
+                0x132B_3E29
+            }
         }
     }
 
@@ -120,59 +251,73 @@ impl Draft {
     #[inline]
     pub(crate) fn datagram_flags(self, datagram_type: u64) -> Option<u8> {
         let flags = u8::try_from(datagram_type).ok()?;
-        let defined = match self {
-            Self::Draft18 => {
+        let is_defined = match self {
+            Self::Draft18 | Self::Draft19 | Self::Draft20 | Self::Draft21 | Self::Draft22 => {
                 flags & !0x2F == 0
                     && flags & (DATAGRAM_STATUS | DATAGRAM_END_OF_GROUP)
                         != DATAGRAM_STATUS | DATAGRAM_END_OF_GROUP
             }
         };
-        defined.then_some(flags)
+        is_defined.then_some(flags)
     }
 
     /// Returns the object status with this code [moqt-18 §11.2.1.1].
     #[inline]
     pub(crate) const fn object_status(self, code: u64) -> Option<ObjectStatus> {
         match (self, code) {
-            (Self::Draft18, 0x0) => Some(ObjectStatus::Normal),
-            (Self::Draft18, 0x3) => Some(ObjectStatus::EndOfGroup),
-            (Self::Draft18, 0x4) => Some(ObjectStatus::EndOfTrack),
-            (Self::Draft18, _) => None,
+            (_, 0x0) => Some(ObjectStatus::Normal),
+            (_, 0x3) => Some(ObjectStatus::EndOfGroup),
+            (_, 0x4) => Some(ObjectStatus::EndOfTrack),
+            (_, _) => None,
         }
     }
 
     /// Returns the code of an object status.
     pub(crate) const fn object_status_code(self, status: ObjectStatus) -> u64 {
         match (self, status) {
-            (Self::Draft18, ObjectStatus::Normal) => 0x0,
-            (Self::Draft18, ObjectStatus::EndOfGroup) => 0x3,
-            (Self::Draft18, ObjectStatus::EndOfTrack) => 0x4,
+            (_, ObjectStatus::Normal) => 0x0,
+            (_, ObjectStatus::EndOfGroup) => 0x3,
+            (_, ObjectStatus::EndOfTrack) => 0x4,
         }
     }
 
-    /// Returns what follows these serialization flags on a fetch stream [moqt-18 §11.4.4].
+    /// Returns what follows these serialization flags on a fetch stream [moqt-18 §11.4.4] [moqt-22 §11.4.1].
     pub(crate) fn fetch_flags(self, flags: u64) -> Option<FetchFlags> {
         match (self, flags) {
-            (Self::Draft18, FETCH_END_OF_NON_EXISTENT_RANGE) => {
-                Some(FetchFlags::EndOfRange { unknown: false })
+            (_, FETCH_END_OF_NON_EXISTENT_RANGE) => Some(FetchFlags::End(RangeEnd::NonExistent)),
+            (_, FETCH_END_OF_UNKNOWN_RANGE) => Some(FetchFlags::End(RangeEnd::Unknown)),
+            (Self::Draft20 | Self::Draft21 | Self::Draft22, FETCH_END_OF_TIMED_OUT_RANGE) => {
+                Some(FetchFlags::End(RangeEnd::TimedOut))
             }
-            (Self::Draft18, FETCH_END_OF_UNKNOWN_RANGE) => {
-                Some(FetchFlags::EndOfRange { unknown: true })
-            }
-            (Self::Draft18, _) => u8::try_from(flags)
+            (_, _) => u8::try_from(flags)
                 .ok()
                 .filter(|flags| *flags < 128)
                 .map(FetchFlags::Object),
         }
     }
 
-    /// Returns the serialization flags of the end of a range [moqt-18 §11.4.4.2].
-    pub(crate) const fn fetch_end_of_range(self, unknown: bool) -> u64 {
-        match (self, unknown) {
-            (Self::Draft18, false) => FETCH_END_OF_NON_EXISTENT_RANGE,
-            (Self::Draft18, true) => FETCH_END_OF_UNKNOWN_RANGE,
+    /// Returns the serialization flags of the end of a range. Drafts without an end of a timed-out range call it
+    /// unknown [moqt-18 §11.4.4.2] [moqt-22 §11.4.1.2].
+    pub(crate) const fn fetch_end_of_range(self, end: RangeEnd) -> u64 {
+        match (self, end) {
+            (_, RangeEnd::NonExistent) => FETCH_END_OF_NON_EXISTENT_RANGE,
+            (Self::Draft20 | Self::Draft21 | Self::Draft22, RangeEnd::TimedOut) => {
+                FETCH_END_OF_TIMED_OUT_RANGE
+            }
+            (_, RangeEnd::Unknown | RangeEnd::TimedOut) => FETCH_END_OF_UNKNOWN_RANGE,
         }
     }
+}
+
+/// How a location filter is encoded.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FilterForm {
+    /// A type 1 to 4 and its fields [moqt-18 §5.1.2].
+    Subscription,
+    /// Up to four fields, as many as fit in the length of the parameter [moqt-21 §9.20.10].
+    Counted,
+    /// A type 0 to 5 and its fields [moqt-22 §9.20.9].
+    Typed,
 }
 
 /// The fields that follow serialization flags.
@@ -181,54 +326,7 @@ pub(crate) enum FetchFlags {
     /// An object with these flags.
     Object(u8),
     /// The end of a range of objects.
-    EndOfRange {
-        /// Whether the objects are unknown rather than known not to exist.
-        unknown: bool,
-    },
-}
-
-/// The parameters, independent of their code points.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ParameterKind {
-    ObjectDeliveryTimeout,
-    AuthorizationToken,
-    RendezvousTimeout,
-    SubgroupDeliveryTimeout,
-    Expires,
-    LargestObject,
-    FillTimeout,
-    Forward,
-    SubscriberPriority,
-    SubscriptionFilter,
-    GroupOrder,
-    NewGroupRequest,
-    TrackNamespacePrefix,
-}
-
-/// The encoding of a parameter's value.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ParameterEncoding {
-    /// One byte.
-    Uint8,
-    /// One variable-length integer.
-    Varint,
-    /// A structure with a length before it.
-    LengthPrefixed,
-    /// A structure that delimits itself.
-    Structure,
-}
-
-/// One parameter of a draft.
-#[derive(Debug)]
-pub(crate) struct ParameterRow {
-    /// The parameter type.
-    pub(crate) code: u64,
-    /// The parameter.
-    pub(crate) kind: ParameterKind,
-    /// The encoding of the value.
-    pub(crate) encoding: ParameterEncoding,
-    /// The messages in which the parameter may occur.
-    pub(crate) scopes: Scopes,
+    End(RangeEnd),
 }
 
 /// Object datagrams: properties are present.
@@ -284,93 +382,28 @@ pub(crate) const FETCH_DATAGRAM: u8 = 0x40;
 
 const FETCH_END_OF_NON_EXISTENT_RANGE: u64 = 0x8C;
 const FETCH_END_OF_UNKNOWN_RANGE: u64 = 0x10C;
+const FETCH_END_OF_TIMED_OUT_RANGE: u64 = 0x20C;
+const FETCH_STREAM: u64 = 0x05;
 const PADDING_STREAM: u64 = 0x132B_3E28;
 
 /// Returns whether a type has the form 0b0XX1XXXX without the reserved subgroup ID mode [moqt-18 §11.4.2].
-const fn is_subgroup_18(stream_type: u64) -> bool {
+const fn is_subgroup(stream_type: u64) -> bool {
     const FORM: u64 = SUBGROUP_FORM as u64;
     const MODE: u64 = SUBGROUP_ID_MODE as u64;
     stream_type < 0x80 && stream_type & FORM != 0 && stream_type & MODE != MODE
 }
 
-/// The message types of draft-18. It omits 0x1E, which the draft's table lists as `PUBLISH_OK`: that message has no
-/// format, and according to the change log `REQUEST_OK` replaces it [moqt-18 §10].
-static MESSAGES_18: [(u64, MessageKind); 18] = [
-    (0x02, MessageKind::RequestUpdate),
-    (0x03, MessageKind::Subscribe),
-    (0x04, MessageKind::SubscribeOk),
-    (0x05, MessageKind::RequestError),
-    (0x06, MessageKind::PublishNamespace),
-    (0x07, MessageKind::RequestOk),
-    (0x08, MessageKind::Namespace),
-    (0x0B, MessageKind::PublishDone),
-    (0x0D, MessageKind::TrackStatus),
-    (0x0E, MessageKind::NamespaceDone),
-    (0x0F, MessageKind::PublishBlocked),
-    (0x10, MessageKind::GoAway),
-    (0x16, MessageKind::Fetch),
-    (0x18, MessageKind::FetchOk),
-    (0x1D, MessageKind::Publish),
-    (0x50, MessageKind::SubscribeNamespace),
-    (0x51, MessageKind::SubscribeTracks),
-    (0x2F00, MessageKind::Setup),
-];
-
-const SUBSCRIPTIONS: &[RequestKind] = &[RequestKind::Subscribe, RequestKind::Publish];
-const NAMESPACES: &[RequestKind] = &[
-    RequestKind::SubscribeNamespace,
-    RequestKind::SubscribeTracks,
-];
-const SUBSCRIBE: Scopes = Scopes::of(RequestKind::Subscribe, Step::Request);
-const SUBSCRIBE_OK: Scopes = Scopes::of(RequestKind::Subscribe, Step::Answer);
-const PUBLISH: Scopes = Scopes::of(RequestKind::Publish, Step::Request);
-const PUBLISH_OK: Scopes = Scopes::of(RequestKind::Publish, Step::Answer);
-const FETCH: Scopes = Scopes::of(RequestKind::Fetch, Step::Request);
-const FETCH_UPDATE: Scopes = Scopes::of(RequestKind::Fetch, Step::Update);
-const TRACK_STATUS_OK: Scopes = Scopes::of(RequestKind::TrackStatus, Step::Answer);
-const SUBSCRIBE_TRACKS: Scopes = Scopes::of(RequestKind::SubscribeTracks, Step::Request);
-const ANY_REQUEST: Scopes = Scopes::each(Step::Request, &RequestKind::ALL);
-const ANY_UPDATE: Scopes = Scopes::each(Step::Update, &RequestKind::ALL);
-const SUBSCRIPTION_UPDATE: Scopes = Scopes::each(Step::Update, SUBSCRIPTIONS);
-const SUBSCRIPTION_UPDATE_OK: Scopes = Scopes::each(Step::UpdateAnswer, SUBSCRIPTIONS);
-const NAMESPACE_UPDATE: Scopes = Scopes::each(Step::Update, NAMESPACES);
-
-/// Declares the parameters of a draft, one per line: type, meaning, encoding, and the messages that may contain it.
-macro_rules! parameters {
-    ($($code:literal $kind:ident $encoding:ident $($scope:ident)+;)*) => {
-        [$(ParameterRow {
-            code: $code,
-            kind: ParameterKind::$kind,
-            encoding: ParameterEncoding::$encoding,
-            scopes: Scopes::NONE$(.or($scope))+,
-        },)*]
-    };
-}
-
-/// The parameters of draft-18 [moqt-18 §10.2, §15.7].
-///
-/// For the delivery timeouts the draft names `REQUEST_UPDATE` without the kind of request, so they may occur in any.
-/// For EXPIRES it does not name `TRACK_STATUS_OK`, but that message has "the same parameters" as `SUBSCRIBE_OK`
-/// [moqt-18 §10.14].
-static PARAMETERS_18: [ParameterRow; 13] = parameters! {
-    0x02 ObjectDeliveryTimeout   Varint         SUBSCRIBE PUBLISH_OK ANY_UPDATE;
-    0x03 AuthorizationToken      LengthPrefixed ANY_REQUEST ANY_UPDATE;
-    0x04 RendezvousTimeout       Varint         SUBSCRIBE;
-    0x06 SubgroupDeliveryTimeout Varint         SUBSCRIBE PUBLISH_OK ANY_UPDATE;
-    0x08 Expires                 Varint         SUBSCRIBE_OK PUBLISH PUBLISH_OK SUBSCRIPTION_UPDATE_OK TRACK_STATUS_OK;
-    0x09 LargestObject           Structure      SUBSCRIBE_OK PUBLISH SUBSCRIPTION_UPDATE_OK TRACK_STATUS_OK;
-    0x0A FillTimeout             Varint         FETCH;
-    0x10 Forward                 Uint8          SUBSCRIBE SUBSCRIPTION_UPDATE PUBLISH PUBLISH_OK SUBSCRIBE_TRACKS;
-    0x20 SubscriberPriority      Uint8          SUBSCRIBE FETCH SUBSCRIPTION_UPDATE FETCH_UPDATE PUBLISH_OK;
-    0x21 SubscriptionFilter      LengthPrefixed SUBSCRIBE PUBLISH_OK SUBSCRIPTION_UPDATE;
-    0x22 GroupOrder              Uint8          SUBSCRIBE PUBLISH_OK FETCH;
-    0x32 NewGroupRequest         Varint         SUBSCRIBE PUBLISH_OK SUBSCRIPTION_UPDATE;
-    0x34 TrackNamespacePrefix    Structure      NAMESPACE_UPDATE;
-};
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const EVERY: [Draft; 5] = [
+        Draft::Draft18,
+        Draft::Draft19,
+        Draft::Draft20,
+        Draft::Draft21,
+        Draft::Draft22,
+    ];
 
     #[test]
     fn a_draft_is_found_by_its_alpn() {
@@ -383,10 +416,10 @@ mod tests {
 
     #[test]
     fn each_type_number_belongs_to_one_message() {
-        for draft in Draft::ALL {
+        for draft in EVERY {
             assert!(draft.messages().is_sorted_by(|a, b| a.0 < b.0));
             for (number, kind) in draft.messages() {
-                assert_eq!(draft.message_type(*kind), *number);
+                assert_eq!(draft.message_type(*kind), Some(*number));
                 assert_eq!(draft.message_kind(*number), Some(*kind));
             }
         }
@@ -394,17 +427,54 @@ mod tests {
 
     #[test]
     fn each_stream_type_is_of_one_kind() {
-        let draft = Draft::Draft18;
-        assert_eq!(draft.stream_kind(0x05), Some(StreamKind::Fetch));
-        assert_eq!(draft.stream_kind(0x2F00), Some(StreamKind::Control));
-        assert_eq!(draft.stream_kind(0x132B_3E28), Some(StreamKind::Padding));
-        let subgroups = (0..0x1000).filter(|t| draft.stream_kind(*t) == Some(StreamKind::Subgroup));
-        assert_eq!(subgroups.count(), 4 * 12);
+        for draft in EVERY {
+            assert_eq!(draft.stream_kind(0x05), Some(StreamKind::Fetch));
+            assert_eq!(draft.stream_kind(0x2F00), Some(StreamKind::Control));
+            assert_eq!(draft.stream_kind(0x132B_3E28), Some(StreamKind::Padding));
+            let kinds = (0..0x1000).map(|stream_type| draft.stream_kind(stream_type));
+            let subgroups = kinds.filter(|kind| *kind == Some(StreamKind::Subgroup));
+            assert_eq!(subgroups.count(), 4 * 12);
+        }
     }
 
     #[test]
     fn each_datagram_type_of_the_draft_has_flags() {
-        let defined = (0..0x1000).filter(|t| Draft::Draft18.datagram_flags(*t).is_some());
-        assert_eq!(defined.count(), 16 + 8);
+        for draft in EVERY {
+            let defined = (0..0x1000).filter(|t| draft.datagram_flags(*t).is_some());
+            assert_eq!(defined.count(), 16 + 8);
+        }
+    }
+
+    #[test]
+    fn parameters_are_in_ascending_order() {
+        for draft in EVERY {
+            assert!(draft.parameters().is_sorted_by(|a, b| a.code < b.code));
+        }
+    }
+
+    #[test]
+    fn an_error_that_a_draft_lacks_becomes_one_that_it_has() {
+        let map = |draft: Draft, code| draft.request_error(code);
+        let duplicate = RequestErrorCode::DUPLICATE_SUBSCRIPTION;
+        assert_eq!(map(Draft::Draft18, duplicate), duplicate);
+        assert_eq!(
+            map(Draft::Draft19, duplicate),
+            RequestErrorCode::NOT_SUPPORTED
+        );
+        let joining = RequestErrorCode::INVALID_JOINING_REQUEST_ID;
+        assert_eq!(map(Draft::Draft19, joining), joining);
+        assert_eq!(
+            map(Draft::Draft20, joining),
+            RequestErrorCode::INVALID_RANGE
+        );
+        let filter = RequestErrorCode::INVALID_FILTER;
+        assert_eq!(map(Draft::Draft18, filter), RequestErrorCode::INVALID_RANGE);
+        assert_eq!(map(Draft::Draft22, filter), filter);
+        let ended = PublishDoneCode::SUBSCRIPTION_ENDED;
+        assert_eq!(Draft::Draft19.publish_done(ended), ended);
+        assert_eq!(
+            Draft::Draft20.publish_done(ended),
+            PublishDoneCode::INTERNAL_ERROR
+        );
     }
 }

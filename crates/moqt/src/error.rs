@@ -88,16 +88,25 @@ impl From<Violation> for DecodeError {
     }
 }
 
-/// A message does not fit the 16-bit length of a control message [moqt-18 §10].
+/// Why a message has no encoding.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the {kind} message would have {bytes} bytes of payload; 65535 is the most a message can carry"
-)]
-pub struct MessageTooLong {
-    /// The draft's name of the message.
-    pub kind: &'static str,
-    /// The size of the payload, in bytes.
-    pub bytes: usize,
+pub enum EncodeError {
+    /// The message does not fit the 16-bit length of a control message [moqt-18 §10].
+    #[error(
+        "the {kind} message would have {bytes} bytes of payload; 65535 is the most a message can carry"
+    )]
+    TooLong {
+        /// The draft's name of the message.
+        kind: &'static str,
+        /// The size of the payload, in bytes.
+        bytes: usize,
+    },
+    /// The draft of the session cannot express the message.
+    #[error("the draft of this session has no {what}")]
+    NotInDraft {
+        /// What the draft does not have.
+        what: &'static str,
+    },
 }
 
 /// Defines a registry of codes as an open type with named constants.
@@ -167,7 +176,7 @@ wire_codes! {
         AUTH_TOKEN_CACHE_OVERFLOW = 0x13,
         /// A token alias that was registered already.
         DUPLICATE_AUTH_TOKEN_ALIAS = 0x14,
-        /// No version in common.
+        /// No version in common; until draft-19.
         VERSION_NEGOTIATION_FAILED = 0x15,
         /// A token that cannot be registered as it is.
         MALFORMED_AUTH_TOKEN = 0x16,
@@ -179,6 +188,8 @@ wire_codes! {
         INVALID_AUTHORITY = 0x19,
         /// An AUTHORITY that is not the authority of a URI.
         MALFORMED_AUTHORITY = 0x1A,
+        /// More unanswered updates of a request than the endpoint's SETUP permits; from draft-19 on.
+        TOO_MANY_REQUEST_UPDATES = 0x1B,
     }
 }
 
@@ -214,7 +225,7 @@ wire_codes! {
         INVALID_RANGE = 0x11,
         /// The track breaks the object model.
         MALFORMED_TRACK = 0x12,
-        /// A second subscription to the track in the same role.
+        /// A second subscription to the track in the same role; only draft-18.
         DUPLICATE_SUBSCRIPTION = 0x19,
         /// The endpoint is not interested in the offered track or namespace.
         UNINTERESTED = 0x20,
@@ -222,12 +233,16 @@ wire_codes! {
         PREFIX_OVERLAP = 0x30,
         /// The prefix matches more than the relay enumerates.
         NAMESPACE_TOO_LARGE = 0x31,
-        /// The joining fetch refers to no established subscription.
+        /// The joining fetch refers to no established subscription; until draft-19.
         INVALID_JOINING_REQUEST_ID = 0x32,
         /// The track has a mandatory property that the endpoint does not support.
         UNSUPPORTED_EXTENSION = 0x33,
         /// The request may succeed at the redirect's target.
         REDIRECT = 0x34,
+        /// The filters of too many subscribers conflict; from draft-19 on.
+        CONFLICTING_FILTERS = 0x35,
+        /// A range filter is invalid, or has more ranges than the endpoint accepts; from draft-19 on.
+        INVALID_FILTER = 0x36,
     }
 }
 
@@ -240,7 +255,7 @@ wire_codes! {
         UNAUTHORIZED = 0x1,
         /// The track has ended.
         TRACK_ENDED = 0x2,
-        /// The end of the subscription's filter was reached.
+        /// The end of the subscription's filter was reached; until draft-19.
         SUBSCRIPTION_ENDED = 0x3,
         /// One side sent GOAWAY.
         GOING_AWAY = 0x4,

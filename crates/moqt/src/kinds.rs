@@ -73,6 +73,7 @@ message_kinds! {
     SubscribeOk = "SUBSCRIBE_OK",
     Publish = "PUBLISH",
     PublishDone = "PUBLISH_DONE",
+    PublishStateNotify = "PUBLISH_STATE_NOTIFY",
     Fetch = "FETCH",
     FetchOk = "FETCH_OK",
     TrackStatus = "TRACK_STATUS",
@@ -97,6 +98,33 @@ pub enum ObjectStatus {
     EndOfGroup,
     /// No object at this location or a larger one exists in the track.
     EndOfTrack,
+}
+
+/// Why no objects follow up to the end of a range, on a fetch stream [moqt-18 §11.4.4.2] [moqt-22 §11.4.1.2].
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RangeEnd {
+    /// The objects do not exist.
+    NonExistent,
+    /// The publisher does not know the objects.
+    Unknown,
+    /// The publisher did not get the objects in the time that the fetch allows. Drafts without this reason say that the
+    /// objects are unknown.
+    TimedOut,
+}
+
+/// What a range filter compares [moqt-19 §5.1.3].
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RangeFilterKind {
+    /// The subgroup ID of objects.
+    Subgroup,
+    /// The object ID.
+    ObjectId,
+    /// The publisher priority of objects.
+    Priority,
+    /// A property of objects.
+    ObjectProperty,
+    /// A property of the track.
+    TrackProperty,
 }
 
 /// The content of a unidirectional stream, according to its type [moqt-18 §3.4].

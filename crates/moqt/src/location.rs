@@ -18,6 +18,12 @@ impl Location {
         object: 0,
     };
 
+    /// The last location that any track can have.
+    pub const MAX: Self = Self {
+        group: u64::MAX,
+        object: u64::MAX,
+    };
+
     /// Creates a location.
     pub const fn new(group: u64, object: u64) -> Self {
         Self { group, object }

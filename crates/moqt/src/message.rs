@@ -17,7 +17,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use self::fields::{Field, in_order};
 use crate::cursor::Cursor;
 use crate::draft::Draft;
-use crate::error::{DecodeError, MessageTooLong, PublishDoneCode, RequestErrorCode};
+use crate::error::{DecodeError, EncodeError, PublishDoneCode, RequestErrorCode};
 pub use crate::kinds::{MessageKind, RequestKind};
 use crate::location::Location;
 use crate::name::{FullTrackName, Namespace};
@@ -86,6 +86,8 @@ messages! {
     Publish(Publish),
     /// Ends a subscription [moqt-18 §10.11].
     PublishDone(PublishDone),
+    /// Tells a subscriber that its subscription changed; from draft-20 on [moqt-22 §9.10].
+    PublishStateNotify(PublishStateNotify),
     /// Requests past objects of a track [moqt-18 §10.12].
     Fetch(Fetch),
     /// Accepts FETCH [moqt-18 §10.13].
@@ -103,6 +105,7 @@ messages! {
     /// Subscribes to the tracks under a prefix [moqt-18 §10.19].
     SubscribeTracks(SubscribeTracks),
     /// A track under the subscribed prefix cannot be offered; contains the suffix after the prefix [moqt-18 §10.20].
+    /// `PUBLISH_SKIPPED` in later drafts.
     PublishBlocked(FullTrackName),
     /// Changes a request [moqt-18 §10.9].
     RequestUpdate(RequestUpdate),
@@ -147,16 +150,6 @@ in_order! {
         pub properties: Properties,
     }
 
-    /// Requests past objects.
-    pub struct Fetch {
-        /// The Request ID.
-        pub request_id: u64,
-        /// The track and range.
-        pub kind: FetchKind,
-        /// The parameters.
-        pub parameters: Parameters,
-    }
-
     /// Requests the status of a track.
     pub struct TrackStatus {
         /// The Request ID.
@@ -197,6 +190,13 @@ in_order! {
         pub parameters: Parameters,
     }
 
+    /// Tells a subscriber what its publisher changed of their subscription.
+    #[derive(Default)]
+    pub struct PublishStateNotify {
+        /// The parameters that changed, and `LARGEST_OBJECT`.
+        pub parameters: Parameters,
+    }
+
     /// Changes a request, on its stream.
     pub struct RequestUpdate {
         /// The Request ID of the update itself; every update has its own.
@@ -228,6 +228,10 @@ pub struct Setup {
     pub max_auth_token_cache_size: Option<u64>,
     /// The tokens that authorize the session; only [`Token::Register`] and [`Token::UseValue`] may occur.
     pub authorization_tokens: Vec<Token>,
+    /// Limit of the ranges in all range filters of a request; 0 if absent. From draft-19 on.
+    pub max_filter_ranges: Option<u64>,
+    /// Limit of the unanswered updates of a request; 0 and absent for none. From draft-19 on.
+    pub max_request_updates: Option<u64>,
 }
 
 /// Announces that the sender will close the session, or end the request on whose stream it is sent.
@@ -240,7 +244,7 @@ pub struct GoAway {
     /// milliseconds.
     pub timeout: Option<Duration>,
     /// On the control stream, the smallest Request ID of the receiver that was not processed; absent on request
-    /// streams.
+    /// streams, and from draft-19 on.
     pub request_id: Option<u64>,
 }
 
@@ -266,6 +270,17 @@ impl PublishDone {
     }
 }
 
+/// Requests past objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// The Request ID.
+    pub request_id: u64,
+    /// The track and range.
+    pub kind: FetchKind,
+    /// The parameters, without the location filter.
+    pub parameters: Parameters,
+}
+
 /// The objects that a FETCH requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchKind {
@@ -278,6 +293,13 @@ pub enum FetchKind {
         /// The last location, inclusive; object `u64::MAX` for the whole group.
         end: Location,
     },
+    /// From a number of groups before the largest one to the largest object; from draft-20 on.
+    Recent {
+        /// The track.
+        track: FullTrackName,
+        /// Number of groups before the largest one.
+        groups: u64,
+    },
     /// From a number of groups before the start of a subscription up to that start.
     RelativeJoining {
         /// The Request ID of the subscription.
@@ -285,12 +307,15 @@ pub enum FetchKind {
         /// Number of groups before the group in which the subscription starts.
         groups: u64,
     },
-    /// From a group up to the start of a subscription.
+    /// From a location up to the start of a subscription.
     AbsoluteJoining {
         /// The Request ID of the subscription.
         request_id: u64,
-        /// The first group.
-        group: u64,
+        /// The first location; until draft-19, the first of a group.
+        start: Location,
+        /// The last location, inclusive, if that is before the start of the subscription; until draft-19,
+        /// [`Location::MAX`].
+        end: Location,
     },
 }
 
@@ -361,22 +386,53 @@ impl Message {
     }
 
     /// Appends the message with its type and length. On an error, `out` is unchanged.
-    pub fn encode(&self, draft: Draft, out: &mut BytesMut) -> Result<(), MessageTooLong> {
+    pub fn encode(&self, draft: Draft, out: &mut BytesMut) -> Result<(), EncodeError> {
         let start = out.len();
-        varint::encode(draft.message_type(self.kind()), out);
+        let (Some(message_type), None) = (draft.message_type(self.kind()), self.missing_in(draft))
+        else {
+            let what = self.missing_in(draft);
+            let what = what.unwrap_or_else(|| self.kind().name());
+            return Err(EncodeError::NotInDraft { what });
+        };
+        varint::encode(message_type, out);
         let length_at = out.len();
         out.put_u16(0);
         self.write(draft, out);
         let bytes = out.len() - length_at - 2;
         let Ok(length) = u16::try_from(bytes) else {
             out.truncate(start);
-            return Err(MessageTooLong {
+            return Err(EncodeError::TooLong {
                 kind: self.kind().name(),
                 bytes,
             });
         };
         out[length_at..length_at + 2].copy_from_slice(&length.to_be_bytes());
         Ok(())
+    }
+
+    /// Returns what a draft lacks to express the message, apart from its type.
+    fn missing_in(&self, draft: Draft) -> Option<&'static str> {
+        match self {
+            Self::Subscribe(message) => message.parameters.missing_in(draft),
+            Self::Publish(message) => message.parameters.missing_in(draft),
+            Self::SubscribeTracks(message) => message.parameters.missing_in(draft),
+            Self::RequestUpdate(message) => message.parameters.missing_in(draft),
+            Self::RequestOk(message) => message.parameters.missing_in(draft),
+            Self::Fetch(message) => message.kind.missing_in(draft),
+            Self::PublishStateNotify(_)
+            | Self::Setup(_)
+            | Self::GoAway(_)
+            | Self::SubscribeOk(_)
+            | Self::PublishDone(_)
+            | Self::FetchOk(_)
+            | Self::TrackStatus(_)
+            | Self::PublishNamespace(_)
+            | Self::Namespace(_)
+            | Self::NamespaceDone(_)
+            | Self::SubscribeNamespace(_)
+            | Self::PublishBlocked(_)
+            | Self::RequestError(_) => None,
+        }
     }
 }
 

@@ -1,9 +1,14 @@
 //! Message parameters, which apply to one request or answer and one hop [moqt-18 §10.2].
 
+mod filter;
+mod range_filter;
+
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+pub use self::filter::Filter;
+pub use self::range_filter::{InvalidRangeFilter, RangeCondition, RangeFilter, RangeFilterKind};
 use crate::cursor::Cursor;
 use crate::draft::{Draft, ParameterEncoding, ParameterKind, ParameterRow};
 use crate::error::{DecodeError, Violation};
@@ -17,6 +22,9 @@ use crate::varint;
 
 /// The largest number of authorization tokens accepted in one message; the draft sets no limit.
 pub const AUTHORIZATION_TOKENS_MAX: usize = 64;
+
+/// The largest number of range filters accepted in one message, or in one fill; the draft sets no limit.
+pub const RANGE_FILTERS_MAX: usize = 64;
 
 /// All parameters of one message. Decoding checks which of them may occur in the message. [`Parameters::check`] does so
 /// where this depends on the request that an answer or update belongs to.
@@ -40,32 +48,23 @@ pub struct Parameters {
     pub forward: Option<bool>,
     /// The subscriber priority, 128 if absent. Lower is sent first.
     pub subscriber_priority: Option<u8>,
-    /// The subscription filter; `None` for all objects.
+    /// The location filter; `None` for all objects, except in an update. FETCH has it as part of its
+    /// [`FetchKind`](crate::message::FetchKind).
     pub filter: Option<Filter>,
     /// The requested order of groups. If absent, the track's default in SUBSCRIBE, and ascending in FETCH.
     pub group_order: Option<GroupOrder>,
+    /// Requests the past objects of a subscription, with the parameters of the stream that carries them; from draft-20
+    /// on. Parameters that are absent are those of the subscription. The session turns it into a FETCH that joins the
+    /// subscription, as in earlier drafts.
+    pub fill: Option<Box<Self>>,
+    /// The range filters; from draft-19 on, and at most [`RANGE_FILTERS_MAX`].
+    pub range_filters: Vec<RangeFilter>,
     /// In a request for a new group, the largest group that the subscriber knows, plus one; 0 if it knows none.
     pub new_group_request: Option<u64>,
     /// The new prefix of a namespace subscription.
     pub track_namespace_prefix: Option<Namespace>,
-}
-
-/// The objects of a track that a subscription covers [moqt-18 §5.1.2].
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Filter {
-    /// From the group after the largest one.
-    NextGroupStart,
-    /// From the object after the largest one.
-    LargestObject,
-    /// From this location.
-    AbsoluteStart(Location),
-    /// From `start` to the end of `end_group`.
-    AbsoluteRange {
-        /// The first location.
-        start: Location,
-        /// The last group, inclusive; not smaller than the group of `start`.
-        end_group: u64,
-    },
+    /// Whether the answer is to have the Track Properties; `None` means yes. From draft-20 on.
+    pub include_properties: Option<bool>,
 }
 
 /// The order in which groups are to be sent.
@@ -96,59 +95,17 @@ impl GroupOrder {
     }
 }
 
-impl Filter {
-    const NEXT_GROUP_START: u64 = 1;
-    const LARGEST_OBJECT: u64 = 2;
-    const ABSOLUTE_START: u64 = 3;
-    const ABSOLUTE_RANGE: u64 = 4;
-
-    fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        match cursor.varint()? {
-            Self::NEXT_GROUP_START => Ok(Self::NextGroupStart),
-            Self::LARGEST_OBJECT => Ok(Self::LargestObject),
-            Self::ABSOLUTE_START => Ok(Self::AbsoluteStart(read_location(cursor)?)),
-            Self::ABSOLUTE_RANGE => {
-                let start = read_location(cursor)?;
-                let end_group =
-                    start
-                        .group
-                        .checked_add(cursor.varint()?)
-                        .ok_or(DecodeError::protocol(
-                            "the end group of a filter is above 2^64 - 1",
-                        ))?;
-                Ok(Self::AbsoluteRange { start, end_group })
-            }
-            _ => Err(DecodeError::protocol(
-                "a subscription filter has an unknown type",
-            )),
-        }
-    }
-
-    fn encode(self, out: &mut BytesMut) {
-        match self {
-            Self::NextGroupStart => varint::encode(Self::NEXT_GROUP_START, out),
-            Self::LargestObject => varint::encode(Self::LARGEST_OBJECT, out),
-            Self::AbsoluteStart(start) => {
-                varint::encode(Self::ABSOLUTE_START, out);
-                write_location(start, out);
-            }
-            Self::AbsoluteRange { start, end_group } => {
-                assert!(
-                    end_group >= start.group,
-                    "a filter ends in or behind its first group"
-                );
-                varint::encode(Self::ABSOLUTE_RANGE, out);
-                write_location(start, out);
-                varint::encode(end_group - start.group, out);
-            }
-        }
-    }
-}
-
 impl Parameters {
     /// Returns an empty set of parameters.
     pub fn none() -> Self {
         Self::default()
+    }
+
+    /// Returns what a draft lacks to express the parameters, if it does.
+    pub(crate) fn missing_in(&self, draft: Draft) -> Option<&'static str> {
+        let fill = self.fill.as_ref();
+        let filter = self.filter.and_then(|filter| filter.missing_in(draft));
+        filter.or_else(|| fill.and_then(|fill| fill.missing_in(draft)))
     }
 
     /// Applies a REQUEST_UPDATE to the parameters of a subscription that is not answered; parameters absent from the
@@ -173,7 +130,7 @@ impl Parameters {
         let misplaced = draft
             .parameters()
             .iter()
-            .any(|row| self.has(row.kind) && !row.scopes.overlaps(scope));
+            .any(|row| self.count(row.kind) > 0 && !row.scopes.overlaps(scope));
         if misplaced { Err(MISPLACED) } else { Ok(()) }
     }
 
@@ -198,31 +155,34 @@ impl Parameters {
             if !row.scopes.overlaps(scopes) {
                 return Err(MISPLACED.into());
             }
-            if parameters.has(row.kind) && row.kind != ParameterKind::AuthorizationToken {
+            if parameters.count(row.kind) > 0 && !row.kind.may_repeat() {
                 return Err(DecodeError::protocol("a parameter is repeated"));
             }
-            parameters.read(row, cursor)?;
+            parameters.read(draft, row, cursor)?;
         }
         Ok(parameters)
     }
 
-    /// Appends a count and the parameters, in ascending order of type.
+    /// Appends a count and the parameters, in ascending order of type. Parameters that the draft does not have are left
+    /// out.
     pub(crate) fn encode(&self, draft: Draft, out: &mut BytesMut) {
-        let rows = || draft.parameters().iter().filter(|row| self.has(row.kind));
-        let repeats = self.authorization_tokens.len().saturating_sub(1);
-        varint::encode((rows().count() + repeats) as u64, out);
+        let rows = || draft.parameters().iter();
+        let count: usize = rows().map(|row| self.count(row.kind)).sum();
+        varint::encode(count as u64, out);
         let mut previous = 0;
-        for row in rows() {
+        for row in rows().filter(|row| self.count(row.kind) > 0) {
             varint::encode(row.code - previous, out);
             previous = row.code;
-            self.write(row, out);
+            self.write(draft, row, out);
         }
     }
 
-    fn has(&self, kind: ParameterKind) -> bool {
-        match kind {
+    /// Returns how often a parameter occurs.
+    fn count(&self, kind: ParameterKind) -> usize {
+        let is_present = match kind {
+            ParameterKind::AuthorizationToken => return self.authorization_tokens.len(),
+            ParameterKind::Range(kind) => return self.range_filters_of(kind).count(),
             ParameterKind::ObjectDeliveryTimeout => self.object_delivery_timeout.is_some(),
-            ParameterKind::AuthorizationToken => !self.authorization_tokens.is_empty(),
             ParameterKind::RendezvousTimeout => self.rendezvous_timeout.is_some(),
             ParameterKind::SubgroupDeliveryTimeout => self.subgroup_delivery_timeout.is_some(),
             ParameterKind::Expires => self.expires.is_some(),
@@ -230,14 +190,27 @@ impl Parameters {
             ParameterKind::FillTimeout => self.fill_timeout.is_some(),
             ParameterKind::Forward => self.forward.is_some(),
             ParameterKind::SubscriberPriority => self.subscriber_priority.is_some(),
-            ParameterKind::SubscriptionFilter => self.filter.is_some(),
+            ParameterKind::LocationFilter => self.filter.is_some(),
             ParameterKind::GroupOrder => self.group_order.is_some(),
+            ParameterKind::FillParameters => self.fill.is_some(),
             ParameterKind::NewGroupRequest => self.new_group_request.is_some(),
             ParameterKind::TrackNamespacePrefix => self.track_namespace_prefix.is_some(),
-        }
+            ParameterKind::IncludeProperties => self.include_properties.is_some(),
+        };
+        usize::from(is_present)
     }
 
-    fn read(&mut self, row: &ParameterRow, cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
+    fn range_filters_of(&self, kind: RangeFilterKind) -> impl Iterator<Item = &RangeFilter> {
+        let filters = self.range_filters.iter();
+        filters.filter(move |filter| filter.kind == kind)
+    }
+
+    fn read(
+        &mut self,
+        draft: Draft,
+        row: &ParameterRow,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<(), DecodeError> {
         match row.kind {
             ParameterKind::ObjectDeliveryTimeout => {
                 self.object_delivery_timeout = Some(read_duration(cursor)?);
@@ -253,26 +226,28 @@ impl Parameters {
             ParameterKind::LargestObject => self.largest_object = Some(read_location(cursor)?),
             ParameterKind::FillTimeout => self.fill_timeout = Some(read_duration(cursor)?),
             ParameterKind::Forward => {
-                self.forward = Some(match read_small(row, cursor)? {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(DecodeError::protocol("FORWARD is neither 0 nor 1")),
-                });
+                self.forward = Some(read_flag(row, cursor, "FORWARD is neither 0 nor 1")?);
             }
             ParameterKind::SubscriberPriority => {
                 let priority = u8::try_from(read_small(row, cursor)?)
                     .map_err(|_| DecodeError::protocol("SUBSCRIBER_PRIORITY is above 255"))?;
                 self.subscriber_priority = Some(priority);
             }
-            ParameterKind::SubscriptionFilter => self.filter = Some(read_filter(row, cursor)?),
+            ParameterKind::LocationFilter => self.filter = Some(Filter::read(draft, cursor)?),
             ParameterKind::GroupOrder => {
                 let order = GroupOrder::from_code(read_small(row, cursor)?)
                     .ok_or(DecodeError::protocol("GROUP_ORDER is neither 1 nor 2"))?;
                 self.group_order = Some(order);
             }
+            ParameterKind::FillParameters => self.fill = Some(read_fill(draft, cursor)?),
+            ParameterKind::Range(kind) => self.read_range_filter(kind, cursor)?,
             ParameterKind::NewGroupRequest => self.new_group_request = Some(cursor.varint()?),
             ParameterKind::TrackNamespacePrefix => {
                 self.track_namespace_prefix = Some(Namespace::decode(cursor)?);
+            }
+            ParameterKind::IncludeProperties => {
+                const NEITHER: &str = "INCLUDE_PROPERTIES is neither 0 nor 1";
+                self.include_properties = Some(read_flag(row, cursor, NEITHER)?);
             }
         }
         Ok(())
@@ -287,12 +262,27 @@ impl Parameters {
         Ok(())
     }
 
-    fn write(&self, row: &ParameterRow, out: &mut BytesMut) {
+    fn read_range_filter(
+        &mut self,
+        kind: RangeFilterKind,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<(), DecodeError> {
+        if self.range_filters.len() == RANGE_FILTERS_MAX {
+            return Err(TOO_MANY_RANGE_FILTERS.into());
+        }
+        let value = read_prefixed(cursor)?;
+        self.range_filters.push(RangeFilter { kind, value });
+        Ok(())
+    }
+
+    fn write(&self, draft: Draft, row: &ParameterRow, out: &mut BytesMut) {
         match row.kind {
             ParameterKind::ObjectDeliveryTimeout => {
                 write_duration(self.object_delivery_timeout, out);
             }
-            ParameterKind::AuthorizationToken => self.write_tokens(out),
+            ParameterKind::AuthorizationToken => {
+                write_each(&self.authorization_tokens, out, Token::encode);
+            }
             ParameterKind::RendezvousTimeout => write_duration(self.rendezvous_timeout, out),
             ParameterKind::SubgroupDeliveryTimeout => {
                 write_duration(self.subgroup_delivery_timeout, out);
@@ -306,9 +296,22 @@ impl Parameters {
             ParameterKind::FillTimeout => write_duration(self.fill_timeout, out),
             ParameterKind::Forward => write_small(row, self.forward.map(u8::from), out),
             ParameterKind::SubscriberPriority => write_small(row, self.subscriber_priority, out),
-            ParameterKind::SubscriptionFilter => write_filter(row, self.filter, out),
+            ParameterKind::LocationFilter => {
+                if let Some(filter) = self.filter {
+                    filter.write(draft, out);
+                }
+            }
             ParameterKind::GroupOrder => {
                 write_small(row, self.group_order.map(GroupOrder::code), out);
+            }
+            ParameterKind::FillParameters => {
+                if let Some(fill) = &self.fill {
+                    write_prefixed(out, |out| fill.encode(draft, out));
+                }
+            }
+            ParameterKind::Range(kind) => {
+                let values = self.range_filters_of(kind).map(|filter| &filter.value);
+                write_each(values, out, |value, out| out.extend_from_slice(value));
             }
             ParameterKind::NewGroupRequest => {
                 if let Some(group) = self.new_group_request {
@@ -320,15 +323,9 @@ impl Parameters {
                     prefix.encode(out);
                 }
             }
-        }
-    }
-
-    fn write_tokens(&self, out: &mut BytesMut) {
-        for (index, token) in self.authorization_tokens.iter().enumerate() {
-            if index > 0 {
-                varint::encode(0, out);
+            ParameterKind::IncludeProperties => {
+                write_small(row, self.include_properties.map(u8::from), out);
             }
-            write_prefixed(out, |out| token.encode(out));
         }
     }
 }
@@ -338,6 +335,9 @@ const MISPLACED: Violation = Violation::protocol("a parameter is not permitted i
 /// More tokens than [`AUTHORIZATION_TOKENS_MAX`].
 pub(crate) const TOO_MANY_TOKENS: Violation =
     Violation::beyond_limit("more authorization tokens in a message than this endpoint accepts");
+
+const TOO_MANY_RANGE_FILTERS: Violation =
+    Violation::beyond_limit("more range filters in a message than this endpoint accepts");
 
 /// Reads a location of two integers [moqt-18 §1.4.2].
 pub(crate) fn read_location(cursor: &mut Cursor<'_>) -> Result<Location, DecodeError> {
@@ -391,27 +391,44 @@ fn write_small(row: &ParameterRow, value: Option<u8>, out: &mut BytesMut) {
     }
 }
 
-fn read_filter(row: &ParameterRow, cursor: &mut Cursor<'_>) -> Result<Filter, DecodeError> {
-    if row.encoding != ParameterEncoding::LengthPrefixed {
-        return Filter::decode(cursor);
+fn read_flag(
+    row: &ParameterRow,
+    cursor: &mut Cursor<'_>,
+    neither: &'static str,
+) -> Result<bool, DecodeError> {
+    match read_small(row, cursor)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(DecodeError::protocol(neither)),
     }
-    let encoded = read_prefixed(cursor)?;
-    let mut inner = Cursor::new(&encoded);
-    let filter = Filter::decode(&mut inner).map_err(DecodeError::into_violation)?;
-    if !inner.is_empty() {
-        return Err(DecodeError::protocol(
-            "a subscription filter is followed by more bytes",
-        ));
-    }
-    Ok(filter)
 }
 
-fn write_filter(row: &ParameterRow, filter: Option<Filter>, out: &mut BytesMut) {
-    let Some(filter) = filter else { return };
-    if row.encoding == ParameterEncoding::LengthPrefixed {
-        write_prefixed(out, |out| filter.encode(out));
-    } else {
-        filter.encode(out);
+/// Reads the parameters of a fill. They begin with their number, like those of a message: the draft says that they are
+/// "encoded as if they were Parameters for a separate message" [moqt-22 §9.20.15].
+fn read_fill(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Box<Parameters>, DecodeError> {
+    let encoded = read_prefixed(cursor)?;
+    let mut inner = Cursor::new(&encoded);
+    let fill = Parameters::decode(draft, Scopes::FILL, &mut inner);
+    let fill = fill.map_err(DecodeError::into_violation)?;
+    if !inner.is_empty() {
+        return Err(DecodeError::protocol(
+            "the parameters of a fill are followed by more bytes",
+        ));
+    }
+    Ok(Box::new(fill))
+}
+
+/// Appends the values of a repeated parameter, each with its length; all but the first have a type delta of 0.
+fn write_each<T>(
+    values: impl IntoIterator<Item = T>,
+    out: &mut BytesMut,
+    write: impl Fn(T, &mut BytesMut),
+) {
+    for (index, value) in values.into_iter().enumerate() {
+        if index > 0 {
+            varint::encode(0, out);
+        }
+        write_prefixed(out, |out| write(value, out));
     }
 }
 

@@ -22,6 +22,12 @@ pub(crate) struct Scopes(u32);
 impl Scopes {
     pub(crate) const NONE: Self = Self(0);
 
+    /// Inside `FILL_PARAMETERS`.
+    pub(crate) const FILL: Self = Self(1 << 28);
+
+    /// In `PUBLISH_STATE_NOTIFY`.
+    pub(crate) const PUBLISH_STATE_NOTIFY: Self = Self(1 << 29);
+
     /// Returns where the parameters of a message have to be permitted, as far as its kind determines that.
     pub(crate) const fn of_message(kind: MessageKind) -> Self {
         const GRANTED: [RequestKind; 5] = [
@@ -46,6 +52,7 @@ impl Scopes {
             MessageKind::RequestUpdate => Self::each(Step::Update, &RequestKind::ALL),
             MessageKind::RequestOk => Self::each(Step::Answer, &GRANTED)
                 .or(Self::each(Step::UpdateAnswer, &RequestKind::ALL)),
+            MessageKind::PublishStateNotify => Self::PUBLISH_STATE_NOTIFY,
             MessageKind::Setup
             | MessageKind::GoAway
             | MessageKind::PublishDone

@@ -19,6 +19,7 @@
 //! | `requests_received`, `responses_sent` | the peer's requests, and what this endpoint sends on request streams |
 //! | `requests`, `request_state` | the table of requests, and the table of what each event means to one |
 //! | `data_streams`, `fetches` | the objects from the peer, and the own fetches that expect some |
+//! | `fills` | the past objects of subscriptions, in drafts without joining fetches |
 //! | `track_aliases`, `unknown_aliases` | the peer's aliases, and the objects whose alias is not known yet |
 //! | `streams`, `stream_state`, `send_stream` | what each stream carries, and messages that wait to be sent |
 //! | `tokens`, `request_ids`, `event`, `counters` | the peer's tokens, Request IDs, and what the role is told |
@@ -28,6 +29,7 @@ mod counters;
 mod data_streams;
 mod event;
 mod fetches;
+mod fills;
 mod request_ids;
 mod request_state;
 mod requests;
@@ -64,7 +66,7 @@ use self::track_aliases::{Resolved, TrackAliases};
 use self::unknown_aliases::UnknownAliases;
 use crate::data::ObjectDatagram;
 use crate::draft::Draft;
-use crate::error::{MessageTooLong, ResetCode, SessionError, Violation};
+use crate::error::{EncodeError, ResetCode, SessionError, Violation};
 use crate::limits::Limits;
 use crate::message::{Message, RequestKind, Setup};
 use crate::reader::MessageReader;
@@ -99,6 +101,8 @@ pub struct Session {
     ids: RequestIds,
     requests: Requests,
     tokens: TokenCache,
+    /// How many ranges the range filters of a request may have.
+    ranges_max: u64,
     aliases: TrackAliases,
     unknown_aliases: UnknownAliases,
     fetches: Fetches,
@@ -158,6 +162,11 @@ impl Session {
             "only a client names a path or authority"
         );
         let tokens = TokenCache::new(setup.max_auth_token_cache_size.unwrap_or(0));
+        let ranges_max = setup.max_filter_ranges.unwrap_or(0);
+        let setup = Setup {
+            max_request_updates: Some(limits.updates_max as u64),
+            ..setup
+        };
         let setup = encode(draft, &Message::Setup(setup)).expect("the own SETUP fits");
         let reader = MessageReader::new(draft, limits.message_bytes_max);
         Self {
@@ -167,6 +176,7 @@ impl Session {
             ids: RequestIds::new(side, limits.request_id_gaps_max),
             requests: Requests::default(),
             tokens,
+            ranges_max,
             control: Control::new(setup, reader),
             aliases: TrackAliases::default(),
             unknown_aliases: UnknownAliases::default(),
@@ -472,12 +482,12 @@ impl Session {
         }
     }
 
-    fn encode(&self, message: &Message) -> Result<Bytes, MessageTooLong> {
+    fn encode(&self, message: &Message) -> Result<Bytes, EncodeError> {
         encode(self.draft, message)
     }
 }
 
-fn encode(draft: Draft, message: &Message) -> Result<Bytes, MessageTooLong> {
+fn encode(draft: Draft, message: &Message) -> Result<Bytes, EncodeError> {
     let mut out = BytesMut::new();
     message.encode(draft, &mut out)?;
     Ok(out.freeze())

@@ -6,13 +6,22 @@ mod strategies;
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use weir_moqt::data::{FetchEncoder, FetchHeader, ObjectDatagram, StreamKind};
+use weir_moqt::draft::Draft;
 use weir_moqt::message::{MESSAGE_BYTES_MAX, Message};
 use weir_moqt::name::{FullTrackName, Namespace};
 use weir_moqt::reader::{FetchItem, FetchReader, MessageReader, SubgroupItem, SubgroupReader};
 
-use self::strategies::DRAFT;
-
 const HEADER_BYTES_MAX: usize = 1 << 20;
+
+fn draft() -> impl Strategy<Value = Draft> {
+    proptest::sample::select(vec![
+        Draft::Draft18,
+        Draft::Draft19,
+        Draft::Draft20,
+        Draft::Draft21,
+        Draft::Draft22,
+    ])
+}
 
 /// Cuts `bytes` at places chosen by `cuts`.
 fn pieces(bytes: &Bytes, cuts: &[proptest::sample::Index]) -> Vec<Bytes> {
@@ -32,10 +41,10 @@ fn cuts() -> impl Strategy<Value = Vec<proptest::sample::Index>> {
     proptest::collection::vec(any::<proptest::sample::Index>(), 0..5)
 }
 
-fn encoded(message: &Message) -> Bytes {
+fn encoded(draft: Draft, message: &Message) -> Bytes {
     let mut out = BytesMut::new();
     message
-        .encode(DRAFT, &mut out)
+        .encode(draft, &mut out)
         .expect("the message is short enough");
     out.freeze()
 }
@@ -52,11 +61,13 @@ fn extend(payloads: &mut [Vec<u8>], piece: &[u8]) {
 proptest! {
     #[test]
     fn messages(
-        messages in proptest::collection::vec(strategies::message(), 1..4),
+        (draft, messages) in draft().prop_flat_map(|draft| {
+            (Just(draft), proptest::collection::vec(strategies::message(draft), 1..4))
+        }),
         cuts in cuts(),
     ) {
-        let stream: Bytes = messages.iter().flat_map(encoded).collect::<Vec<u8>>().into();
-        let mut reader = MessageReader::new(DRAFT, MESSAGE_BYTES_MAX);
+        let stream: Bytes = messages.iter().flat_map(|message| encoded(draft, message)).collect::<Vec<u8>>().into();
+        let mut reader = MessageReader::new(draft, MESSAGE_BYTES_MAX);
         let mut read = Vec::new();
         for piece in pieces(&stream, &cuts) {
             reader.push(piece);
@@ -69,25 +80,29 @@ proptest! {
     }
 
     #[test]
-    fn datagrams(datagram in strategies::datagram()) {
+    fn datagrams(draft in draft(), datagram in strategies::datagram()) {
         let mut out = BytesMut::new();
-        datagram.encode(DRAFT, &mut out);
-        prop_assert_eq!(ObjectDatagram::decode(DRAFT, out.freeze()), Ok(Some(datagram)));
+        datagram.encode(draft, &mut out);
+        prop_assert_eq!(ObjectDatagram::decode(draft, out.freeze()), Ok(Some(datagram)));
     }
 
     #[test]
-    fn subgroups((header, objects) in strategies::subgroup(), cuts in cuts()) {
+    fn subgroups(
+        draft in draft(),
+        (header, objects) in strategies::subgroup(),
+        cuts in cuts(),
+    ) {
         let mut out = BytesMut::new();
-        header.encode(DRAFT, &mut out);
-        prop_assert_eq!(StreamKind::recognise(DRAFT, &out), Ok(StreamKind::Subgroup));
+        header.encode(draft, &mut out);
+        prop_assert_eq!(StreamKind::recognise(draft, &out), Ok(StreamKind::Subgroup));
         let mut previous = None;
         for (object, payload) in &objects {
-            object.encode_in_subgroup(previous, header.has_properties, DRAFT, &mut out);
+            object.encode_in_subgroup(previous, header.has_properties, draft, &mut out);
             out.extend_from_slice(payload);
             previous = Some(object.id);
         }
 
-        let mut reader = SubgroupReader::new(DRAFT, HEADER_BYTES_MAX);
+        let mut reader = SubgroupReader::new(draft, HEADER_BYTES_MAX);
         let (mut headers, mut read, mut payloads) = (Vec::new(), Vec::new(), Vec::new());
         for piece in pieces(&out.freeze(), &cuts) {
             reader.push(piece);
@@ -109,17 +124,22 @@ proptest! {
     }
 
     #[test]
-    fn fetches((order, entries) in strategies::fetch(), request_id in any::<u64>(), cuts in cuts()) {
+    fn fetches(
+        (draft, (order, entries)) in draft()
+            .prop_flat_map(|draft| (Just(draft), strategies::fetch(draft))),
+        request_id in 0_u64..1 << 63,
+        cuts in cuts(),
+    ) {
         let mut out = BytesMut::new();
-        FetchHeader { request_id }.encode(DRAFT, &mut out);
-        prop_assert_eq!(StreamKind::recognise(DRAFT, &out), Ok(StreamKind::Fetch));
-        let mut encoder = FetchEncoder::new(DRAFT, order);
+        FetchHeader { request_id }.encode(draft, &mut out);
+        prop_assert_eq!(StreamKind::recognise(draft, &out), Ok(StreamKind::Fetch));
+        let mut encoder = FetchEncoder::new(draft, order);
         for (entry, payload) in &entries {
             encoder.encode(entry, &mut out);
             out.extend_from_slice(payload);
         }
 
-        let mut reader = FetchReader::new(DRAFT, HEADER_BYTES_MAX);
+        let mut reader = FetchReader::new(draft, HEADER_BYTES_MAX);
         let (mut read, mut payloads) = (Vec::new(), Vec::new());
         for piece in pieces(&out.freeze(), &cuts) {
             reader.push(piece);

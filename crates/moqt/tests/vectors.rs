@@ -1,7 +1,10 @@
-//! Runs the golden vectors of `vectors/moqt/draft18`, whose format `vectors/README.md` describes.
+//! Runs the golden vectors of `vectors/moqt`, whose format `vectors/README.md` describes. A draft has the
+//! vectors of the drafts before it, except those that its own files replace or leave out.
 
 #[path = "wire/json.rs"]
 mod json;
+
+use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
@@ -14,46 +17,77 @@ use weir_moqt::parameter::GroupOrder;
 use weir_moqt::reader::{FetchItem, FetchReader, MessageReader, SubgroupItem, SubgroupReader};
 use weir_moqt::varint;
 
-const DRAFT: Draft = Draft::Draft18;
+/// The drafts, each with the folders of its vectors, in the order in which they replace each other.
+const DRAFTS: [(Draft, &[&str]); 5] = [
+    (Draft::Draft18, &["draft18"]),
+    (Draft::Draft19, &["draft18", "draft19"]),
+    (Draft::Draft20, &["draft18", "draft19", "draft20"]),
+    (Draft::Draft21, &["draft18", "draft19", "draft20"]),
+    (
+        Draft::Draft22,
+        &["draft18", "draft19", "draft20", "draft22"],
+    ),
+];
 const HEADER_BYTES_MAX: usize = 1 << 20;
 
-struct Vector(Value);
+struct Vector {
+    draft: Draft,
+    json: Value,
+}
 
 impl Vector {
+    /// Returns the vectors of a file, for each draft.
     fn load(file: &str) -> Vec<Self> {
-        let path = format!(
-            "{}/../../vectors/moqt/draft18/{file}",
-            env!("CARGO_MANIFEST_DIR")
-        );
-        let text = std::fs::read_to_string(path).expect("the file is in the repository");
-        let file: Value = serde_json::from_str(&text).expect("the file is JSON");
-        let vectors = file["vectors"]
-            .as_array()
-            .expect("a list of vectors")
-            .clone();
-        assert!(!vectors.is_empty());
-        vectors.into_iter().map(Self).collect()
+        let drafts = DRAFTS.into_iter();
+        let of_draft = drafts.flat_map(|(draft, folders)| Self::load_for(draft, folders, file));
+        of_draft.collect()
     }
 
-    fn name(&self) -> &str {
-        self.0["name"].as_str().expect("a vector has a name")
+    fn load_for(draft: Draft, folders: &[&str], file: &str) -> Vec<Self> {
+        let mut vectors: Vec<Value> = Vec::new();
+        for folder in folders {
+            let root = env!("CARGO_MANIFEST_DIR");
+            let path = format!("{root}/../../vectors/moqt/{folder}/{file}");
+            if !Path::new(&path).exists() {
+                continue;
+            }
+            let text = std::fs::read_to_string(path).expect("the file can be read");
+            let own: Value = serde_json::from_str(&text).expect("the file is JSON");
+            let added = own["vectors"].as_array().expect("a list of vectors");
+            let absent = own["absent"].as_array().into_iter().flatten();
+            let names: Vec<&Value> = added
+                .iter()
+                .map(|vector| &vector["name"])
+                .chain(absent)
+                .collect();
+            vectors.retain(|vector| !names.contains(&&vector["name"]));
+            vectors.extend(added.iter().cloned());
+        }
+        assert!(!vectors.is_empty());
+        let of_draft = vectors.into_iter().map(|json| Self { draft, json });
+        of_draft.collect()
+    }
+
+    fn name(&self) -> String {
+        let name = self.json["name"].as_str().expect("a vector has a name");
+        format!("{}: {name}", self.draft.alpn())
     }
 
     fn bytes(&self) -> Bytes {
-        json::unhex(self.0["hex"].as_str().expect("a vector has bytes")).into()
+        json::unhex(self.json["hex"].as_str().expect("a vector has bytes")).into()
     }
 
     fn is_canonical(&self) -> bool {
-        self.0["canonical"] != json!(false)
+        self.json["canonical"] != json!(false)
     }
 
     /// Compares a decoded value with the value under `key`, or with the expected error.
     fn check(&self, key: &str, decoded: Result<&Value, DecodeError>) {
         match decoded {
-            Ok(value) => assert_eq!(value, &self.0[key], "{}", self.name()),
+            Ok(value) => assert_eq!(value, &self.json[key], "{}", self.name()),
             Err(DecodeError::Short) => panic!("{}: still short at the end", self.name()),
             Err(DecodeError::Invalid { code, reason }) => {
-                let expected = &self.0["error"];
+                let expected = &self.json["error"];
                 assert_eq!(
                     &json!(code.to_string()),
                     expected,
@@ -68,7 +102,7 @@ impl Vector {
         if self.is_canonical() {
             assert_eq!(
                 json::hex(encoded),
-                self.0["hex"].as_str().expect("a vector has bytes"),
+                self.json["hex"].as_str().expect("a vector has bytes"),
                 "{}",
                 self.name()
             );
@@ -91,12 +125,12 @@ fn integers() {
     for vector in Vector::load("varint.json") {
         let bytes = vector.bytes();
         let Some((value, len)) = varint::decode(&bytes) else {
-            assert_eq!(vector.0["error"], "short", "{}", vector.name());
+            assert_eq!(vector.json["error"], "short", "{}", vector.name());
             continue;
         };
         assert_eq!(
             json!(value.to_string()),
-            vector.0["value"],
+            vector.json["value"],
             "{}",
             vector.name()
         );
@@ -110,30 +144,31 @@ fn integers() {
 #[test]
 fn names() {
     for vector in Vector::load("names.json") {
-        let text = vector.0["text"].as_str().unwrap();
+        let text = vector.json["text"].as_str().unwrap();
         let Ok(track) = text.parse::<FullTrackName>() else {
-            assert_eq!(vector.0["error"], "invalid", "{}", vector.name());
+            assert_eq!(vector.json["error"], "invalid", "{}", vector.name());
             continue;
         };
         assert_eq!(
             json::namespace(&track.namespace),
-            vector.0["namespace"],
+            vector.json["namespace"],
             "{}",
             vector.name()
         );
         assert_eq!(
             json::hex(track.name.as_bytes()),
-            vector.0["track_name"],
+            vector.json["track_name"],
             "{}",
             vector.name()
         );
         assert_eq!(track.to_string(), text);
 
-        let fields = vector.0["namespace"].as_array().unwrap();
+        let fields = vector.json["namespace"].as_array().unwrap();
         let fields = fields
             .iter()
             .map(|field| json::unhex(field.as_str().unwrap()));
-        let name = TrackName::new(json::unhex(vector.0["track_name"].as_str().unwrap())).unwrap();
+        let name =
+            TrackName::new(json::unhex(vector.json["track_name"].as_str().unwrap())).unwrap();
         assert_eq!(
             FullTrackName::new(Namespace::new(fields).unwrap(), name),
             Ok(track)
@@ -141,8 +176,8 @@ fn names() {
     }
 }
 
-fn read_message(pieces: &[Bytes]) -> Result<Message, DecodeError> {
-    let mut reader = MessageReader::new(DRAFT, MESSAGE_BYTES_MAX);
+fn read_message(draft: Draft, pieces: &[Bytes]) -> Result<Message, DecodeError> {
+    let mut reader = MessageReader::new(draft, MESSAGE_BYTES_MAX);
     let mut read = None;
     for piece in pieces {
         reader.push(piece.clone());
@@ -159,16 +194,16 @@ fn read_message(pieces: &[Bytes]) -> Result<Message, DecodeError> {
 fn messages() {
     for vector in Vector::load("messages.json") {
         for pieces in splits(&vector.bytes()) {
-            let message = read_message(&pieces);
+            let message = read_message(vector.draft, &pieces);
             let json = message.as_ref().map(json::message);
             vector.check("message", json.as_ref().map_err(|error| **error));
         }
-        if let Ok(message) = read_message(&[vector.bytes()]) {
+        if let Ok(message) = read_message(vector.draft, &[vector.bytes()]) {
             let mut out = BytesMut::new();
-            message.encode(DRAFT, &mut out).unwrap();
+            message.encode(vector.draft, &mut out).unwrap();
             vector.check_encoded(&out);
             assert_eq!(
-                read_message(&[out.freeze()]),
+                read_message(vector.draft, &[out.freeze()]),
                 Ok(message),
                 "{}",
                 vector.name()
@@ -180,7 +215,7 @@ fn messages() {
 #[test]
 fn datagrams() {
     for vector in Vector::load("datagram.json") {
-        let decoded = ObjectDatagram::decode(DRAFT, vector.bytes());
+        let decoded = ObjectDatagram::decode(vector.draft, vector.bytes());
         let json = match &decoded {
             Ok(Some(datagram)) => Ok(json::datagram(datagram)),
             Ok(None) => Ok(json!("padding")),
@@ -189,10 +224,10 @@ fn datagrams() {
         vector.check("datagram", json.as_ref().map_err(|error| *error));
         if let Ok(Some(datagram)) = decoded {
             let mut out = BytesMut::new();
-            datagram.encode(DRAFT, &mut out);
+            datagram.encode(vector.draft, &mut out);
             vector.check_encoded(&out);
             assert_eq!(
-                ObjectDatagram::decode(DRAFT, out.freeze()),
+                ObjectDatagram::decode(vector.draft, out.freeze()),
                 Ok(Some(datagram))
             );
         }
@@ -211,8 +246,8 @@ fn push_payload(items: &mut Vec<Value>, piece: &[u8]) {
 }
 
 /// Returns the items of a stream, and the stream encoded again.
-fn read_subgroup(pieces: &[Bytes]) -> Result<(Value, BytesMut), DecodeError> {
-    let mut reader = SubgroupReader::new(DRAFT, HEADER_BYTES_MAX);
+fn read_subgroup(draft: Draft, pieces: &[Bytes]) -> Result<(Value, BytesMut), DecodeError> {
+    let mut reader = SubgroupReader::new(draft, HEADER_BYTES_MAX);
     let mut items = Vec::new();
     let mut out = BytesMut::new();
     let (mut has_properties, mut previous) = (false, None);
@@ -222,11 +257,11 @@ fn read_subgroup(pieces: &[Bytes]) -> Result<(Value, BytesMut), DecodeError> {
             match item {
                 SubgroupItem::Header(header) => {
                     has_properties = header.has_properties;
-                    header.encode(DRAFT, &mut out);
+                    header.encode(draft, &mut out);
                     items.push(json::subgroup_header(&header));
                 }
                 SubgroupItem::Object(object) => {
-                    object.encode_in_subgroup(previous, has_properties, DRAFT, &mut out);
+                    object.encode_in_subgroup(previous, has_properties, draft, &mut out);
                     previous = Some(object.id);
                     items.push(json::object(&object));
                 }
@@ -245,7 +280,7 @@ fn read_subgroup(pieces: &[Bytes]) -> Result<(Value, BytesMut), DecodeError> {
 fn subgroups() {
     for vector in Vector::load("subgroup.json") {
         for pieces in splits(&vector.bytes()) {
-            let read = read_subgroup(&pieces);
+            let read = read_subgroup(vector.draft, &pieces);
             let items = read.as_ref().map(|(items, _)| items);
             vector.check("items", items.map_err(|error| *error));
             if let Ok((_, encoded)) = read {
@@ -256,9 +291,13 @@ fn subgroups() {
 }
 
 /// Returns the items of a stream, and the stream encoded again.
-fn read_fetch(order: GroupOrder, pieces: &[Bytes]) -> Result<(Value, BytesMut), DecodeError> {
-    let mut reader = FetchReader::new(DRAFT, HEADER_BYTES_MAX);
-    let mut encoder = FetchEncoder::new(DRAFT, order);
+fn read_fetch(
+    draft: Draft,
+    order: GroupOrder,
+    pieces: &[Bytes],
+) -> Result<(Value, BytesMut), DecodeError> {
+    let mut reader = FetchReader::new(draft, HEADER_BYTES_MAX);
+    let mut encoder = FetchEncoder::new(draft, order);
     let mut items = Vec::new();
     let mut out = BytesMut::new();
     for piece in pieces {
@@ -267,7 +306,7 @@ fn read_fetch(order: GroupOrder, pieces: &[Bytes]) -> Result<(Value, BytesMut), 
             match item {
                 FetchItem::Header(header) => {
                     reader.set_group_order(order);
-                    header.encode(DRAFT, &mut out);
+                    header.encode(draft, &mut out);
                     let request_id = header.request_id.to_string();
                     items.push(json!({"header": {"request_id": request_id}}));
                 }
@@ -289,13 +328,13 @@ fn read_fetch(order: GroupOrder, pieces: &[Bytes]) -> Result<(Value, BytesMut), 
 #[test]
 fn fetches() {
     for vector in Vector::load("fetch.json") {
-        let order = match vector.0["order"].as_str() {
+        let order = match vector.json["order"].as_str() {
             Some("ascending") => GroupOrder::Ascending,
             Some("descending") => GroupOrder::Descending,
             other => panic!("{}: order {other:?}", vector.name()),
         };
         for pieces in splits(&vector.bytes()) {
-            let read = read_fetch(order, &pieces);
+            let read = read_fetch(vector.draft, order, &pieces);
             let items = read.as_ref().map(|(items, _)| items);
             vector.check("items", items.map_err(|error| *error));
             if let Ok((_, encoded)) = read {

@@ -10,7 +10,6 @@ mod established;
 mod fan_out;
 mod outgoing;
 mod pending;
-mod range;
 mod state;
 mod stream;
 mod subscribe;

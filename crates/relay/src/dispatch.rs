@@ -231,6 +231,10 @@ impl Owners {
             E::Accepted { id, ok } => self.on_accepted(turn, (handle, id), ok),
             E::Rejected { id, error } => self.on_rejected(turn, (handle, id), &error),
             E::Updated { id, result } => self.on_updated(turn, (handle, id), result),
+            E::StateChanged { id, parameters } => {
+                self.tracks
+                    .on_state_changed(turn, (handle, id), &parameters);
+            }
             E::Done { id, done } => self.tracks.on_publish_done(turn, (handle, id), done),
             E::Closed { id, reason } => self.on_closed(turn, (handle, id), reason),
             E::Subgroup {
@@ -576,25 +580,6 @@ impl Owners {
         match is_control {
             Some(true) => self.process_session(turn, handle),
             Some(false) => self.serving().resume_stream(turn, handle, stream),
-            None => {}
-        }
-    }
-
-    fn on_stopped(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId, code: u64) {
-        let now = turn.now;
-        let is_control = turn.with_session(handle, |session, connection| {
-            session.handle_stopped(now, connection, stream, code)
-        });
-        match is_control {
-            Some(true) => self.process_session(turn, handle),
-            Some(false) => {
-                if self.serving().on_stopped(turn, handle, stream) {
-                    turn.counters.streams_stopped += 1;
-                } else {
-                    self.delivery.note_stopped(turn, handle, stream);
-                }
-                turn.note_reset(handle);
-            }
             None => {}
         }
     }

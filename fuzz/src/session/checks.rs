@@ -70,7 +70,8 @@ impl World {
             }
             Event::Namespace { id, .. }
             | Event::NamespaceDone { id, .. }
-            | Event::PublishBlocked { id, .. } => {
+            | Event::PublishBlocked { id, .. }
+            | Event::StateChanged { id, .. } => {
                 assert_eq!(self.known(id), Known::Established);
             }
             Event::RequestGoAway { id, .. } => assert!(self.known(id) != Known::Ending),

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use weir_moqt::draft::Draft;
 use weir_moqt::message::{Message, RequestKind};
 use weir_moqt::reader::MessageReader;
 use weir_moqt::session::Side;
 use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
-
-use super::DRAFT;
 
 /// One stream in the session's transport.
 #[derive(Debug, Default)]
@@ -27,6 +26,7 @@ pub(super) struct Channel {
 
 /// The session's transport.
 pub(super) struct Peer {
+    pub(super) draft: Draft,
     pub(super) side: Side,
     pub(super) channels: BTreeMap<StreamId, Channel>,
     pub(super) opened: u64,
@@ -139,7 +139,7 @@ impl Peer {
         if self.asked.contains_key(&stream) {
             return;
         }
-        let mut reader = MessageReader::new(DRAFT, usize::MAX);
+        let mut reader = MessageReader::new(self.draft, usize::MAX);
         reader.push(Bytes::copy_from_slice(&self.channels[&stream].outgoing));
         if let Some(message) = reader.poll().expect("the session speaks properly") {
             self.asked.insert(

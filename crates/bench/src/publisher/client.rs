@@ -271,6 +271,7 @@ impl PublisherClient {
             | SessionEvent::Namespace { .. }
             | SessionEvent::NamespaceDone { .. }
             | SessionEvent::PublishBlocked { .. }
+            | SessionEvent::StateChanged { .. }
             | SessionEvent::RequestGoAway { .. }
             | SessionEvent::Subgroup { .. }
             | SessionEvent::Object { .. }

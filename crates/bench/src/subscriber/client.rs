@@ -104,6 +104,7 @@ impl SubscriberClient {
             | SessionEvent::Namespace { .. }
             | SessionEvent::NamespaceDone { .. }
             | SessionEvent::PublishBlocked { .. }
+            | SessionEvent::StateChanged { .. }
             | SessionEvent::Request {
                 request: Request::Publish(_),
                 ..
@@ -344,10 +345,8 @@ impl SubscriberClient {
                 self.on_done(now, measured, id);
             }
             SessionEvent::Violated(violation) => {
-                self.fail(
-                    measured,
-                    format!("the relay violated the protocol: {violation}"),
-                );
+                let reason = format!("the relay violated the protocol: {violation}");
+                self.fail(measured, reason);
             }
             SessionEvent::Request { id, .. } => refuse(turn, client, id),
             SessionEvent::Update { id, .. } => client.accept_update(turn, id),
@@ -357,7 +356,8 @@ impl SubscriberClient {
             | SessionEvent::RequestGoAway { .. }
             | SessionEvent::Updated { .. }
             | SessionEvent::NamespaceDone { .. }
-            | SessionEvent::PublishBlocked { .. } => {}
+            | SessionEvent::PublishBlocked { .. }
+            | SessionEvent::StateChanged { .. } => {}
         }
     }
 

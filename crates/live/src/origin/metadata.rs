@@ -34,6 +34,7 @@ impl MetadataTrack {
             FetchKind::Standalone { track, start, end } => {
                 is_named(track, &self.name) && *start <= self.at && *end >= self.at
             }
+            FetchKind::Recent { track, .. } => is_named(track, &self.name),
             // Joining fetches refer to a subscription, and an origin has none.
             FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => false,
         }

@@ -68,6 +68,7 @@ impl Asker {
             | SessionEvent::Namespace { .. }
             | SessionEvent::NamespaceDone { .. }
             | SessionEvent::PublishBlocked { .. }
+            | SessionEvent::StateChanged { .. }
             | SessionEvent::Closed { .. }
             | SessionEvent::GoAway(_)
             | SessionEvent::RequestGoAway { .. }

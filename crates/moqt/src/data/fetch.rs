@@ -10,16 +10,17 @@ use crate::draft::{
     FETCH_SUBGROUP_ZERO, FetchFlags,
 };
 use crate::error::DecodeError;
-use crate::kinds::StreamKind;
+use crate::kinds::{RangeEnd, StreamKind};
 use crate::location::Location;
 use crate::parameter::{GroupOrder, read_location, write_location};
 use crate::property::Properties;
+use crate::session::RequestId;
 use crate::varint;
 
 /// The header of a fetch stream, including the stream type.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FetchHeader {
-    /// The Request ID of the FETCH.
+    /// The Request ID of the FETCH. That of a fill is encoded as the ID of the message that requested it.
     pub request_id: u64,
 }
 
@@ -37,7 +38,13 @@ impl FetchHeader {
     /// Appends the header.
     pub fn encode(&self, draft: Draft, out: &mut BytesMut) {
         varint::encode(draft.fetch_stream_type(), out);
-        varint::encode(self.request_id, out);
+        let request = RequestId(self.request_id);
+        let request_id = if draft.has_joining_fetches() {
+            request.0
+        } else {
+            request.without_fill()
+        };
+        varint::encode(request_id, out);
     }
 }
 
@@ -49,8 +56,8 @@ pub enum FetchEntry {
     /// No object between the previous entry and `location`, inclusive, follows; the entry has no payload
     /// [moqt-18 §11.4.4.2].
     EndOfRange {
-        /// Whether the publisher does not know the objects. If false, the objects do not exist.
-        unknown: bool,
+        /// Why no objects follow.
+        reason: RangeEnd,
         /// The last location of the range.
         location: Location,
     },
@@ -135,8 +142,8 @@ impl FetchDecoder {
             // The location is absolute and no payload length follows: the draft calls the fields "Group ID and Object
             // ID". A group delta could not express the group of the previous object, and implementations agree (issue
             // 1861 of the draft's repository).
-            Some(FetchFlags::EndOfRange { unknown }) => FetchEntry::EndOfRange {
-                unknown,
+            Some(FetchFlags::End(reason)) => FetchEntry::EndOfRange {
+                reason,
                 location: read_location(cursor)?,
             },
             None => return Err(DecodeError::protocol("unknown serialization flags")),
@@ -266,8 +273,8 @@ impl FetchEncoder {
     pub fn encode(&mut self, entry: &FetchEntry, out: &mut BytesMut) {
         match entry {
             FetchEntry::Object(object) => self.encode_object(object, out),
-            FetchEntry::EndOfRange { unknown, location } => {
-                varint::encode(self.draft.fetch_end_of_range(*unknown), out);
+            FetchEntry::EndOfRange { reason, location } => {
+                varint::encode(self.draft.fetch_end_of_range(*reason), out);
                 write_location(*location, out);
             }
         }

@@ -19,11 +19,11 @@ use crate::scope::Scopes;
 use crate::varint;
 
 impl Field for GoAway {
-    fn read(_: Draft, _: Scopes, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+    fn read(draft: Draft, _: Scopes, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             new_session_uri: read_uri(cursor)?,
             timeout: Some(read_duration(cursor)?).filter(|timeout| !timeout.is_zero()),
-            request_id: if cursor.is_empty() {
+            request_id: if cursor.is_empty() || !draft.goaway_has_request_id() {
                 None
             } else {
                 Some(cursor.varint()?)
@@ -31,10 +31,12 @@ impl Field for GoAway {
         })
     }
 
-    fn write(&self, _: Draft, out: &mut BytesMut) {
+    fn write(&self, draft: Draft, out: &mut BytesMut) {
         write_text(&self.new_session_uri, out);
         varint::encode(self.timeout.map_or(0, millis), out);
-        if let Some(request_id) = self.request_id {
+        if let Some(request_id) = self.request_id
+            && draft.goaway_has_request_id()
+        {
             varint::encode(request_id, out);
         }
     }
@@ -51,7 +53,7 @@ impl Field for PublishDone {
     }
 
     fn write(&self, draft: Draft, out: &mut BytesMut) {
-        varint::encode(self.code.0, out);
+        varint::encode(draft.publish_done(self.code).0, out);
         let stream_count = self
             .stream_count
             .unwrap_or_else(|| draft.stream_count_unknown());
@@ -68,7 +70,7 @@ impl Field for FetchOk {
                 1 => true,
                 _ => return Err(DecodeError::protocol("End Of Track is neither 0 nor 1")),
             },
-            end: read_end(cursor)?,
+            end: read_end(draft, cursor)?,
             parameters: Field::read(draft, scopes, cursor)?,
             properties: Field::read(draft, scopes, cursor)?,
         })
@@ -76,7 +78,7 @@ impl Field for FetchOk {
 
     fn write(&self, draft: Draft, out: &mut BytesMut) {
         out.put_u8(u8::from(self.end_of_track));
-        write_end(self.end, out);
+        write_end(draft, self.end, out);
         self.parameters.write(draft, out);
         self.properties.write(draft, out);
     }
@@ -98,11 +100,15 @@ impl RequestOk {
 
 impl RequestError {
     /// Checks that the redirect of a namespace request names no track [moqt-18 §10.6.1].
-    pub fn check(&self, kind: RequestKind) -> Result<(), Violation> {
-        let of_namespace = matches!(
-            kind,
-            RequestKind::PublishNamespace | RequestKind::SubscribeNamespace
-        );
+    pub fn check(&self, draft: Draft, kind: RequestKind) -> Result<(), Violation> {
+        let of_namespace = match kind {
+            RequestKind::PublishNamespace | RequestKind::SubscribeNamespace => true,
+            RequestKind::SubscribeTracks => draft.redirects_tracks_by_namespace(),
+            RequestKind::Subscribe
+            | RequestKind::Publish
+            | RequestKind::Fetch
+            | RequestKind::TrackStatus => false,
+        };
         let names_track = self
             .redirect
             .as_ref()
@@ -133,13 +139,13 @@ impl Field for RequestError {
 
     /// # Panics
     /// If there is a redirect under another code than REDIRECT, or none under that code.
-    fn write(&self, _: Draft, out: &mut BytesMut) {
+    fn write(&self, draft: Draft, out: &mut BytesMut) {
         assert_eq!(
             self.redirect.is_some(),
             self.code == RequestErrorCode::REDIRECT,
             "a redirect goes with the code REDIRECT"
         );
-        varint::encode(self.code.0, out);
+        varint::encode(draft.request_error(self.code).0, out);
         varint::encode(
             self.retry_after
                 .map_or(0, |after| millis(after).saturating_add(1)),

@@ -16,22 +16,24 @@ const PATH: u64 = 0x01;
 const AUTHORIZATION_TOKEN: u64 = 0x03;
 const MAX_AUTH_TOKEN_CACHE_SIZE: u64 = 0x04;
 const AUTHORITY: u64 = 0x05;
+const MAX_FILTER_RANGES: u64 = 0x06;
 const MOQT_IMPLEMENTATION: u64 = 0x07;
+const MAX_REQUEST_UPDATES: u64 = 0x08;
 
 const REPEATED: DecodeError = DecodeError::protocol("a setup option is repeated");
 
 impl Field for Setup {
-    fn read(_: Draft, _: Scopes, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+    fn read(draft: Draft, _: Scopes, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let encoded = cursor.rest();
         let mut setup = Self::default();
         let mut pairs = Pairs::new(&encoded);
         while let Some((option, value)) = pairs.pair()? {
-            setup.read_option(option, value)?;
+            setup.read_option(draft, option, value)?;
         }
         Ok(setup)
     }
 
-    fn write(&self, _: Draft, out: &mut BytesMut) {
+    fn write(&self, draft: Draft, out: &mut BytesMut) {
         let mut writer = PairWriter::default();
         write_text(&mut writer, PATH, self.path.as_deref(), out);
         for token in &self.authorization_tokens {
@@ -43,17 +45,29 @@ impl Field for Setup {
             writer.int(MAX_AUTH_TOKEN_CACHE_SIZE, bytes, out);
         }
         write_text(&mut writer, AUTHORITY, self.authority.as_deref(), out);
+        let has_limits = draft.setup_has_limits();
+        if let Some(ranges) = self.max_filter_ranges.filter(|_| has_limits) {
+            writer.int(MAX_FILTER_RANGES, ranges, out);
+        }
         write_text(
             &mut writer,
             MOQT_IMPLEMENTATION,
             self.implementation.as_deref(),
             out,
         );
+        if let Some(updates) = self.max_request_updates.filter(|_| has_limits) {
+            writer.int(MAX_REQUEST_UPDATES, updates, out);
+        }
     }
 }
 
 impl Setup {
-    fn read_option(&mut self, option: u64, value: Value<'_>) -> Result<(), DecodeError> {
+    fn read_option(
+        &mut self,
+        draft: Draft,
+        option: u64,
+        value: Value<'_>,
+    ) -> Result<(), DecodeError> {
         match (option, value) {
             (PATH, Value::Bytes(path)) => set(&mut self.path, read_path(path)?),
             (AUTHORITY, Value::Bytes(authority)) => {
@@ -67,6 +81,12 @@ impl Setup {
                 set(&mut self.max_auth_token_cache_size, bytes)
             }
             (AUTHORIZATION_TOKEN, Value::Bytes(token)) => self.read_token(token),
+            (MAX_FILTER_RANGES, Value::Int(ranges)) if draft.setup_has_limits() => {
+                set(&mut self.max_filter_ranges, ranges)
+            }
+            (MAX_REQUEST_UPDATES, Value::Int(updates)) if draft.setup_has_limits() => {
+                set(&mut self.max_request_updates, updates)
+            }
             // "Receivers MUST ignore unrecognized Setup Options", repeated or not.
             (_, Value::Int(_) | Value::Bytes(_)) => Ok(()),
         }

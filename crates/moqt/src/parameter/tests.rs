@@ -109,7 +109,7 @@ fn the_rows_of_a_draft_ascend() {
 fn a_filter_does_not_end_before_it_starts() {
     let filter = Filter::AbsoluteRange {
         start: Location::new(2, 0),
-        end_group: 1,
+        end: Location::new(1, 0),
     };
-    filter.encode(&mut BytesMut::new());
+    filter.write(DRAFT, &mut BytesMut::new());
 }

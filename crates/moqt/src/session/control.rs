@@ -69,7 +69,8 @@ impl Session {
         }
         self.check_goaway(&goaway);
         self.state.on_goaway_sent();
-        let request_id = Some(self.ids.first_unseen().0);
+        let first_unseen = self.ids.first_unseen().0;
+        let request_id = self.draft.goaway_has_request_id().then_some(first_unseen);
         let message = Message::GoAway(GoAway {
             request_id,
             ..goaway
@@ -174,14 +175,17 @@ impl Session {
     }
 
     fn on_goaway(&mut self, goaway: GoAway) -> Result<(), Violation> {
-        let Some(request_id) = goaway.request_id else {
-            return Err(Violation::protocol(
-                "GOAWAY on the control stream has no Request ID",
-            ));
-        };
-        if request_id % 2 != parity(self.side) {
-            return Err(SessionError::INVALID_REQUEST_ID
-                .violation("the Request ID in GOAWAY is not of the receiver"));
+        match goaway.request_id {
+            Some(request_id) if request_id % 2 != parity(self.side) => {
+                return Err(SessionError::INVALID_REQUEST_ID
+                    .violation("the Request ID in GOAWAY is not of the receiver"));
+            }
+            None if self.draft.goaway_has_request_id() => {
+                return Err(Violation::protocol(
+                    "GOAWAY on the control stream has no Request ID",
+                ));
+            }
+            Some(_) | None => {}
         }
         self.check_uri_received(&goaway.new_session_uri)?;
         self.state.on_goaway_received();

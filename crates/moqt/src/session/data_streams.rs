@@ -263,17 +263,17 @@ impl Session {
         stream: StreamId,
         header: FetchHeader,
     ) -> Result<(), Violation> {
-        let request = RequestId(header.request_id);
+        let mut request = RequestId(header.request_id);
         if !self.ids.is_assigned(request) {
             return Err(Violation::protocol(
                 "a fetch stream refers to a request that was not sent",
             ));
         }
-        if self
-            .requests
-            .get(request)
-            .is_some_and(|request| request.kind != RequestKind::Fetch)
-        {
+        let known = self.requests.get(request);
+        let is_fetch = known.is_none_or(|request| request.kind == RequestKind::Fetch);
+        if !self.draft.has_joining_fetches() && !self.fetches.contains(request) {
+            request = request.fill();
+        } else if !is_fetch {
             return Err(Violation::protocol(
                 "a fetch stream refers to a request that is not a FETCH",
             ));

@@ -70,6 +70,13 @@ pub enum Event {
         /// Its `PUBLISH_DONE`.
         done: PublishDone,
     },
+    /// The publisher reports a change of a subscription that the subscriber did not ask for.
+    StateChanged {
+        /// The subscription.
+        id: RequestId,
+        /// What changed, and the largest location.
+        parameters: Parameters,
+    },
     /// The peer announced a namespace under the prefix of an own `SUBSCRIBE_NAMESPACE`.
     Namespace {
         /// The request.
@@ -247,7 +254,9 @@ impl Request {
             Self::Subscribe(request) => Some(&request.track.namespace),
             Self::Publish(request) => Some(&request.track.namespace),
             Self::Fetch(request) => match &request.kind {
-                FetchKind::Standalone { track, .. } => Some(&track.namespace),
+                FetchKind::Standalone { track, .. } | FetchKind::Recent { track, .. } => {
+                    Some(&track.namespace)
+                }
                 FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => None,
             },
             Self::TrackStatus(request) => Some(&request.track.namespace),
@@ -323,4 +332,7 @@ pub enum Refused {
     /// The message exceeds the 16-bit length of a control message.
     #[error("the message is longer than 65535 bytes")]
     TooLong,
+    /// The draft of the session has no such request.
+    #[error("the draft of this session has no such request")]
+    NotInDraft,
 }

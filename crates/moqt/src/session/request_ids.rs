@@ -25,8 +25,30 @@ impl Side {
 }
 
 /// Identifies a request of either endpoint; its parity tells which endpoint sent it.
+///
+/// In later drafts, the fetch that fills a subscription has no ID of its own. It gets the ID of the message that requested
+/// it, with the highest bit set, which encodings leave out.
 #[derive(Copy, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RequestId(pub u64);
+
+impl RequestId {
+    const FILL: u64 = 1 << 63;
+
+    /// Returns the ID of the fetch that fills a subscription as this request asks for.
+    pub(crate) fn fill(self) -> Self {
+        Self(self.0 | Self::FILL)
+    }
+
+    /// Returns whether the ID is that of a fill.
+    pub(crate) fn is_fill(self) -> bool {
+        self.0 & Self::FILL != 0
+    }
+
+    /// Returns the ID as encoded in a draft with fills.
+    pub(crate) fn without_fill(self) -> u64 {
+        self.0 & !Self::FILL
+    }
+}
 
 /// Assigns this endpoint's Request IDs and checks the peer's.
 ///

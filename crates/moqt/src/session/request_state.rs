@@ -14,6 +14,7 @@
 use std::collections::VecDeque;
 
 use super::event::CloseReason;
+use super::request_ids::RequestId;
 use super::state::GoAways;
 use crate::message::{MessageKind, RequestKind, RequestOk};
 use crate::name::Namespace;
@@ -53,8 +54,8 @@ pub(super) enum State {
 /// The messages that both endpoints may still exchange about a request that neither has ended.
 #[derive(Debug, Default)]
 pub(super) struct Live {
-    /// The own updates without an answer, oldest first: the new prefix of each that has one.
-    pub(super) updates_sent: VecDeque<Option<Namespace>>,
+    /// The own updates without an answer, oldest first.
+    pub(super) updates_sent: VecDeque<(RequestId, UpdateSent)>,
     /// How many updates of the peer the role has not answered.
     pub(super) updates_due: usize,
     /// The endpoints that have asked to move the request.
@@ -66,6 +67,17 @@ impl Live {
     fn is_updating(&self) -> bool {
         !self.updates_sent.is_empty()
     }
+}
+
+/// What the answer to an own update means.
+#[derive(Debug)]
+pub(super) enum UpdateSent {
+    /// The role learns it, and the prefix of a namespace subscription changes to this one.
+    OfRole(Option<Namespace>),
+    /// It is that of a fill.
+    Fill,
+    /// Nothing: the update was part of the answer to a PUBLISH.
+    OfAnswer,
 }
 
 /// The endpoint that ended a request.
@@ -204,6 +216,8 @@ pub(super) enum Verdict {
     Update,
     /// The publisher sent PUBLISH_DONE.
     Done,
+    /// The publisher changed the subscription.
+    StateNotify,
     /// A namespace appears.
     Namespace,
     /// A namespace is gone.
@@ -296,6 +310,7 @@ fn from_responder(kind: RequestKind, updating: bool, message: MessageKind) -> Ve
             _,
         ) => Verdict::Violate("a second answer to a request"),
         (MessageKind::PublishDone, RequestKind::Subscribe) => Verdict::Done,
+        (MessageKind::PublishStateNotify, RequestKind::Subscribe) => Verdict::StateNotify,
         (MessageKind::RequestUpdate, RequestKind::Publish) => Verdict::Update,
         (MessageKind::Namespace, RequestKind::SubscribeNamespace) => Verdict::Namespace,
         (MessageKind::NamespaceDone, RequestKind::SubscribeNamespace) => Verdict::NamespaceDone,
@@ -314,6 +329,7 @@ fn from_requester(kind: RequestKind, updating: bool, message: MessageKind) -> Ve
         }
         (MessageKind::RequestUpdate, _) => Verdict::Update,
         (MessageKind::PublishDone, RequestKind::Publish) => Verdict::Done,
+        (MessageKind::PublishStateNotify, RequestKind::Publish) => Verdict::StateNotify,
         _ => Verdict::Violate("not a message of this request's sender"),
     }
 }

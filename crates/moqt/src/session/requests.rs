@@ -8,6 +8,7 @@ use super::send_stream::SendStream;
 use crate::location::Location;
 use crate::message::{RequestKind, RequestOk};
 use crate::name::{FullTrackName, Namespace};
+use crate::parameter::{Filter, GroupOrder, Parameters};
 use crate::reader::MessageReader;
 
 /// All requests whose stream is not over, and those that wait for one.
@@ -35,6 +36,42 @@ pub(super) struct Entry {
     /// Reads the peer's direction of the stream, until its end.
     pub(super) reader: Option<MessageReader>,
     pub(super) subject: Subject,
+    /// The terms of a subscription, in drafts in which fills depend on them.
+    pub(super) terms: Option<Box<Terms>>,
+    /// The fills of a subscription that may not be over.
+    pub(super) fills: Vec<RequestId>,
+    /// Whether the requester wants no Track Properties in the answer.
+    pub(super) omits_properties: bool,
+}
+
+/// What the subscriber of a track has set, and how many fills it got.
+#[derive(Debug)]
+pub(super) struct Terms {
+    pub(super) forward: bool,
+    pub(super) priority: Option<u8>,
+    pub(super) group_order: Option<GroupOrder>,
+    pub(super) filter: Filter,
+    /// Number of streams opened for fills.
+    pub(super) fill_streams: u64,
+}
+
+impl Terms {
+    pub(super) fn new(parameters: &Parameters) -> Self {
+        Self {
+            forward: parameters.forward.unwrap_or(true),
+            priority: parameters.subscriber_priority,
+            group_order: parameters.group_order,
+            filter: parameters.filter.unwrap_or(Filter::EVERYTHING),
+            fill_streams: 0,
+        }
+    }
+
+    /// Applies an update; parameters absent from it stay.
+    pub(super) fn change(&mut self, update: &Parameters) {
+        self.forward = update.forward.unwrap_or(self.forward);
+        self.priority = update.subscriber_priority.or(self.priority);
+        self.filter = update.filter.unwrap_or(self.filter);
+    }
 }
 
 /// The subject of a request, as far as the session needs it later.
@@ -46,6 +83,8 @@ pub(super) enum Subject {
     Track(FullTrackName),
     /// The start of an own standalone fetch.
     Range(Location),
+    /// The subscription that a fill belongs to.
+    Fill(RequestId),
     /// An own `SUBSCRIBE_NAMESPACE`.
     Namespaces(Box<Announced>),
 }
@@ -68,20 +107,18 @@ impl Announced {
 }
 
 impl Entry {
-    /// Creates a request without an answer.
-    pub(super) fn new(
-        kind: RequestKind,
-        opener: Opener,
-        sending: SendStream,
-        reader: MessageReader,
-    ) -> Self {
+    /// Creates a request without an answer, whose stream is not read.
+    pub(super) fn new(kind: RequestKind, opener: Opener, sending: SendStream) -> Self {
         Self {
             kind,
             opener,
             state: State::new(),
             sending,
-            reader: Some(reader),
+            reader: None,
             subject: Subject::None,
+            terms: None,
+            fills: Vec::new(),
+            omits_properties: false,
         }
     }
 

@@ -12,7 +12,7 @@ use super::stream_state::Stream;
 use super::track_aliases::TrackAlias;
 use super::{Event, REQUEST_PRIORITY, Request, RequestId, Session};
 use crate::error::{DecodeError, RequestErrorCode, SessionError, Violation};
-use crate::message::RequestError;
+use crate::message::{Publish, RequestError, Subscribe};
 use crate::name::{FullTrackName, Namespace};
 
 /// How long a peer over `requests_max` has to wait before it tries again.
@@ -41,7 +41,12 @@ impl Session {
             return Ok(());
         };
         let sending = SendStream::on(stream);
-        let entry = Entry::new(request.kind(), Opener::Peer, sending, *reader);
+        let parameters = request.parameters();
+        let entry = Entry {
+            reader: Some(*reader),
+            omits_properties: parameters.include_properties == Some(false),
+            ..Entry::new(request.kind(), Opener::Peer, sending)
+        };
         transport.set_priority(stream, REQUEST_PRIORITY);
         self.requests.insert(id, entry);
         self.on_request(now, transport, id, request)?;
@@ -50,6 +55,11 @@ impl Session {
 
     /// Records a Request ID that the peer uses.
     pub(super) fn accept_id(&mut self, id: RequestId) -> Result<(), Violation> {
+        if id.is_fill() && !self.draft.has_joining_fetches() {
+            return Err(Violation::beyond_limit(
+                "a Request ID is larger than this endpoint accepts",
+            ));
+        }
         if self.ids.accept(id)? {
             self.counters.request_id_gaps_closed += 1;
         }
@@ -85,7 +95,21 @@ impl Session {
             }
             return Ok(());
         }
+        let of_subscription = match &request {
+            _ if self.draft.has_joining_fetches() => None,
+            Request::Subscribe(Subscribe { parameters, .. })
+            | Request::Publish(Publish { parameters, .. }) => Some(parameters.clone()),
+            Request::Fetch(_)
+            | Request::TrackStatus(_)
+            | Request::PublishNamespace(_)
+            | Request::SubscribeNamespace(_)
+            | Request::SubscribeTracks(_) => None,
+        };
         self.events.push_back(Event::Request { id, request });
+        if let Some(parameters) = of_subscription {
+            self.note_terms(id, &parameters);
+            self.report_fill(transport, (id, id), &parameters);
+        }
         match alias {
             Some(alias) => self.deliver_waiting(now, transport, alias, id),
             None => Ok(()),
@@ -116,6 +140,9 @@ impl Session {
                 RequestErrorCode::MALFORMED_AUTH_TOKEN,
                 "an authorization token is repeated",
             ));
+        }
+        if let Some(error) = request.parameters().range_filter_error(self.ranges_max) {
+            return Some(error);
         }
         if request.namespace().is_some_and(is_reserved_here) {
             let reason = "the namespace is reserved and nothing is in it";

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use weir_transport::{Direction, StreamId, Transport};
 
-use super::request_state::{EndedBy, Opener};
+use super::request_state::{EndedBy, Opener, UpdateSent};
 use super::requests::{Announced, Entry, Subject};
 use super::send_stream::SendStream;
 use super::state::{Input, Verdict, judge};
 use super::stream_state::Stream;
 use super::streams::refuse;
-use super::{REQUEST_PRIORITY, Refused, Request, RequestId, Session};
-use crate::error::{ResetCode, SessionError};
+use super::{CloseReason, REQUEST_PRIORITY, Refused, Request, RequestId, Session};
+use crate::error::{EncodeError, ResetCode, SessionError};
 use crate::message::{
     Fetch, FetchKind, Message, Publish, PublishNamespace, RequestKind, RequestUpdate, Subscribe,
     SubscribeNamespace, SubscribeTracks, TrackStatus,
@@ -48,8 +48,11 @@ impl Session {
         parameters: Parameters,
         properties: Properties,
     ) -> Result<RequestId, Refused> {
+        let terms = parameters.clone();
         let publish = publish(track, track_alias, parameters, properties);
-        self.send_request(transport, Subject::None, publish)
+        let id = self.send_request(transport, Subject::None, publish)?;
+        self.note_terms(id, &terms);
+        Ok(id)
     }
 
     /// Sends PUBLISH only if that is possible at once; returns [`Refused::NoStream`] if the request would wait for the
@@ -66,8 +69,11 @@ impl Session {
         let Some(stream) = self.open_unqueued(transport) else {
             return Err(Refused::NoStream);
         };
+        let terms = parameters.clone();
         let publish = publish(track, track_alias, parameters, properties);
-        self.send_request_on(transport, Some(stream), Subject::None, publish)
+        let id = self.send_request_on(transport, Some(stream), Subject::None, publish)?;
+        self.note_terms(id, &terms);
+        Ok(id)
     }
 
     /// Sends FETCH: requests past objects [moqt-18 §10.12].
@@ -80,7 +86,13 @@ impl Session {
         let order = parameters.group_order.unwrap_or_default();
         let subject = match &kind {
             FetchKind::Standalone { start, .. } => Subject::Range(*start),
-            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => Subject::None,
+            FetchKind::Recent { .. } => Subject::None,
+            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => {
+                if !self.draft.has_joining_fetches() {
+                    return self.send_fill(transport, &kind, &parameters);
+                }
+                Subject::None
+            }
         };
         let id = self.send_request(transport, subject, |request_id| {
             Request::Fetch(Fetch {
@@ -171,9 +183,23 @@ impl Session {
         id: RequestId,
         parameters: Parameters,
     ) -> Result<(), Refused> {
+        let prefix = parameters.track_namespace_prefix.clone();
+        self.send_update(transport, id, parameters, UpdateSent::OfRole(prefix))?;
+        Ok(())
+    }
+
+    /// Sends `REQUEST_UPDATE`, and returns its ID.
+    pub(super) fn send_update(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        parameters: Parameters,
+        update_sent: UpdateSent,
+    ) -> Result<RequestId, Refused> {
         if self.state.is_closed() {
             return Err(Refused::Closed);
         }
+        let updates_max = self.updates_max();
         let request = self.requests.get(id).ok_or(Refused::Over)?;
         let live = request.state.live().ok_or(Refused::Over)?;
         let takes_updates = match (request.opener, request.kind) {
@@ -181,28 +207,39 @@ impl Session {
             (Opener::Peer, kind) => kind == RequestKind::Publish && !request.state.is_pending(),
         };
         assert!(takes_updates, "this request takes no update from this side");
-        if live.updates_sent.len() >= self.limits.updates_max {
+        if live.updates_sent.len() >= updates_max {
             self.counters.updates_local_over_limit += 1;
             return Err(Refused::Limit);
         }
-        let prefix = parameters.track_namespace_prefix.clone();
         let update = Message::RequestUpdate(RequestUpdate {
             request_id: self.ids.next().0,
             parameters,
         });
-        let (_, bytes) = self.encode_request(&update)?;
+        let (update_id, bytes) = self.encode_request(&update)?;
         if let Some(request) = self.requests.get_mut(id)
             && let Some(live) = request.state.live_mut()
         {
-            live.updates_sent.push_back(prefix);
+            live.updates_sent.push_back((update_id, update_sent));
         }
         self.send_bytes(transport, id, bytes);
-        Ok(())
+        Ok(update_id)
+    }
+
+    /// Returns how many updates of a request may be unanswered, by the limits of both endpoints [moqt-19 §10.3.1.7].
+    fn updates_max(&self) -> usize {
+        let peer = self
+            .peer_setup()
+            .and_then(|setup| setup.max_request_updates);
+        let of_peer = peer.filter(|max| *max > 0);
+        let of_peer = of_peer.and_then(|max| usize::try_from(max).ok());
+        let own = self.limits.updates_max;
+        of_peer.map_or(own, |max| max.min(own))
     }
 
     /// Ends a request of either side at once: its stream is reset and stopped, its data streams are stopped, and late
     /// objects are dropped. Does nothing if the request is over.
     pub fn cancel(&mut self, transport: &mut dyn Transport, id: RequestId, code: ResetCode) {
+        self.end_fills(transport, id, (Opener::Here, CloseReason::Reset(code)));
         self.forget_with(transport, id, code);
         self.abort(transport, id, code);
     }
@@ -365,7 +402,8 @@ impl Session {
         let reader = MessageReader::new(self.draft, self.limits.message_bytes_max);
         let entry = |sending| Entry {
             subject,
-            ..Entry::new(kind, Opener::Here, sending, reader)
+            reader: Some(reader),
+            ..Entry::new(kind, Opener::Here, sending)
         };
         if let Some(stream) = stream {
             self.adopt(transport, stream, id);
@@ -378,7 +416,7 @@ impl Session {
         Ok(id)
     }
 
-    fn check_room(&mut self) -> Result<(), Refused> {
+    pub(super) fn check_room(&mut self) -> Result<(), Refused> {
         if let Verdict::Refuse(refused) = judge(&self.state, Input::OwnRequest) {
             return Err(refused);
         }
@@ -392,7 +430,10 @@ impl Session {
     /// Encodes a request or update with the next Request ID, which it uses up unless it is too long.
     fn encode_request(&mut self, message: &Message) -> Result<(RequestId, Bytes), Refused> {
         let id = self.ids.next();
-        let bytes = self.encode(message).map_err(|_| Refused::TooLong)?;
+        let bytes = self.encode(message).map_err(|error| match error {
+            EncodeError::TooLong { .. } => Refused::TooLong,
+            EncodeError::NotInDraft { .. } => Refused::NotInDraft,
+        })?;
         self.ids.assign();
         Ok((id, bytes))
     }

@@ -6,11 +6,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use weir_transport::Transport;
 
-use super::request_state::{EndedBy, Input, State, Verdict, judge};
+use super::request_state::{EndedBy, Input, Opener, State, UpdateSent, Verdict, judge};
 use super::requests::{Entry, Subject};
 use super::requests_received::unsupported_extension;
 use super::{Accepted, CloseReason, Event, RequestId, Session};
-use crate::error::{DecodeError, ResetCode, SessionError, Violation};
+use crate::draft::Draft;
+use crate::error::{DecodeError, PublishDoneCode, ResetCode, SessionError, Violation};
 use crate::location::Location;
 use crate::message::{
     FetchOk, GoAway, Message, PublishDone, RequestError, RequestKind, RequestOk, RequestUpdate,
@@ -71,7 +72,9 @@ impl Session {
             .requests
             .get(id)
             .is_some_and(|request| request.state.is_established());
-        if answered {
+        if id.is_fill() {
+            self.requests.remove(id);
+        } else if answered {
             self.finish_request(transport, id);
         }
     }
@@ -127,6 +130,11 @@ impl Session {
                 self.on_update(transport, id, update)?;
             }
             (Verdict::Done, Message::PublishDone(done)) => self.on_done(now, transport, id, done),
+            (Verdict::StateNotify, Message::PublishStateNotify(notify)) => {
+                let parameters = notify.parameters;
+                self.events
+                    .push_back(Event::StateChanged { id, parameters });
+            }
             (Verdict::Namespace, Message::Namespace(suffix)) => {
                 self.on_namespace(transport, id, suffix)?;
             }
@@ -165,7 +173,7 @@ impl Session {
     /// Checks an error against the request that it answers.
     fn check_error(&self, error: &RequestError, id: RequestId) -> Result<(), Violation> {
         if let Some(request) = self.requests.get(id) {
-            error.check(request.kind)?;
+            error.check(self.draft, request.kind)?;
         }
         match &error.redirect {
             Some(redirect) => self.check_uri_received(&redirect.connect_uri),
@@ -213,7 +221,7 @@ impl Session {
             return Ok(());
         };
         if let Subject::Range(start) = request.subject
-            && ends_before(ok.end, start)
+            && ends_before(self.draft, ok.end, start)
         {
             return Err(Violation::protocol("FETCH_OK ends before the fetch starts"));
         }
@@ -243,13 +251,20 @@ impl Session {
         &mut self,
         transport: &mut dyn Transport,
         id: RequestId,
-        ok: RequestOk,
+        mut ok: RequestOk,
     ) -> Result<(), Violation> {
         let Some(request) = self.requests.get_mut(id) else {
             return Ok(());
         };
         let kind = request.kind;
         ok.check(self.draft, kind, Step::Answer)?;
+        if ok.parameters.range_filter_error(self.ranges_max).is_some() {
+            return Err(Violation::protocol("an answer has invalid range filters"));
+        }
+        if request.terms.as_ref().is_some_and(|terms| !terms.forward) {
+            // What the PUBLISH says applies until the subscriber changes it with an update.
+            ok.parameters.forward = Some(false);
+        }
         self.requests.establish(id);
         self.events.push_back(Event::Accepted {
             id,
@@ -289,7 +304,16 @@ impl Session {
             return Ok(());
         };
         let live = request.state.live_mut();
-        let prefix = live.and_then(|live| live.updates_sent.pop_front().flatten());
+        let sent = live.and_then(|live| live.updates_sent.pop_front());
+        let prefix = match sent {
+            Some((_, UpdateSent::OfRole(prefix))) => prefix,
+            Some((update, UpdateSent::Fill)) => {
+                self.on_fill_answered(transport, update.fill(), result);
+                return Ok(());
+            }
+            Some((_, UpdateSent::OfAnswer)) => return Ok(()),
+            None => None,
+        };
         if let Ok(ok) = &result {
             ok.check(self.draft, request.kind, Step::UpdateAnswer)?;
             if let (Some(prefix), Subject::Namespaces(announced)) = (prefix, &mut request.subject) {
@@ -323,18 +347,53 @@ impl Session {
         parameters.check(self.draft, request.kind, Step::Update)?;
         if request.state.updates_unanswered() >= self.limits.updates_max {
             self.counters.updates_over_limit += 1;
+            if self.draft.setup_has_limits() {
+                return Err(SessionError::TOO_MANY_REQUEST_UPDATES
+                    .violation("more updates of a request than SETUP permits"));
+            }
             self.end_for_load(transport, id);
+            return Ok(());
+        }
+        if let Some(error) = parameters.range_filter_error(self.ranges_max) {
+            self.reject_update(transport, id, error);
             return Ok(());
         }
         if let Some(live) = request.state.live_mut() {
             live.updates_due += 1;
         }
+        let update_id = RequestId(request_id);
+        let terms = request.terms.is_some().then(|| parameters.clone());
         self.events.push_back(Event::Update {
             id,
-            update_id: RequestId(request_id),
+            update_id,
             parameters,
         });
+        if let Some(terms) = terms {
+            self.update_terms(transport, (id, update_id), &terms);
+        }
         Ok(())
+    }
+
+    /// Refuses an update of the peer, and ends the request: with `PUBLISH_DONE` if it is a subscription
+    /// [moqt-18 §10.9.1].
+    fn reject_update(&mut self, transport: &mut dyn Transport, id: RequestId, error: RequestError) {
+        self.counters.requests_rejected += 1;
+        let refused = Message::RequestError(error);
+        let done = PublishDone::new(PublishDoneCode::UPDATE_FAILED, "");
+        let is_subscription = self.requests.get(id).is_some_and(|request| {
+            matches!(request.kind, RequestKind::Subscribe | RequestKind::Publish)
+                && request.state.is_established()
+        });
+        for message in [
+            Some(refused),
+            is_subscription.then_some(Message::PublishDone(done)),
+        ] {
+            if let Some(Ok(bytes)) = message.map(|message| self.encode(&message)) {
+                self.send_bytes(transport, id, bytes);
+            }
+        }
+        self.finish_request(transport, id);
+        self.end_for_load(transport, id);
     }
 
     fn on_done(
@@ -448,6 +507,9 @@ impl Session {
         if !matches!(request.state, State::Ended(by) if by == reported) {
             self.events.push_back(Event::Closed { id, reason });
         }
+        if reason != CloseReason::Fin {
+            self.end_fills(transport, id, (Opener::Peer, reason));
+        }
         match reason {
             CloseReason::Fin => {
                 self.linger(now, id);
@@ -471,7 +533,10 @@ fn full_namespace(prefix: &Namespace, suffix: &Namespace) -> Result<Namespace, V
 }
 
 /// Returns whether the end of a fetch, as encoded, is smaller than its start [moqt-18 §10.13].
-fn ends_before(end: Location, start: Location) -> bool {
+fn ends_before(draft: Draft, end: Location, start: Location) -> bool {
+    if !draft.has_exclusive_ends() {
+        return end < start;
+    }
     let covers_group = end.object == u64::MAX;
     end.group < start.group
         || end.group == start.group && !covers_group && end.object + 1 < start.object

@@ -7,18 +7,25 @@
 
 use weir_transport::Transport;
 
-use super::request_state::{EndedBy, Opener, State, UpdateAnswer};
+use super::request_state::{EndedBy, Opener, State, UpdateAnswer, UpdateSent};
 use super::requests::Entry;
 use super::{CloseReason, Event, RequestId, Session};
 use crate::error::{RequestErrorCode, SessionError};
 use crate::message::{
-    FetchOk, GoAway, Message, PublishDone, RequestError, RequestKind, RequestOk, SubscribeOk,
+    FetchOk, GoAway, Message, PublishDone, PublishStateNotify, RequestError, RequestKind,
+    RequestOk, SubscribeOk,
 };
 use crate::name::{FullTrackName, Namespace, TrackName};
+use crate::parameter::Parameters;
+use crate::property::Properties;
 
 impl Session {
     /// Accepts the peer's `SUBSCRIBE` under a Track Alias that no other track of this session has [moqt-18 §10.8].
     pub fn subscribe_ok(&mut self, transport: &mut dyn Transport, id: RequestId, ok: SubscribeOk) {
+        let ok = SubscribeOk {
+            properties: self.properties_wanted(id, ok.properties),
+            ..ok
+        };
         self.accept(
             transport,
             id,
@@ -30,6 +37,11 @@ impl Session {
     /// Accepts the peer's `FETCH` [moqt-18 §10.13]. The role opens the data stream itself, and
     /// calls [`finish`](Self::finish) after it.
     pub fn fetch_ok(&mut self, transport: &mut dyn Transport, id: RequestId, ok: FetchOk) {
+        let ok = FetchOk {
+            properties: self.properties_wanted(id, ok.properties),
+            ..ok
+        };
+        self.count_fill(id);
         self.accept(transport, id, &[RequestKind::Fetch], &Message::FetchOk(ok));
     }
 
@@ -39,10 +51,25 @@ impl Session {
             return;
         };
         let is_last = request.kind == RequestKind::TrackStatus;
+        let ok = RequestOk {
+            properties: self.properties_wanted(id, ok.properties),
+            ..ok
+        };
+        let (ok, update) = self.split_publish_ok(id, ok);
+        let Some(request) = self.requests.get(id) else {
+            return;
+        };
         if request.state.is_done_unanswered() {
             return self.request_ok_after_done(transport, id, ok);
         }
         self.accept(transport, id, &OK_KINDS, &Message::RequestOk(ok));
+        if let Some(update) = update
+            && self.live(id).is_some()
+        {
+            // The draft permits few parameters in the answer; the others follow at once.
+            let sent = self.send_update(transport, id, update, UpdateSent::OfAnswer);
+            self.counters.updates_local_over_limit += u64::from(sent.is_err());
+        }
         if is_last {
             self.finish(transport, id);
         }
@@ -60,6 +87,7 @@ impl Session {
         };
         match (&request.state, request.opener) {
             (State::Pending { .. }, Opener::Peer) | (State::DoneUnanswered { .. }, _) => {
+                self.refuse_fill(transport, id, error.code);
                 self.send(transport, id, &Message::RequestError(error));
                 self.end_here(transport, id);
             }
@@ -131,8 +159,36 @@ impl Session {
                 "PUBLISH_DONE for no subscription that it can end",
             );
         }
+        let fill_streams = request.terms.as_ref().map_or(0, |terms| terms.fill_streams);
+        let streams = done.stream_count;
+        let done = PublishDone {
+            stream_count: streams.map(|streams| streams.saturating_add(fill_streams)),
+            ..done
+        };
         self.send(transport, id, &Message::PublishDone(done));
         self.end_here(transport, id);
+    }
+
+    /// Tells the subscriber what this endpoint changed of an established subscription that it publishes, with the
+    /// largest location [moqt-22 §9.10]. Does nothing in drafts that cannot say so.
+    pub fn publish_state_notify(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        parameters: Parameters,
+    ) {
+        let Some(request) = self.live(id) else { return };
+        let publishes = match request.opener {
+            Opener::Here => request.kind == RequestKind::Publish,
+            Opener::Peer => request.kind == RequestKind::Subscribe && !request.state.is_pending(),
+        };
+        if !publishes {
+            return self.misuse(transport, "a change of no subscription of this publisher");
+        }
+        let message = Message::PublishStateNotify(PublishStateNotify { parameters });
+        if let Ok(bytes) = self.encode(&message) {
+            self.send_bytes(transport, id, bytes);
+        }
     }
 
     /// Announces a namespace under the prefix of the peer's `SUBSCRIBE_NAMESPACE` [moqt-18 §10.16].
@@ -206,7 +262,7 @@ impl Session {
     pub fn finish(&mut self, transport: &mut dyn Transport, id: RequestId) {
         if self
             .live(id)
-            .is_some_and(|request| request.sending.stream().is_some())
+            .is_some_and(|request| id.is_fill() || request.sending.stream().is_some())
         {
             self.end_here(transport, id);
         }
@@ -244,6 +300,45 @@ impl Session {
         if self.live(id).is_some() {
             self.send_all(transport, id, granted);
         }
+    }
+
+    /// Returns the Track Properties for the answer to a request, which may want none [moqt-22 §9.20.21].
+    fn properties_wanted(&self, id: RequestId, properties: Properties) -> Properties {
+        let request = self.requests.get(id);
+        if request.is_some_and(|request| request.omits_properties) {
+            Properties::EMPTY
+        } else {
+            properties
+        }
+    }
+
+    /// Returns the answer to a PUBLISH without the parameters that the draft does not permit there, and the update that
+    /// sets them.
+    fn split_publish_ok(
+        &self,
+        id: RequestId,
+        mut ok: RequestOk,
+    ) -> (RequestOk, Option<Parameters>) {
+        let request = self.requests.get(id);
+        let Some(request) = request.filter(|request| request.kind == RequestKind::Publish) else {
+            return (ok, None);
+        };
+        if !self.draft.publish_ok_has_group_order() {
+            ok.parameters.group_order = None;
+        }
+        if self.draft.publish_ok_has_parameters() {
+            return (ok, None);
+        }
+        let expires = ok.parameters.expires.take();
+        let mut update = ok.parameters;
+        ok.parameters = Parameters {
+            expires,
+            ..Parameters::none()
+        };
+        let offered = request.terms.as_ref().is_none_or(|terms| terms.forward);
+        update.forward = Some(update.forward.unwrap_or(true)).filter(|wanted| *wanted != offered);
+        let is_needed = update != Parameters::none();
+        (ok, is_needed.then_some(update))
     }
 
     /// Accepts a PUBLISH whose `PUBLISH_DONE` has come already.

@@ -19,6 +19,8 @@ pub(super) struct SendStream {
 /// The state of the sending part.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum State {
+    /// There is no stream, and no message is sent.
+    Absent,
     /// The transport has no stream for it yet.
     Unopened {
         /// Whether the stream ends after the messages that wait.
@@ -42,6 +44,15 @@ impl SendStream {
         }
     }
 
+    /// Creates the sending part of a request that has no stream.
+    pub(super) fn absent() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            waiting_bytes: 0,
+            state: State::Absent,
+        }
+    }
+
     /// Creates the sending part of a stream that is open.
     pub(super) fn on(stream: StreamId) -> Self {
         Self {
@@ -54,7 +65,7 @@ impl SendStream {
     /// Returns the stream, once the transport has opened it, also after its end.
     pub(super) fn stream(&self) -> Option<StreamId> {
         match self.state {
-            State::Unopened { .. } => None,
+            State::Absent | State::Unopened { .. } => None,
             State::Open(stream) | State::Finishing(stream) | State::Closed(stream) => Some(stream),
         }
     }
@@ -88,7 +99,7 @@ impl SendStream {
                 self.state = State::Finishing(*stream);
                 self.flush(transport);
             }
-            State::Finishing(_) | State::Closed(_) => {}
+            State::Absent | State::Finishing(_) | State::Closed(_) => {}
         }
     }
 
@@ -126,7 +137,7 @@ impl SendStream {
 
     /// Returns whether nothing more will be sent.
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed(_))
+        matches!(self.state, State::Absent | State::Closed(_))
     }
 
     /// Returns the bytes that wait for the transport.

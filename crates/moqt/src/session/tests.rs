@@ -1,6 +1,7 @@
 //! Tests of two sessions over a link that reorders, and of one session against a scripted peer.
 
 mod data;
+mod drafts;
 mod ends;
 mod limits;
 mod link;

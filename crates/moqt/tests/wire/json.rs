@@ -2,12 +2,14 @@
 
 use serde_json::{Map, Value, json};
 use weir_moqt::data::{
-    FetchEntry, ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId,
+    FetchEntry, ObjectDatagram, ObjectHeader, ObjectStatus, RangeEnd, SubgroupHeader, SubgroupId,
 };
 use weir_moqt::location::Location;
-use weir_moqt::message::{FetchKind, GoAway, Message, PublishDone, Redirect, RequestError, Setup};
+use weir_moqt::message::{
+    FetchKind, GoAway, Message, PublishDone, Redirect, RequestError, RequestUpdate, Setup,
+};
 use weir_moqt::name::{FullTrackName, Namespace};
-use weir_moqt::parameter::{Filter, GroupOrder, Parameters};
+use weir_moqt::parameter::{Filter, GroupOrder, Parameters, RangeFilter, RangeFilterKind};
 use weir_moqt::property::{self, Properties};
 use weir_moqt::token::Token;
 
@@ -103,8 +105,9 @@ fn filter(value: Filter) -> Value {
         Filter::NextGroupStart => json!({"type": "NextGroupStart"}),
         Filter::LargestObject => json!({"type": "LargestObject"}),
         Filter::AbsoluteStart(start) => json!({"type": "AbsoluteStart", "start": location(start)}),
-        Filter::AbsoluteRange { start, end_group } => json!({
-            "type": "AbsoluteRange", "start": location(start), "end_group": int(end_group),
+        Filter::Recent { groups } => json!({"type": "Recent", "groups": int(groups)}),
+        Filter::AbsoluteRange { start, end } => json!({
+            "type": "AbsoluteRange", "start": location(start), "end": location(end),
         }),
     }
 }
@@ -131,7 +134,34 @@ fn parameters(value: &Parameters) -> Value {
         "group_order": value.group_order.map(group_order),
         "new_group_request": maybe_int(value.new_group_request),
         "track_namespace_prefix": value.track_namespace_prefix.as_ref().map(namespace),
+        "fill": value.fill.as_deref().map(parameters),
+        "range_filters": (!value.range_filters.is_empty()).then(|| range_filters(&value.range_filters)),
+        "include_properties": value.include_properties,
     }))
+}
+
+fn range_filters(value: &[RangeFilter]) -> Value {
+    value.iter().map(range_filter).collect()
+}
+
+fn range_filter(value: &RangeFilter) -> Value {
+    let kind = match value.kind {
+        RangeFilterKind::Subgroup => "Subgroup",
+        RangeFilterKind::ObjectId => "ObjectId",
+        RangeFilterKind::Priority => "Priority",
+        RangeFilterKind::ObjectProperty => "ObjectProperty",
+        RangeFilterKind::TrackProperty => "TrackProperty",
+    };
+    match value.condition() {
+        Ok(None) => json!({"kind": kind}),
+        Ok(Some(condition)) => fields(json!({
+            "kind": kind,
+            "set": int(condition.set),
+            "property": maybe_int(condition.property),
+            "ranges": condition.ranges.iter().map(|(start, end)| json!([int(*start), int(*end)])).collect::<Value>(),
+        })),
+        Err(error) => json!({"kind": kind, "invalid": error.0}),
+    }
 }
 
 fn setup(value: &Setup) -> Value {
@@ -141,6 +171,8 @@ fn setup(value: &Setup) -> Value {
         "implementation": value.implementation,
         "max_auth_token_cache_size": maybe_int(value.max_auth_token_cache_size),
         "authorization_tokens": tokens(&value.authorization_tokens),
+        "max_filter_ranges": maybe_int(value.max_filter_ranges),
+        "max_request_updates": maybe_int(value.max_request_updates),
     })
 }
 
@@ -157,9 +189,15 @@ fn fetch_kind(value: &FetchKind) -> Value {
         FetchKind::RelativeJoining { request_id, groups } => json!({
             "type": "RelativeJoining", "request_id": int(*request_id), "groups": int(*groups),
         }),
-        FetchKind::AbsoluteJoining { request_id, group } => json!({
-            "type": "AbsoluteJoining", "request_id": int(*request_id), "group": int(*group),
+        FetchKind::AbsoluteJoining {
+            request_id, start, ..
+        } => json!({
+            "type": "AbsoluteJoining", "request_id": int(*request_id), "group": int(start.group),
         }),
+        FetchKind::Recent {
+            track: name,
+            groups,
+        } => track(name, json!({"type": "Recent", "groups": int(*groups)})),
     }
 }
 
@@ -190,6 +228,10 @@ fn request_error(value: &RequestError) -> Value {
         "reason": value.reason,
         "redirect": value.redirect.as_ref().map(redirect),
     })
+}
+
+fn request_update(value: &RequestUpdate) -> Value {
+    json!({"request_id": int(value.request_id), "parameters": parameters(&value.parameters)})
 }
 
 pub(crate) fn message(value: &Message) -> Value {
@@ -251,9 +293,8 @@ pub(crate) fn message(value: &Message) -> Value {
         Message::PublishBlocked(track) => {
             json!({"suffix": namespace(&track.namespace), "track_name": hex(track.name.as_bytes())})
         }
-        Message::RequestUpdate(value) => json!({
-            "request_id": int(value.request_id), "parameters": parameters(&value.parameters),
-        }),
+        Message::PublishStateNotify(value) => json!({"parameters": parameters(&value.parameters)}),
+        Message::RequestUpdate(value) => request_update(value),
         Message::RequestOk(value) => json!({
             "parameters": parameters(&value.parameters), "properties": properties(&value.properties),
         }),
@@ -324,8 +365,15 @@ pub(crate) fn fetch_entry(value: &FetchEntry) -> Value {
             }));
             json!({"object": object})
         }
-        FetchEntry::EndOfRange { unknown, location } => json!({"end_of_range": {
-            "unknown": unknown, "group": int(location.group), "object": int(location.object),
-        }}),
+        FetchEntry::EndOfRange { reason, location } => {
+            let reason = match reason {
+                RangeEnd::NonExistent => "non_existent",
+                RangeEnd::Unknown => "unknown",
+                RangeEnd::TimedOut => "timed_out",
+            };
+            json!({"end_of_range": {
+                "reason": reason, "group": int(location.group), "object": int(location.object),
+            }})
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Random valid values of everything that the codec encodes.
 
+mod filters;
 mod streams;
 
 use std::time::Duration;
@@ -13,18 +14,17 @@ use weir_moqt::draft::Draft;
 use weir_moqt::error::{PublishDoneCode, RequestErrorCode};
 use weir_moqt::location::Location;
 use weir_moqt::message::{
-    Fetch, FetchKind, FetchOk, GoAway, Message, Publish, PublishDone, PublishNamespace, Redirect,
-    RequestError, RequestKind, RequestOk, RequestUpdate, Setup, Subscribe, SubscribeNamespace,
-    SubscribeOk, SubscribeTracks, TrackStatus,
+    Fetch, FetchKind, FetchOk, GoAway, Message, Publish, PublishDone, PublishNamespace,
+    PublishStateNotify, Redirect, RequestError, RequestKind, RequestOk, RequestUpdate, Setup,
+    Subscribe, SubscribeNamespace, SubscribeOk, SubscribeTracks, TrackStatus,
 };
 use weir_moqt::name::{FullTrackName, Namespace, TrackName};
-use weir_moqt::parameter::{Filter, GroupOrder, Parameters, Step};
+use weir_moqt::parameter::{GroupOrder, Parameters, Step};
 use weir_moqt::property::{self, Properties, PropertiesBuilder};
 use weir_moqt::token::Token;
 
+use self::filters::{fill, filter, range_filters};
 pub(crate) use self::streams::{datagram, fetch, subgroup};
-
-pub(crate) const DRAFT: Draft = Draft::Draft18;
 
 /// Integers of all encoded lengths.
 pub(crate) fn int() -> impl Strategy<Value = u64> {
@@ -78,24 +78,12 @@ fn token() -> impl Strategy<Value = Token> {
     ]
 }
 
-fn filter() -> impl Strategy<Value = Filter> {
-    prop_oneof![
-        Just(Filter::NextGroupStart),
-        Just(Filter::LargestObject),
-        location().prop_map(Filter::AbsoluteStart),
-        (location(), int()).prop_map(|(start, delta)| Filter::AbsoluteRange {
-            start,
-            end_group: start.group.saturating_add(delta),
-        }),
-    ]
-}
-
 pub(crate) fn group_order() -> impl Strategy<Value = GroupOrder> {
     select(vec![GroupOrder::Ascending, GroupOrder::Descending])
 }
 
 /// Parameters that may occur at this step of a request of this kind.
-fn parameters(kind: RequestKind, step: Step) -> BoxedStrategy<Parameters> {
+fn parameters(draft: Draft, kind: RequestKind, step: Step) -> BoxedStrategy<Parameters> {
     let durations = (
         option::of(millis()),
         option::of(millis()),
@@ -108,12 +96,20 @@ fn parameters(kind: RequestKind, step: Step) -> BoxedStrategy<Parameters> {
         option::of(location()),
         option::of(any::<bool>()),
         option::of(any::<u8>()),
-        option::of(filter()),
+        option::of(filter(draft)),
         option::of(group_order()),
         option::of(int()),
         option::of(namespace()),
     );
-    let parameters = (durations, others).prop_map(move |(durations, others)| {
+    let later = (
+        range_filters(),
+        option::of(fill(draft)),
+        option::of(any::<bool>()),
+    );
+    let parameters = (durations, others, later).prop_map(move |(durations, others, later)| {
+        let (range_filters, fill, include_properties) = later;
+        let has_filters = draft >= Draft::Draft19;
+        let has_fills = draft >= Draft::Draft20;
         let all = Parameters {
             object_delivery_timeout: durations.0,
             rendezvous_timeout: durations.1,
@@ -128,19 +124,26 @@ fn parameters(kind: RequestKind, step: Step) -> BoxedStrategy<Parameters> {
             group_order: others.5,
             new_group_request: others.6,
             track_namespace_prefix: others.7,
+            range_filters: if has_filters {
+                range_filters
+            } else {
+                Vec::new()
+            },
+            fill: fill.filter(|_| has_fills),
+            include_properties: include_properties.filter(|_| has_fills),
         };
-        allowed(&all, kind, step)
+        allowed(draft, &all, kind, step)
     });
     parameters.boxed()
 }
 
 /// Removes the parameters that may not occur, checking each of them alone.
-fn allowed(all: &Parameters, kind: RequestKind, step: Step) -> Parameters {
+fn allowed(draft: Draft, all: &Parameters, kind: RequestKind, step: Step) -> Parameters {
     macro_rules! keep {
         ($kept:ident, $($field:ident),+) => {
             $(
                 let alone = Parameters { $field: all.$field.clone(), ..Parameters::default() };
-                if alone.check(DRAFT, kind, step).is_ok() {
+                if alone.check(draft, kind, step).is_ok() {
                     $kept.$field = alone.$field;
                 }
             )+
@@ -161,8 +164,19 @@ fn allowed(all: &Parameters, kind: RequestKind, step: Step) -> Parameters {
         filter,
         group_order,
         new_group_request,
-        track_namespace_prefix
+        track_namespace_prefix,
+        fill,
+        include_properties
     );
+    for filter in &all.range_filters {
+        let alone = Parameters {
+            range_filters: vec![filter.clone()],
+            ..Parameters::default()
+        };
+        if alone.check(draft, kind, step).is_ok() {
+            kept.range_filters.extend(alone.range_filters);
+        }
+    }
     kept
 }
 
@@ -245,17 +259,29 @@ fn uri() -> impl Strategy<Value = String> {
     "(moqt://[a-z]{1,20}(:[0-9]{1,5})?(/[a-z]{0,9}){0,3})?"
 }
 
-fn setup() -> impl Strategy<Value = Setup> {
+fn setup(draft: Draft) -> impl Strategy<Value = Setup> {
+    let has_limits = draft >= Draft::Draft19;
     (
         option::of("((/[a-zA-Z0-9._~-]{0,9}){1,4}(\\?[a-z=&]{0,9})?)?"),
         option::of("([a-z]{1,9}@)?([a-z.]{1,20}|\\[[0-9a-f:]{2,20}\\])(:[0-9]{0,5})?"),
         option::of(".{0,40}"),
         option::of(int()),
         vec(setup_token(), 0..4),
+        (option::of(int()), option::of(int())),
     )
         .prop_map(
-            |(path, authority, implementation, max_auth_token_cache_size, authorization_tokens)| {
+            move |(
+                path,
+                authority,
+                implementation,
+                max_auth_token_cache_size,
+                authorization_tokens,
+                limits,
+            )| {
+                let (max_filter_ranges, max_request_updates) = limits;
                 Setup {
+                    max_filter_ranges: max_filter_ranges.filter(|_| has_limits),
+                    max_request_updates: max_request_updates.filter(|_| has_limits),
                     path,
                     authority,
                     implementation,
@@ -266,12 +292,12 @@ fn setup() -> impl Strategy<Value = Setup> {
         )
 }
 
-fn goaway() -> impl Strategy<Value = GoAway> {
+fn goaway(draft: Draft) -> impl Strategy<Value = GoAway> {
     (uri(), option::of(int()), option::of(int())).prop_map(
-        |(new_session_uri, timeout, request_id)| GoAway {
+        move |(new_session_uri, timeout, request_id)| GoAway {
             new_session_uri,
             timeout: timeout.map(|timeout| Duration::from_millis(timeout.max(1))),
-            request_id,
+            request_id: request_id.filter(|_| draft == Draft::Draft18),
         },
     )
 }
@@ -289,7 +315,17 @@ fn range() -> impl Strategy<Value = (Location, Location)> {
     })
 }
 
-fn fetch_kind() -> impl Strategy<Value = FetchKind> {
+fn fetch_kind(draft: Draft) -> BoxedStrategy<FetchKind> {
+    if draft >= Draft::Draft20 {
+        let recent = (track(), 0..u64::MAX - 1)
+            .prop_map(|(track, groups)| FetchKind::Recent { track, groups });
+        let end = prop_oneof![3 => Just(None), 1 => Just(Some(Location::MAX))];
+        let standalone = (track(), range(), end).prop_map(|(track, (start, last), end)| {
+            let end = end.unwrap_or(last);
+            FetchKind::Standalone { track, start, end }
+        });
+        return prop_oneof![standalone, recent].boxed();
+    }
     prop_oneof![
         (track(), range()).prop_map(|(track, (start, end))| FetchKind::Standalone {
             track,
@@ -298,14 +334,21 @@ fn fetch_kind() -> impl Strategy<Value = FetchKind> {
         }),
         (int(), int())
             .prop_map(|(request_id, groups)| FetchKind::RelativeJoining { request_id, groups }),
-        (int(), int())
-            .prop_map(|(request_id, group)| FetchKind::AbsoluteJoining { request_id, group }),
+        (int(), int()).prop_map(|(request_id, group)| FetchKind::AbsoluteJoining {
+            request_id,
+            start: Location::new(group, 0),
+            end: Location::MAX,
+        }),
     ]
+    .boxed()
 }
 
-fn publish_done() -> impl Strategy<Value = PublishDone> {
-    let known = int().prop_map(|count| Some(count).filter(|count| *count != (1 << 62) - 1));
-    (int(), known, reason()).prop_map(|(code, stream_count, reason)| PublishDone {
+fn publish_done(draft: Draft) -> impl Strategy<Value = PublishDone> {
+    let unknown = stream_count_unknown(draft);
+    let known = int().prop_map(move |count| Some(count).filter(|count| *count != unknown));
+    // Code 3 does not exist in all drafts.
+    let code = prop_oneof![0_u64..3, 4_u64..u64::MAX];
+    (code, known, reason()).prop_map(|(code, stream_count, reason)| PublishDone {
         code: PublishDoneCode(code),
         stream_count,
         reason,
@@ -313,7 +356,9 @@ fn publish_done() -> impl Strategy<Value = PublishDone> {
 }
 
 fn request_error() -> impl Strategy<Value = RequestError> {
-    let plain = prop_oneof![0_u64..0x34, 0x35_u64..u64::MAX].prop_map(|code| (code, None));
+    // Without the codes that do not exist in all drafts.
+    let codes = prop_oneof![0_u64..0x19, 0x1A_u64..0x32, Just(0x33), 0x37_u64..u64::MAX];
+    let plain = codes.prop_map(|code| (code, None));
     let redirect = (uri(), track())
         .prop_map(|(connect_uri, track)| (0x34, Some(Redirect { connect_uri, track })));
     let retry_after = option::of((0..u64::MAX - 1).prop_map(Duration::from_millis));
@@ -327,20 +372,20 @@ fn request_error() -> impl Strategy<Value = RequestError> {
     )
 }
 
-fn request_ok() -> impl Strategy<Value = RequestOk> {
+fn request_ok(draft: Draft) -> impl Strategy<Value = RequestOk> {
     let answers = vec![
         (RequestKind::Publish, Step::Answer),
         (RequestKind::PublishNamespace, Step::Answer),
         (RequestKind::Subscribe, Step::UpdateAnswer),
     ];
     let without_properties = select(answers)
-        .prop_flat_map(|(kind, step)| parameters(kind, step))
+        .prop_flat_map(move |(kind, step)| parameters(draft, kind, step))
         .prop_map(|parameters| RequestOk {
             parameters,
             properties: Properties::EMPTY,
         });
     let of_track_status = (
-        parameters(RequestKind::TrackStatus, Step::Answer),
+        parameters(draft, RequestKind::TrackStatus, Step::Answer),
         track_properties(),
     )
         .prop_map(|(parameters, properties)| RequestOk {
@@ -350,8 +395,8 @@ fn request_ok() -> impl Strategy<Value = RequestOk> {
     prop_oneof![without_properties, of_track_status]
 }
 
-fn first_message(kind: RequestKind) -> BoxedStrategy<Message> {
-    let request = (int(), parameters(kind, Step::Request));
+fn first_message(draft: Draft, kind: RequestKind) -> BoxedStrategy<Message> {
+    let request = (int(), parameters(draft, kind, Step::Request));
     match kind {
         RequestKind::Subscribe => (request, track())
             .prop_map(|((request_id, parameters), track)| {
@@ -375,14 +420,8 @@ fn first_message(kind: RequestKind) -> BoxedStrategy<Message> {
                 },
             )
             .boxed(),
-        RequestKind::Fetch => (request, fetch_kind())
-            .prop_map(|((request_id, parameters), kind)| {
-                Message::Fetch(Fetch {
-                    request_id,
-                    kind,
-                    parameters,
-                })
-            })
+        RequestKind::Fetch => (request, fetch_kind(draft))
+            .prop_map(|((request_id, parameters), kind)| fetch_of(request_id, kind, parameters))
             .boxed(),
         RequestKind::TrackStatus => (request, track())
             .prop_map(|((request_id, parameters), track)| {
@@ -402,14 +441,16 @@ fn first_message(kind: RequestKind) -> BoxedStrategy<Message> {
                 })
             })
             .boxed(),
-        RequestKind::SubscribeNamespace => of_prefix(kind, |request_id, prefix, parameters| {
-            Message::SubscribeNamespace(SubscribeNamespace {
-                request_id,
-                prefix,
-                parameters,
+        RequestKind::SubscribeNamespace => {
+            of_prefix(draft, kind, |request_id, prefix, parameters| {
+                Message::SubscribeNamespace(SubscribeNamespace {
+                    request_id,
+                    prefix,
+                    parameters,
+                })
             })
-        }),
-        RequestKind::SubscribeTracks => of_prefix(kind, |request_id, prefix, parameters| {
+        }
+        RequestKind::SubscribeTracks => of_prefix(draft, kind, |request_id, prefix, parameters| {
             Message::SubscribeTracks(SubscribeTracks {
                 request_id,
                 prefix,
@@ -419,20 +460,34 @@ fn first_message(kind: RequestKind) -> BoxedStrategy<Message> {
     }
 }
 
+/// A FETCH, whose filter is part of its kind.
+fn fetch_of(request_id: u64, kind: FetchKind, parameters: Parameters) -> Message {
+    let parameters = Parameters {
+        filter: None,
+        ..parameters
+    };
+    Message::Fetch(Fetch {
+        request_id,
+        kind,
+        parameters,
+    })
+}
+
 /// A request about the namespaces under a prefix.
 fn of_prefix(
+    draft: Draft,
     kind: RequestKind,
     message: fn(u64, Namespace, Parameters) -> Message,
 ) -> BoxedStrategy<Message> {
-    (int(), namespace(), parameters(kind, Step::Request))
+    (int(), namespace(), parameters(draft, kind, Step::Request))
         .prop_map(move |(request_id, prefix, parameters)| message(request_id, prefix, parameters))
         .boxed()
 }
 
-fn answer() -> impl Strategy<Value = Message> {
+fn answer(draft: Draft) -> impl Strategy<Value = Message> {
     let subscribe_ok = (
         int(),
-        parameters(RequestKind::Subscribe, Step::Answer),
+        parameters(draft, RequestKind::Subscribe, Step::Answer),
         track_properties(),
     )
         .prop_map(|(track_alias, parameters, properties)| {
@@ -456,19 +511,20 @@ fn answer() -> impl Strategy<Value = Message> {
     prop_oneof![
         subscribe_ok,
         fetch_ok,
-        request_ok().prop_map(Message::RequestOk),
+        request_ok(draft).prop_map(Message::RequestOk),
         request_error().prop_map(Message::RequestError),
-        publish_done().prop_map(Message::PublishDone),
+        publish_done(draft).prop_map(Message::PublishDone),
     ]
 }
 
-fn update() -> impl Strategy<Value = Message> {
+fn update(draft: Draft) -> impl Strategy<Value = Message> {
     let kinds = [
         RequestKind::Subscribe,
         RequestKind::Fetch,
         RequestKind::SubscribeTracks,
     ];
-    let parameters = select(kinds.to_vec()).prop_flat_map(|kind| parameters(kind, Step::Update));
+    let parameters =
+        select(kinds.to_vec()).prop_flat_map(move |kind| parameters(draft, kind, Step::Update));
     (int(), parameters).prop_map(|(request_id, parameters)| {
         Message::RequestUpdate(RequestUpdate {
             request_id,
@@ -477,13 +533,46 @@ fn update() -> impl Strategy<Value = Message> {
     })
 }
 
-pub(crate) fn message() -> impl Strategy<Value = Message> {
+fn state_notify(draft: Draft) -> impl Strategy<Value = Message> {
+    let parameters = (
+        option::of(location()),
+        option::of(any::<bool>()),
+        option::of(filter(draft)),
+    );
+    parameters.prop_map(|(largest_object, forward, filter)| {
+        Message::PublishStateNotify(PublishStateNotify {
+            parameters: Parameters {
+                largest_object,
+                forward,
+                filter,
+                ..Parameters::default()
+            },
+        })
+    })
+}
+
+/// The number of streams that means an unknown one.
+pub(crate) fn stream_count_unknown(draft: Draft) -> u64 {
+    if draft >= Draft::Draft20 {
+        u64::MAX
+    } else {
+        (1 << 62) - 1
+    }
+}
+
+pub(crate) fn message(draft: Draft) -> impl Strategy<Value = Message> {
+    let notify = if draft >= Draft::Draft20 {
+        state_notify(draft).boxed()
+    } else {
+        update(draft).boxed()
+    };
     prop_oneof![
-        7 => select(RequestKind::ALL.to_vec()).prop_flat_map(first_message).boxed(),
-        5 => answer().boxed(),
-        2 => update().boxed(),
-        2 => setup().prop_map(Message::Setup).boxed(),
-        1 => goaway().prop_map(Message::GoAway),
+        7 => select(RequestKind::ALL.to_vec()).prop_flat_map(move |kind| first_message(draft, kind)).boxed(),
+        5 => answer(draft).boxed(),
+        2 => update(draft).boxed(),
+        1 => notify,
+        2 => setup(draft).prop_map(Message::Setup).boxed(),
+        1 => goaway(draft).prop_map(Message::GoAway),
         1 => namespace().prop_map(Message::Namespace),
         1 => namespace().prop_map(Message::NamespaceDone),
         1 => (namespace(), track_name())

@@ -6,8 +6,10 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use weir_moqt::data::{
-    FetchEntry, FetchObject, ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId,
+    FetchEntry, FetchObject, ObjectDatagram, ObjectHeader, ObjectStatus, RangeEnd, SubgroupHeader,
+    SubgroupId,
 };
+use weir_moqt::draft::Draft;
 use weir_moqt::location::Location;
 use weir_moqt::parameter::GroupOrder;
 use weir_moqt::property::Properties;
@@ -96,7 +98,7 @@ pub(crate) fn subgroup() -> impl Strategy<Value = (SubgroupHeader, Vec<(ObjectHe
 }
 
 /// The entries of a stream with their payloads, in the returned order of groups.
-pub(crate) fn fetch() -> impl Strategy<Value = (GroupOrder, Vec<(FetchEntry, Bytes)>)> {
+pub(crate) fn fetch(draft: Draft) -> impl Strategy<Value = (GroupOrder, Vec<(FetchEntry, Bytes)>)> {
     let group_step = prop_oneof![3 => Just(0_u64), 1 => 1_u64..3, 1 => 1_u64..1 << 30];
     let object = (
         (group_step, 1_u64..300),
@@ -104,7 +106,7 @@ pub(crate) fn fetch() -> impl Strategy<Value = (GroupOrder, Vec<(FetchEntry, Byt
         0_u8..3,
         object_properties(),
         bytes(60),
-        prop_oneof![6 => Just(None), 1 => any::<bool>().prop_map(Some)],
+        prop_oneof![6 => Just(None), 1 => range_end(draft).prop_map(Some)],
     );
     (group_order(), vec(object, 0..8)).prop_map(|(order, objects)| {
         let mut at = Location {
@@ -123,10 +125,10 @@ pub(crate) fn fetch() -> impl Strategy<Value = (GroupOrder, Vec<(FetchEntry, Byt
                     step - 1
                 };
                 at = Location { group, object };
-                if let Some(unknown) = end_of_range {
+                if let Some(reason) = end_of_range {
                     return (
                         FetchEntry::EndOfRange {
-                            unknown,
+                            reason,
                             location: at,
                         },
                         Bytes::new(),
@@ -147,4 +149,12 @@ pub(crate) fn fetch() -> impl Strategy<Value = (GroupOrder, Vec<(FetchEntry, Byt
         let entries = entries.collect();
         (order, entries)
     })
+}
+
+fn range_end(draft: Draft) -> impl Strategy<Value = RangeEnd> {
+    let mut reasons = vec![RangeEnd::NonExistent, RangeEnd::Unknown];
+    if draft >= Draft::Draft20 {
+        reasons.push(RangeEnd::TimedOut);
+    }
+    select(reasons)
 }

@@ -90,7 +90,13 @@ impl Offering<'_> {
                 self.catalogue.send_publish_blocked(turn, key, &name);
             }
             // The session is ending, or the message would be too long.
-            Err(Refused::GoingAway | Refused::Closed | Refused::Over | Refused::TooLong) => {}
+            Err(
+                Refused::GoingAway
+                | Refused::Closed
+                | Refused::Over
+                | Refused::TooLong
+                | Refused::NotInDraft,
+            ) => {}
         }
     }
 }

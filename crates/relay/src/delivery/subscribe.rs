@@ -97,7 +97,9 @@ impl Delivery {
     ) {
         let (handle, request) = (pending.handle, pending.request);
         let parameters = &pending.parameters;
-        if is_over(parameters.filter, track.largest()) {
+        let peer = turn.sessions.get(handle);
+        let refuses_past = peer.is_some_and(|peer| peer.refuses_past_filters());
+        if refuses_past && is_over(parameters.filter, track.largest()) {
             turn.remove_request((handle, request));
             turn.counters.refused_range += 1;
             return turn.refuse(handle, request, RequestErrorCode::INVALID_RANGE);
@@ -210,10 +212,10 @@ impl Delivery {
     }
 }
 
-/// Returns whether a filter ends before the largest location of the track [moqt-18 §5.1.2].
+/// Returns whether a filter ends before the largest group of the track [moqt-18 §5.1.2].
 fn is_over(filter: Option<Filter>, largest: Option<Location>) -> bool {
     match (filter, largest) {
-        (Some(Filter::AbsoluteRange { end_group, .. }), Some(largest)) => end_group < largest.group,
+        (Some(Filter::AbsoluteRange { end, .. }), Some(largest)) => end.group < largest.group,
         (_, _) => false,
     }
 }

@@ -19,7 +19,6 @@ use weir_transport::{Direction, StreamId, Transport as _};
 
 use super::{
     deadlines::Deadline,
-    range::range,
     state::{Event, State},
     stream::{FanOut, OutState, OutStream, Outcome, Wait},
     timeouts::{Timeouts, smaller},
@@ -41,8 +40,8 @@ pub(super) struct Subscription {
     pub(super) is_offer: bool,
     state: State,
     start: Location,
-    /// The last group wanted.
-    end_group: u64,
+    /// The last location wanted. A subgroup that begins before it is sent to its end.
+    end: Location,
     priority: u8,
     order: GroupOrder,
     timeouts: Timeouts,
@@ -84,7 +83,7 @@ impl Subscription {
             is_offer: false,
             state: State::Forwarding,
             start: Location::ZERO,
-            end_group: u64::MAX,
+            end: Location::MAX,
             priority: SUBSCRIBER_PRIORITY_DEFAULT,
             order: track.order,
             timeouts: Timeouts {
@@ -124,7 +123,7 @@ impl Subscription {
         }
         self.datagram_timeout = smaller(self.timeouts.object, self.timeouts.subgroup);
         if let Some(filter) = parameters.filter {
-            (self.start, self.end_group) = range(filter, largest);
+            (self.start, self.end) = filter.range(largest);
         }
     }
 
@@ -138,10 +137,10 @@ impl Subscription {
         fan_out: &mut FanOut<'_>,
     ) {
         self.take_over(parameters, largest, fan_out.track);
-        let (start, end_group) = (self.start, self.end_group);
+        let (start, end) = (self.start, self.end);
         let is_within = |entry: &OutStream| {
             let starts_inside = entry.group == start.group && start.object > 0;
-            entry.group >= start.group && entry.group <= end_group && !starts_inside
+            entry.group >= start.group && entry.group <= end.group && !starts_inside
         };
         let forward = parameters.forward.unwrap_or_else(|| self.forwards());
         let keeps_range = parameters.filter.is_none();
@@ -208,9 +207,7 @@ impl Subscription {
     /// Returns whether the subscription covers the object at `location`.
     #[inline]
     pub(super) fn wants(&self, location: Location) -> bool {
-        self.state == State::Forwarding
-            && location >= self.start
-            && location.group <= self.end_group
+        self.state == State::Forwarding && location >= self.start && location <= self.end
     }
 
     /// Returns the deadline of a datagram received at `now`.

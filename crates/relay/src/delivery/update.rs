@@ -64,10 +64,11 @@ impl Delivery {
                 let was_forwarding = subscription.forwards();
                 subscription.update(connection, parameters, largest, fan_out);
                 let wakes = subscription.forwards() && !was_forwarding;
-                if wakes {
+                let fills = parameters.fill.is_some();
+                if wakes || fills {
                     subscription.joining = largest;
                 }
-                if wakes || parameters.filter.is_some() {
+                if wakes || fills || parameters.filter.is_some() {
                     answer.parameters.largest_object = largest;
                 }
             },

@@ -1,12 +1,39 @@
-//! Sessions that the relay closes: those without rights after the rules have changed, and those that hold too much memory.
+//! Sessions that the relay closes, since they lost their rights or hold too much memory, and streams that peers stop.
 
 use weir_moqt::error::SessionError;
 use weir_quic::Handle;
+use weir_transport::StreamId;
 
 use super::Owners;
 use crate::{sessions::peer::Purpose, turn::Turn};
 
 impl Owners {
+    /// Handles `STOP_SENDING` of a stream.
+    pub(super) fn on_stopped(
+        &mut self,
+        turn: &mut Turn<'_>,
+        handle: Handle,
+        stream: StreamId,
+        code: u64,
+    ) {
+        let now = turn.now;
+        let is_control = turn.with_session(handle, |session, connection| {
+            session.handle_stopped(now, connection, stream, code)
+        });
+        match is_control {
+            Some(true) => self.process_session(turn, handle),
+            Some(false) => {
+                if self.serving().on_stopped(turn, handle, stream) {
+                    turn.counters.streams_stopped += 1;
+                } else {
+                    self.delivery.note_stopped(turn, handle, stream);
+                }
+                turn.note_reset(handle);
+            }
+            None => {}
+        }
+    }
+
     /// Frees memory because the process has given out too much: this thread's share of `excess` bytes. The oldest groups
     /// of the cache go first, then the sessions that hold the most.
     pub(crate) fn free_memory(&mut self, turn: &mut Turn<'_>, excess: u64) {

@@ -2,6 +2,7 @@
 
 use weir_moqt::{
     error::RequestErrorCode,
+    location::Location,
     message::{Fetch, FetchKind},
 };
 use weir_quic::Handle;
@@ -42,7 +43,15 @@ impl Serving<'_> {
             turn.push(Effect::Released(track));
             return turn.refuse_fetch(id, RequestErrorCode::INVALID_RANGE);
         }
-        let fetch = ServedFetch::new(draft, track, message, fill_max);
+        let mut fetch = ServedFetch::new(draft, track, message, fill_max);
+        if let FetchKind::Recent { groups, .. } = message.kind {
+            let range = self.tracks.get(track);
+            let Some((start, end)) = range.and_then(|track| recent(track, groups)) else {
+                turn.push(Effect::Released(track));
+                return turn.refuse_fetch(id, RequestErrorCode::NOT_SUPPORTED);
+            };
+            fetch.set_range(start, end);
+        }
         self.fetches.insert_served(turn.sessions, id, fetch);
         self.start(turn, id);
     }
@@ -54,7 +63,7 @@ impl Serving<'_> {
         handle: Handle,
         kind: &FetchKind,
     ) -> Result<TrackId, RequestErrorCode> {
-        if let FetchKind::Standalone { track, .. } = kind {
+        if let FetchKind::Standalone { track, .. } | FetchKind::Recent { track, .. } = kind {
             let track = self.tracks.find_or_await(track, &turn.config.limits);
             return track.map_err(|full| {
                 full.count(turn.counters);
@@ -107,6 +116,14 @@ enum Range {
     Awaited,
 }
 
+/// Returns the range of a number of groups before the largest one; `None` if the relay does not know the largest
+/// location, which it does while somebody subscribes to the track.
+fn recent(track: &Track, groups: u64) -> Option<(Location, Location)> {
+    let (largest, is_final) = track.known_end()?;
+    let start = Location::new(largest.group.saturating_sub(groups), 0);
+    (track.is_live() || is_final).then_some((start, largest))
+}
+
 /// Limits the range of a standalone fetch to what has been published, if that is known.
 fn set_standalone_range(fetch: &mut ServedFetch, track: &Track) -> Result<Range, RequestErrorCode> {
     let span = *fetch.span();
@@ -138,7 +155,7 @@ fn set_joining_range(
         }
         Some(Joined::Forwarding(Some(end))) => end,
     };
-    let start = join.start(end);
+    let (start, end) = join.range(end);
     if start > end {
         return Err(RequestErrorCode::INVALID_RANGE);
     }

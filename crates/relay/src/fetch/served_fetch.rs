@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weir_moqt::{
-    data::{FetchEntry, FetchObject},
+    data::{FetchEntry, FetchObject, RangeEnd},
     draft::Draft,
     error::RequestErrorCode,
     location::Location,
@@ -75,13 +75,15 @@ pub(crate) enum AnswerEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Join {
     pub(crate) subscription: RequestId,
-    first_group: FirstGroup,
+    first: First,
+    /// The last location wanted, if that is before the start of the subscription.
+    end: Location,
 }
 
-/// The first group of a joining fetch.
+/// The first location of a joining fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FirstGroup {
-    Absolute(u64),
+enum First {
+    Absolute(Location),
     /// Number of groups before the one that the subscription starts in.
     Relative(u64),
 }
@@ -112,28 +114,31 @@ impl Answer {
 impl Join {
     /// Returns the subscription that a FETCH joins, if it is a joining fetch.
     pub(crate) fn of(kind: &FetchKind) -> Option<Self> {
-        let (subscription, first_group) = match *kind {
-            FetchKind::Standalone { .. } => return None,
+        let (subscription, first, end) = match *kind {
+            FetchKind::Standalone { .. } | FetchKind::Recent { .. } => return None,
             FetchKind::RelativeJoining { request_id, groups } => {
-                (request_id, FirstGroup::Relative(groups))
+                (request_id, First::Relative(groups), Location::MAX)
             }
-            FetchKind::AbsoluteJoining { request_id, group } => {
-                (request_id, FirstGroup::Absolute(group))
-            }
+            FetchKind::AbsoluteJoining {
+                request_id,
+                start,
+                end,
+            } => (request_id, First::Absolute(start), end),
         };
         Some(Self {
             subscription: RequestId(subscription),
-            first_group,
+            first,
+            end,
         })
     }
 
-    /// Returns the first location to fetch, given the largest location of the subscription.
-    pub(crate) fn start(self, joining: Location) -> Location {
-        let group = match self.first_group {
-            FirstGroup::Absolute(group) => group,
-            FirstGroup::Relative(groups) => joining.group.saturating_sub(groups),
+    /// Returns the first and the last location to fetch, given the largest location of the subscription.
+    pub(crate) fn range(self, joining: Location) -> (Location, Location) {
+        let start = match self.first {
+            First::Absolute(start) => start,
+            First::Relative(groups) => Location::new(joining.group.saturating_sub(groups), 0),
         };
-        Location::new(group, 0)
+        (start, self.end.min(joining))
     }
 }
 
@@ -144,10 +149,10 @@ impl ServedFetch {
         let join = Join::of(&message.kind);
         let (start, end) = match message.kind {
             FetchKind::Standalone { start, end, .. } => (start, end),
-            // Set when the subscription is established.
-            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => {
-                (Location::ZERO, Location::ZERO)
-            }
+            // Set when the largest location, or the subscription, is known.
+            FetchKind::Recent { .. }
+            | FetchKind::RelativeJoining { .. }
+            | FetchKind::AbsoluteJoining { .. } => (Location::ZERO, Location::ZERO),
         };
         let order = parameters.group_order.unwrap_or_default();
         let span = Span { start, end, order };
@@ -305,16 +310,21 @@ impl ServedFetch {
         self.next = self.span.after(last);
     }
 
-    /// Skips locations up to `last` that stay unknown. A range without objects before them gets an entry of its own
-    /// [moqt-18 §11.4.4.2].
+    /// Skips locations up to `last` that stay unknown, because no publisher has them or because the fetch has no time
+    /// left. A range without objects before them gets an entry of its own [moqt-18 §11.4.4.2] [moqt-22 §9.20.5].
     pub(crate) fn skip_unknown(&mut self, last: Location) {
         if let Some(location) = self.skipped.take() {
-            let unknown = false;
-            let entry = FetchEntry::EndOfRange { unknown, location };
+            let reason = RangeEnd::NonExistent;
+            let entry = FetchEntry::EndOfRange { reason, location };
             self.stream.push(&entry, Vec::new());
         }
-        let (unknown, location) = (true, last);
-        let entry = FetchEntry::EndOfRange { unknown, location };
+        let reason = if self.has_time() {
+            RangeEnd::Unknown
+        } else {
+            RangeEnd::TimedOut
+        };
+        let location = last;
+        let entry = FetchEntry::EndOfRange { reason, location };
         self.stream.push(&entry, Vec::new());
         self.next = self.span.after(last);
     }

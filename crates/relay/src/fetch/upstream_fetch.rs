@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use weir_moqt::{
-    data::{FetchEntry, FetchObject, ObjectStatus},
+    data::{FetchEntry, FetchObject, ObjectStatus, RangeEnd},
     location::Location,
 };
 use weir_quic::Handle;
@@ -176,7 +176,10 @@ impl UpstreamFetch {
         let at = self.next.ok_or(Fault::OutOfOrder)?;
         let (location, is_unknown) = match &entry {
             FetchEntry::Object(object) => (Location::new(object.group, object.object), false),
-            FetchEntry::EndOfRange { unknown, location } => (self.span.clamp(*location), *unknown),
+            FetchEntry::EndOfRange { reason, location } => {
+                let is_unknown = *reason != RangeEnd::NonExistent;
+                (self.span.clamp(*location), is_unknown)
+            }
         };
         if !self.span.contains(location) || self.span.is_before(location, at) {
             return Err(Fault::OutOfOrder);

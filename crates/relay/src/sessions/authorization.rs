@@ -118,7 +118,7 @@ pub(crate) fn joined(request: &Request) -> Option<RequestId> {
         return None;
     };
     match fetch.kind {
-        FetchKind::Standalone { .. } => None,
+        FetchKind::Standalone { .. } | FetchKind::Recent { .. } => None,
         FetchKind::RelativeJoining { request_id, .. }
         | FetchKind::AbsoluteJoining { request_id, .. } => Some(RequestId(request_id)),
     }

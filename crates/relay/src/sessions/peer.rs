@@ -171,6 +171,11 @@ impl Peer {
         Self::new((handle, kind), session, None, access)
     }
 
+    /// Returns whether the session's draft refuses a subscription whose filter ends before the largest object.
+    pub(crate) fn refuses_past_filters(&self) -> bool {
+        self.session.draft().refuses_past_filters()
+    }
+
     fn new(
         (handle, kind): (Handle, PeerKind),
         session: Session,

@@ -235,6 +235,20 @@ impl Tracks {
         turn.push(Effect::DemandChanged(track_id));
     }
 
+    /// Handles a publisher's notice of a change that the relay did not ask for; it tells the largest location.
+    pub(crate) fn on_state_changed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        sender: PublisherId,
+        parameters: &Parameters,
+    ) {
+        if let (Some(largest), Some(id)) = (parameters.largest_object, turn.published_track(sender))
+            && let Some(track) = self.table.get(id)
+        {
+            track.observe(largest);
+        }
+    }
+
     /// Establishes a publisher. The Track Properties are those of the first publisher; `None` leaves them as they are.
     fn establish(
         &mut self,

@@ -276,7 +276,7 @@ impl Actor {
             | SessionEvent::StreamEnd { .. }
             | SessionEvent::Fetched { .. }
             | SessionEvent::FetchObject { .. }) => self.on_data(now, event),
-            SessionEvent::Ready { .. } => {}
+            SessionEvent::Ready { .. } | SessionEvent::StateChanged { .. } => {}
             SessionEvent::Namespace { id, suffix } => self.heard.push((id, Heard::Came(suffix))),
             SessionEvent::NamespaceDone { id, suffix } => {
                 self.heard.push((id, Heard::Went(suffix)));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use weir_moqt::{
-    data::{FetchEncoder, FetchEntry, FetchHeader, FetchObject},
+    data::{FetchEncoder, FetchEntry, FetchHeader, FetchObject, RangeEnd},
     draft::Draft,
     error::RequestErrorCode,
     location::Location,
@@ -234,7 +234,9 @@ impl Fetched {
     pub(crate) fn ranges(&self) -> Vec<(bool, Location)> {
         let entries = self.entries.iter();
         let ranges = entries.filter_map(|(entry, _)| match entry {
-            &FetchEntry::EndOfRange { unknown, location } => Some((unknown, location)),
+            &FetchEntry::EndOfRange { reason, location } => {
+                Some((reason != RangeEnd::NonExistent, location))
+            }
             FetchEntry::Object(_) => None,
         });
         ranges.collect()
@@ -297,7 +299,9 @@ impl Stage {
         let asked = self.actor(node).archive.asked.iter();
         let ranges = asked.map(|(_, fetch)| match fetch.kind {
             FetchKind::Standalone { start, end, .. } => (start, end),
-            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => {
+            FetchKind::Recent { .. }
+            | FetchKind::RelativeJoining { .. }
+            | FetchKind::AbsoluteJoining { .. } => {
                 panic!("the relay joins nothing")
             }
         });

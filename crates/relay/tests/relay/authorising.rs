@@ -360,7 +360,8 @@ fn with_a_past(stage: &mut Stage) -> Asked {
 fn join(stage: &mut Stage, asked: Asked, tokens: &[&str]) -> Asked {
     let kind = FetchKind::AbsoluteJoining {
         request_id: asked.id.0,
-        group: 0,
+        start: Location::ZERO,
+        end: Location::MAX,
     };
     let parameters = Parameters {
         authorization_tokens: tokens.iter().map(|text| token(text)).collect(),

@@ -152,7 +152,7 @@ fn an_absolute_range_ends_with_its_group() {
         let (publication, stream) = under_way(stage);
         let parameters = filter(Filter::AbsoluteRange {
             start: Location::new(6, 1),
-            end_group: 7,
+            end: Location::new(7, u64::MAX),
         });
         let subscriber = stage.client();
         let subscription = stage.subscribe_with(subscriber, "a--x", parameters);
@@ -176,7 +176,8 @@ fn a_range_that_is_over_is_refused() {
         let [over, current] = [4, 5].map(|end_group| {
             let subscriber = stage.client();
             let start = Location::ZERO;
-            let parameters = filter(Filter::AbsoluteRange { start, end_group });
+            let end = Location::new(end_group, u64::MAX);
+            let parameters = filter(Filter::AbsoluteRange { start, end });
             stage.subscribe_with(subscriber, "a--x", parameters)
         });
         stage.step("subscribers come", millis(50));

@@ -31,7 +31,8 @@ fn late_joiners_start_at_a_whole_group_and_miss_nothing() {
                 let relative = stage.fetch_with(client, kind, Parameters::default());
                 let kind = FetchKind::AbsoluteJoining {
                     request_id: request.id.0,
-                    group: 6 - groups,
+                    start: Location::new(6 - groups, 0),
+                    end: Location::MAX,
                 };
                 let absolute = stage.fetch_with(client, kind, Parameters::default());
                 (groups, request, relative, absolute)
@@ -122,7 +123,11 @@ fn joining_wants_a_live_subscription_and_objects() {
         let empty = stage.subscribe(client, "a--empty");
         stage.step("subscriptions", millis(100));
         let joining = |stage: &mut Stage, request_id, group| {
-            let kind = FetchKind::AbsoluteJoining { request_id, group };
+            let kind = FetchKind::AbsoluteJoining {
+                request_id,
+                start: Location::new(group, 0),
+                end: Location::MAX,
+            };
             stage.fetch_with(client, kind, Parameters::default())
         };
         let to_sleeper = joining(stage, asleep.id.0, 0);

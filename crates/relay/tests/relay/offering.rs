@@ -109,7 +109,7 @@ fn an_offer_is_taken_as_its_answer_says() {
             actor.taste = Ok(Parameters {
                 filter: Some(Filter::AbsoluteRange {
                     start,
-                    end_group: 3,
+                    end: Location::new(3, u64::MAX),
                 }),
                 ..Parameters::default()
             });

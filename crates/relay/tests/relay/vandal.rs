@@ -341,7 +341,7 @@ impl Vandal {
             2 => Some(Filter::AbsoluteStart(start)),
             3 => Some(Filter::AbsoluteRange {
                 start,
-                end_group: start.group + self.random.below(3),
+                end: Location::new(start.group + self.random.below(3), u64::MAX),
             }),
             _ => None,
         };

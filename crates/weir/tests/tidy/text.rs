@@ -14,7 +14,9 @@ const MARKS: [&str; 6] = ["TODO", "FIXME", "XXX", "HACK", "todo!", "unimplemente
 const PROSE: [&str; 3] = ["md", "lock", "snap"];
 
 /// The documents that are cited in brackets, as `[document §section]`.
-const DRAFTS: [&str; 4] = ["moqt-18", "evens-00", "msf-01", "loc-04"];
+const DRAFTS: [&str; 8] = [
+    "moqt-18", "moqt-19", "moqt-20", "moqt-21", "moqt-22", "evens-00", "msf-01", "loc-04",
+];
 
 /// Where people and machines keep their files; a path below is one of a single machine.
 const HOMES: [&str; 3] = ["/home/", "/root/", "/Users/"];

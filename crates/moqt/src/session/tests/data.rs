@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use weir_transport::{Direction, Read, StreamId, Transport};
 
 use super::pair::{
-    DRAFT, Pair, config, datagram, done, each_seed, fetch_ok, header, namespace, object, ok,
+    Pair, config, datagram, done, draft, each_seed, fetch_ok, header, namespace, object, ok,
     publish, request_error, subgroup, subscribe_ok, track,
 };
 use crate::data::{
@@ -374,12 +374,12 @@ fn a_role_stops_a_stream_it_does_not_want() {
 fn padding_is_discarded_and_counted() {
     let (mut pair, _) = Pair::alone_ready(config(SIDE));
     let mut out = BytesMut::new();
-    encode_padding_stream(DRAFT, &mut out);
+    encode_padding_stream(draft(), &mut out);
     out.extend_from_slice(&[0; 100]);
     let stream = peer_stream(&mut pair, &out);
     pair.peer_finishes(SIDE, stream);
     let mut out = BytesMut::new();
-    encode_padding_datagram(DRAFT, &mut out);
+    encode_padding_datagram(draft(), &mut out);
     out.extend_from_slice(&[0; 20]);
     assert_eq!(pair.datagram_bytes(SIDE, out.freeze()), None);
     assert_eq!(pair.events(SIDE), []);
@@ -405,8 +405,8 @@ fn fetch(pair: &mut Pair) -> RequestId {
 
 fn fetch_bytes(id: RequestId, groups: &[u64]) -> (Vec<u8>, Vec<FetchEntry>) {
     let mut out = BytesMut::new();
-    FetchHeader { request_id: id.0 }.encode(DRAFT, &mut out);
-    let mut encoder = FetchEncoder::new(DRAFT, GroupOrder::Descending);
+    FetchHeader { request_id: id.0 }.encode(draft(), &mut out);
+    let mut encoder = FetchEncoder::new(draft(), GroupOrder::Descending);
     let entries: Vec<FetchEntry> = groups
         .iter()
         .map(|&group| {

@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use weir_transport::{Direction, Read, Transport};
 
 use super::pair::{
-    DRAFT, Pair, config_with, datagram, done, each_seed, namespace, ok, publish, subgroup,
+    Pair, config_with, datagram, done, draft, each_seed, namespace, ok, publish, subgroup,
     subscribe, subscribe_ok, track, update,
 };
 use crate::data::ObjectHeader;
@@ -248,7 +248,7 @@ fn unread(outgoing_bytes_max: usize) -> (Pair, RequestId) {
 
 fn encoded_len(message: &Message) -> usize {
     let mut encoded = BytesMut::new();
-    message.encode(DRAFT, &mut encoded).unwrap();
+    message.encode(draft(), &mut encoded).unwrap();
     encoded.len()
 }
 
@@ -397,7 +397,7 @@ fn datagrams_without_an_alias() {
 #[test]
 fn bytes_of_datagrams_without_an_alias() {
     let mut encoded = BytesMut::new();
-    datagram(7, 1).encode(DRAFT, &mut encoded);
+    datagram(7, 1).encode(draft(), &mut encoded);
     for (spare, dropped) in [(0, 0), (1, 1)] {
         let config = config_with(Side::Client, |limits| {
             limits.datagrams_unknown_bytes_max = 2 * encoded.len() - spare;
@@ -437,7 +437,7 @@ fn streams_without_an_alias() {
 #[test]
 fn bytes_of_a_control_message() {
     let mut encoded = BytesMut::new();
-    subscribe(0, "t").encode(DRAFT, &mut encoded).unwrap();
+    subscribe(0, "t").encode(draft(), &mut encoded).unwrap();
     // One byte of type and two of length stand before what is counted.
     let len = encoded.len() - 3;
     for (limit, expected) in [(len, None), (len - 1, Some(SessionError::INTERNAL_ERROR))] {
@@ -458,13 +458,13 @@ fn bytes_of_an_object_header() {
         ..super::pair::object(0, 5)
     };
     let mut encoded = BytesMut::new();
-    object.encode_in_subgroup(None, true, DRAFT, &mut encoded);
+    object.encode_in_subgroup(None, true, draft(), &mut encoded);
     let header = crate::data::SubgroupHeader {
         has_properties: true,
         ..super::pair::header(7, 0)
     };
     let mut data = BytesMut::new();
-    header.encode(DRAFT, &mut data);
+    header.encode(draft(), &mut data);
     data.extend_from_slice(&encoded);
     let len = encoded.len();
     for (limit, expected) in [(len, None), (len - 1, Some(SessionError::INTERNAL_ERROR))] {

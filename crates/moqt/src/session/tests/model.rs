@@ -434,6 +434,7 @@ impl Model {
             Event::Object { .. } | Event::Payload { .. } | Event::StreamEnd { .. } => {}
             other @ (Event::Ready { .. }
             | Event::PublishBlocked { .. }
+            | Event::StateChanged { .. }
             | Event::GoAway(_)
             | Event::RequestGoAway { .. }
             | Event::Fetched { .. }

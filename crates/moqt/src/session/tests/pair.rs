@@ -1,5 +1,6 @@
 //! Two sessions on a link, or one session and a scripted peer.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -22,7 +23,29 @@ use crate::property::Properties;
 use crate::reader::MessageReader;
 use crate::session::{Config, Event, RequestId, Session, Side};
 
-pub(super) const DRAFT: Draft = Draft::Draft18;
+thread_local! {
+    static DRAFT: Cell<Draft> = const { Cell::new(Draft::Draft18) };
+}
+
+/// All drafts.
+pub(super) const DRAFTS: [Draft; 5] = [
+    Draft::Draft18,
+    Draft::Draft19,
+    Draft::Draft20,
+    Draft::Draft21,
+    Draft::Draft22,
+];
+
+/// The draft of the sessions in this test.
+pub(super) fn draft() -> Draft {
+    DRAFT.get()
+}
+
+/// Sets the draft of the sessions in this test.
+pub(super) fn set_draft(draft: Draft) {
+    println!("draft {}", draft.alpn());
+    DRAFT.set(draft);
+}
 
 /// A link with a session at one or both ends.
 pub(super) struct Pair {
@@ -33,14 +56,19 @@ pub(super) struct Pair {
     datagrams: [Vec<(RequestId, ObjectDatagram)>; 2],
 }
 
-/// Runs a story under several seeds, or under the one in `WEIR_SEED`; a failure prints its seed.
+/// Runs a story under several seeds and in all drafts, or under the seed in `WEIR_SEED`; a failure prints both.
 pub(super) fn each_seed(story: impl Fn(u64)) {
-    let seeds = match std::env::var("WEIR_SEED") {
-        Ok(seed) => vec![seed.parse().expect("WEIR_SEED is a number")],
-        Err(_) => (0..24).collect(),
+    let drafts = DRAFTS.into_iter();
+    let runs: Vec<(u64, Draft)> = match std::env::var("WEIR_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse().expect("WEIR_SEED is a number");
+            drafts.map(|draft| (seed, draft)).collect()
+        }
+        Err(_) => (0..25).zip(drafts.cycle()).collect(),
     };
-    for seed in seeds {
+    for (seed, draft) in runs {
         println!("WEIR_SEED={seed}");
+        set_draft(draft);
         story(seed);
     }
 }
@@ -55,7 +83,7 @@ pub(super) fn config(side: Side) -> Config {
         setup.authority = Some(String::from("example.com:443"));
     }
     Config {
-        draft: DRAFT,
+        draft: draft(),
         side,
         limits: Limits::default(),
         setup,
@@ -237,7 +265,7 @@ impl Pair {
     /// Gives a session a datagram; returns whether it was delivered at once.
     pub(super) fn datagram(&mut self, to: Side, datagram: &ObjectDatagram) -> Option<RequestId> {
         let mut data = BytesMut::new();
-        datagram.encode(DRAFT, &mut data);
+        datagram.encode(draft(), &mut data);
         self.datagram_bytes(to, data.freeze())
     }
 
@@ -295,7 +323,7 @@ impl Pair {
     pub(super) fn peer_sends(&mut self, of: Side, stream: StreamId, messages: &[Message]) {
         let mut out = BytesMut::new();
         for message in messages {
-            message.encode(DRAFT, &mut out).expect("the message fits");
+            message.encode(draft(), &mut out).expect("the message fits");
         }
         self.peer_writes(of, stream, &out);
     }
@@ -327,7 +355,7 @@ impl Pair {
     /// What the session has sent on a stream: its messages, and how it ended so far.
     pub(super) fn peer_reads(&mut self, of: Side, stream: StreamId) -> (Vec<Message>, Read) {
         self.run();
-        let mut reader = MessageReader::new(DRAFT, usize::MAX);
+        let mut reader = MessageReader::new(draft(), usize::MAX);
         let mut messages = Vec::new();
         loop {
             match self.peer(of, |peer| peer.read(stream)) {
@@ -474,8 +502,8 @@ pub(super) fn object(id: u64, payload_len: u64) -> ObjectHeader {
 /// The bytes of a subgroup with one object of five bytes.
 pub(super) fn subgroup(track_alias: u64, group: u64) -> Vec<u8> {
     let mut out = BytesMut::new();
-    header(track_alias, group).encode(DRAFT, &mut out);
-    object(0, 5).encode_in_subgroup(None, false, DRAFT, &mut out);
+    header(track_alias, group).encode(draft(), &mut out);
+    object(0, 5).encode_in_subgroup(None, false, draft(), &mut out);
     out.extend_from_slice(b"hello");
     out.to_vec()
 }

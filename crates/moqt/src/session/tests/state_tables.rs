@@ -7,7 +7,10 @@ use super::epoch;
 use crate::error::ResetCode;
 use crate::message::{MessageKind, RequestKind, Setup};
 use crate::session::CloseReason;
-use crate::session::request_state::{self, EndedBy, Input, Live, Opener, Verdict, judge};
+use crate::session::RequestId;
+use crate::session::request_state::{
+    self, EndedBy, Input, Live, Opener, UpdateSent, Verdict, judge,
+};
 use crate::session::state::{self, GoAways};
 
 /// Prints a table: the states are the columns, the events the rows.
@@ -84,7 +87,7 @@ fn session() {
 fn request_states() -> [(&'static str, request_state::State); 6] {
     use request_state::State;
     let updating = Live {
-        updates_sent: [None].into(),
+        updates_sent: [(RequestId(0), UpdateSent::OfRole(None))].into(),
         ..Live::default()
     };
     let done = State::DoneUnanswered {
@@ -102,13 +105,17 @@ fn request_states() -> [(&'static str, request_state::State); 6] {
     ]
 }
 
-const REQUEST_EVENTS: [(&str, Input); 14] = [
+const REQUEST_EVENTS: [(&str, Input); 15] = [
     ("SUBSCRIBE_OK", Input::Message(MessageKind::SubscribeOk)),
     ("FETCH_OK", Input::Message(MessageKind::FetchOk)),
     ("REQUEST_OK", Input::Message(MessageKind::RequestOk)),
     ("REQUEST_ERROR", Input::Message(MessageKind::RequestError)),
     ("REQUEST_UPDATE", Input::Message(MessageKind::RequestUpdate)),
     ("PUBLISH_DONE", Input::Message(MessageKind::PublishDone)),
+    (
+        "PUBLISH_STATE_NOTIFY",
+        Input::Message(MessageKind::PublishStateNotify),
+    ),
     ("NAMESPACE", Input::Message(MessageKind::Namespace)),
     ("NAMESPACE_DONE", Input::Message(MessageKind::NamespaceDone)),
     (
@@ -135,6 +142,7 @@ fn request_cell(verdict: Verdict) -> &'static str {
         Verdict::UpdateAnswer => "update answer",
         Verdict::Update => "update",
         Verdict::Done => "done",
+        Verdict::StateNotify => "state",
         Verdict::Namespace => "namespace",
         Verdict::NamespaceDone => "namespace done",
         Verdict::PublishBlocked => "blocked",

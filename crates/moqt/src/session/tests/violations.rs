@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use weir_transport::{Direction, StreamId, Transport};
 
 use super::pair::{
-    DRAFT, Pair, config, done, fetch_ok, goaway, header, mandatory, namespace, object, ok, publish,
+    Pair, config, done, draft, fetch_ok, goaway, header, mandatory, namespace, object, ok, publish,
     request_error, subgroup, subscribe, subscribe_ok, track, update,
 };
 use crate::data::FetchHeader;

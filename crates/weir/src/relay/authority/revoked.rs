@@ -110,6 +110,8 @@ const REVOKED_MAX: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     #[test]
@@ -133,7 +135,10 @@ mod tests {
             error,
             "line 2: expected `jti ID` or `sub SUBJECT`, not `kid 2`"
         );
-        let many: String = (0..=REVOKED_MAX).map(|n| format!("jti {n}\n")).collect();
+        let mut many = String::new();
+        for number in 0..=REVOKED_MAX {
+            writeln!(many, "jti {number}").unwrap();
+        }
         assert!(Revoked::read(&many).is_err());
         let all = many.trim_end().rsplit_once('\n').unwrap().0;
         assert_eq!(Revoked::read(all).unwrap().token_ids.len(), REVOKED_MAX);

@@ -205,6 +205,7 @@ impl Role {
                 | E::Namespace { .. }
                 | E::NamespaceDone { .. }
                 | E::PublishBlocked { .. }
+                | E::StateChanged { .. }
                 | E::RequestGoAway { .. }
                 | E::Subgroup { .. }
                 | E::Object { .. }

@@ -113,26 +113,26 @@ fn objects_and_fetches() {
         ("an object ID beyond the last", |pair, _| {
             pair.peer_opens(SERVER, Direction::Bi, &[publish(0, "t", 7)]);
             let mut out = BytesMut::new();
-            header(7, 0).encode(DRAFT, &mut out);
-            object(u64::MAX, 0).encode_in_subgroup(None, false, DRAFT, &mut out);
+            header(7, 0).encode(draft(), &mut out);
+            object(u64::MAX, 0).encode_in_subgroup(None, false, draft(), &mut out);
             out.extend_from_slice(&[0, 0, 0]);
             uni(pair, SERVER, &out);
         }),
         ("a fetch stream for no request", |pair, _| {
             let mut out = BytesMut::new();
-            FetchHeader { request_id: 1 }.encode(DRAFT, &mut out);
+            FetchHeader { request_id: 1 }.encode(draft(), &mut out);
             uni(pair, SERVER, &out);
         }),
         ("a fetch stream for a subscription", |pair, _| {
             own_subscribe(pair);
             let mut out = BytesMut::new();
-            FetchHeader { request_id: 1 }.encode(DRAFT, &mut out);
+            FetchHeader { request_id: 1 }.encode(draft(), &mut out);
             uni(pair, SERVER, &out);
         }),
         ("two streams for one fetch", |pair, _| {
             own_fetch(pair);
             let mut out = BytesMut::new();
-            FetchHeader { request_id: 1 }.encode(DRAFT, &mut out);
+            FetchHeader { request_id: 1 }.encode(draft(), &mut out);
             uni(pair, SERVER, &out);
             uni(pair, SERVER, &out);
         }),
