@@ -283,7 +283,7 @@ impl Write for Deadline {
 /// What a page may load and do: its own scripts, styles and files, and connections to relays. No other page may show it in
 /// a frame.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-     media-src 'self' blob: mediastream:; connect-src 'self' https:; base-uri 'none'; form-action 'none'; \
+     media-src 'self' blob: mediastream:; connect-src 'self' https: http://127.0.0.1:*; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";
 /// Time for the answer to a client beyond the limit. Meanwhile the listener accepts no connection.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(20);
