@@ -7,7 +7,7 @@ use std::{
 };
 
 /// An allocator that counts the bytes it has given out, each allocation with the size of its class. A thread adds to the
-/// common count only in steps of [`STEP_BYTES`], so that counting costs a few instructions.
+/// common count only in steps of `STEP_BYTES`, so that counting costs a few instructions.
 #[derive(Debug)]
 pub struct CountingAllocator<A>(pub A);
 

@@ -12,7 +12,7 @@ use crate::numbers::whole;
 // How a process reaches its fleet. No doc comment: clap would show it as the help of the command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FleetArguments {
-    /// NATS servers through which controller and agents talk: nats://[USER:PASSWORD@]HOST[:PORT] or tls://, several with commas
+    /// NATS servers through which controller and agents talk: nats://USER:PASSWORD@HOST:PORT or tls://, several with commas
     /// between
     #[arg(
         long,

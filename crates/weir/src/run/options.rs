@@ -156,7 +156,7 @@ pub(crate) struct RunOptions {
         value_parser = core
     )]
     pub(crate) publishers_cores: Vec<usize>,
-    /// Cores of the subscribers, with commas between; they have a thread on each, unless `threads` in [audience] sets
+    /// Cores of the subscribers, with commas between; they have a thread on each, unless `threads` in audience sets
     /// another number [default: all that the relay does not use]
     #[arg(
         long,
@@ -166,7 +166,7 @@ pub(crate) struct RunOptions {
         value_parser = core
     )]
     pub(crate) subscribers_cores: Vec<usize>,
-    /// Settings of the subscribers in place of those in the profile's section [audience]: KEY=VALUE with commas between,
+    /// Settings of the subscribers in place of those in the profile's section audience: KEY=VALUE with commas between,
     /// such as sockets=own,threads=50,acknowledgements=immediate
     #[arg(long, value_name = "SETTINGS")]
     pub(crate) audience: Option<String>,
