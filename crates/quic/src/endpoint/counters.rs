@@ -7,11 +7,11 @@ use quinn_proto::ConnectionError;
 pub struct Counters {
     /// Connections accepted from peers.
     pub accepted: u64,
-    /// Incoming connections refused at [`Limits::connections_max`].
+    /// Incoming connections refused at [`Limits::connections_max`](crate::Limits::connections_max).
     pub refused_connections: u64,
-    /// Incoming connections refused at [`Limits::handshakes_max`].
+    /// Incoming connections refused at [`Limits::handshakes_max`](crate::Limits::handshakes_max).
     pub refused_handshakes: u64,
-    /// Incoming connections refused at [`Limits::handshakes_per_address_max`].
+    /// Incoming connections refused at [`Limits::handshakes_per_address_max`](crate::Limits::handshakes_per_address_max).
     pub refused_handshakes_address: u64,
     /// Incoming connections refused because the role does not accept any.
     pub refused_unwanted: u64,
@@ -21,7 +21,7 @@ pub struct Counters {
     pub retries_received: u64,
     /// Handshakes that failed after they were accepted.
     pub handshakes_failed: u64,
-    /// Handshakes closed at [`Limits::handshake_timeout`]. They have failed, too.
+    /// Handshakes closed at [`Limits::handshake_timeout`](crate::Limits::handshake_timeout). They have failed, too.
     pub handshakes_overdue: u64,
     /// Packets dropped because they came from UDP port 0, to which nothing can be sent.
     pub packets_from_port_zero: u64,

@@ -17,7 +17,7 @@ pub enum ConnectError {
     /// The address is not valid for a connection.
     #[error("{0} is not an address to connect to")]
     Address(SocketAddr),
-    /// [`Limits::connections_max`] is reached.
+    /// [`Limits::connections_max`](crate::Limits::connections_max) is reached.
     #[error("the limit of {0} connections is reached")]
     TooMany(usize),
     /// The engine refused for another reason.
