@@ -67,6 +67,8 @@ pub struct SubscribersMeasured {
     pub draft: Option<Draft>,
     /// The relay's name in the first session.
     pub relay: Option<String>,
+    /// Why the relay refused to tell the publishers of other processes that the subscribers are there, if it did.
+    pub announcement_refused: Option<String>,
 }
 
 /// How much was sent of one track, as plain data.
@@ -174,6 +176,8 @@ impl SubscribersMeasured {
         }
         self.draft = self.draft.or(other.draft);
         self.relay = self.relay.take().or(other.relay);
+        let refused = &mut self.announcement_refused;
+        *refused = refused.take().or(other.announcement_refused);
         Ok(())
     }
 }

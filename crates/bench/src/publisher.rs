@@ -227,8 +227,9 @@ impl PublisherRole {
     /// Whether the relay accepts objects of every track, publishers that failed aside, and all awaited subscribers are
     /// there.
     pub fn is_served(&self) -> bool {
+        let is_lost = || self.clients.iter().all(|client| client.failure().is_some());
         let has_all = self.awaited.as_ref().is_none_or(Awaited::is_complete);
-        has_all && self.clients.iter().all(PublisherClient::is_served)
+        (has_all || is_lost()) && self.clients.iter().all(PublisherClient::is_served)
     }
 
     /// Begins all schedules at `now` (decision 8). Later calls do nothing.
@@ -396,7 +397,10 @@ impl PublisherRole {
         if let Some(awaited) = &mut self.awaited {
             let heard = awaited.on_session_event(turn, connection, number, &event);
             if let Err(problem) = heard {
-                self.clients[number].fail(problem);
+                // None of them may begin without the subscribers.
+                for client in &mut self.clients {
+                    client.fail(problem.clone());
+                }
             }
         }
         self.clients[number].on_session_event(turn, connection, config, event);

@@ -128,23 +128,31 @@ impl Awaited {
     }
 }
 
-/// Announces that `subscribers` subscribers of process `process` are subscribed. Returns whether the session took the
-/// announcement. A relay that refuses it is no failure of a subscriber.
+/// Announces that `subscribers` subscribers of process `process` are subscribed. Returns the request, unless the session
+/// could not take it.
 pub(crate) fn announce(
     turn: &mut Turn<'_>,
     client: &mut Client,
     run_id: u64,
     (process, subscribers): (u64, u64),
-) -> bool {
+) -> Option<RequestId> {
     let tokens = client.tokens();
-    let Some((session, mut connection)) = client.open(turn) else {
-        return false;
-    };
+    let (session, mut connection) = client.open(turn)?;
     let suffix = Namespace::new([process.to_string(), subscribers.to_string()]);
     let namespace = suffix.and_then(|suffix| prefix(run_id).join(&suffix));
     let namespace = namespace.expect("five short fields are a namespace");
     let announced = session.publish_namespace(&mut connection, namespace, with_tokens(tokens));
-    announced.is_ok()
+    announced.ok()
+}
+
+/// Describes the refusal of an announcement.
+pub(crate) fn refused(run_id: u64, error: &RequestError) -> String {
+    let RequestError { code, reason, .. } = error;
+    format!(
+        "the relay refused PUBLISH_NAMESPACE under {}, by which the publishing process learns that the subscribers are \
+         there: {code} {reason:?}",
+        prefix(run_id)
+    )
 }
 
 fn prefix(run_id: u64) -> Namespace {

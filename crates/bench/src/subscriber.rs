@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use weir_moqt::draft::Draft;
 use weir_moqt::name::FullTrackName;
 use weir_moqt::parameter::{Filter, GroupOrder, Parameters};
+use weir_moqt::session::{Event as SessionEvent, RequestId};
 use weir_moqt::token::Token;
 use weir_quic::{App, Endpoint, Event};
 
@@ -156,7 +157,10 @@ pub struct SubscriberRole {
     pub(crate) subscribers: Subscribers,
     connections: Clients,
     unread: Unread,
-    has_announced: bool,
+    /// The announcement to the publishers of other processes, and the subscriber whose session made it.
+    announcement: Option<(usize, RequestId)>,
+    /// Why the relay refused it.
+    announcement_refused: Option<String>,
 }
 
 impl SubscriberRole {
@@ -169,7 +173,8 @@ impl SubscriberRole {
             connections: Clients::numbered(config.target.clone(), numbers),
             subscribers,
             unread: Unread::default(),
-            has_announced: false,
+            announcement: None,
+            announcement_refused: None,
         }
     }
 
@@ -194,7 +199,7 @@ impl SubscriberRole {
     /// Announces once to other processes that all subscribers are subscribed.
     fn announce(&mut self, turn: &mut Turn<'_>) {
         let config = &self.subscribers.measured.config;
-        let Some(process) = config.announce_as.filter(|_| !self.has_announced) else {
+        let Some(process) = config.announce_as.filter(|_| self.announcement.is_none()) else {
             return;
         };
         if !self.is_subscribed() {
@@ -203,8 +208,24 @@ impl SubscriberRole {
         let run_id = config.plans.first().map_or(0, TrackPlan::run_id);
         let ready = (process, config.subscribers.len() as u64);
         let mut clients = 0..config.subscribers.len();
-        self.has_announced = clients
-            .any(|number| rendezvous::announce(turn, &mut self.connections[number], run_id, ready));
+        self.announcement = clients.find_map(|number| {
+            let client = &mut self.connections[number];
+            let request = rendezvous::announce(turn, client, run_id, ready)?;
+            Some((number, request))
+        });
+    }
+
+    /// Notes that the relay refused the announcement. Subscribers do not fail with it: only publishers with
+    /// --await-subscribers wait for it.
+    fn note_refusal(&mut self, number: usize, event: &SessionEvent) {
+        let SessionEvent::Rejected { id, error } = event else {
+            return;
+        };
+        if self.announcement != Some((number, *id)) {
+            return;
+        }
+        let run_id = self.plans().first().map_or(0, TrackPlan::run_id);
+        self.announcement_refused = Some(rendezvous::refused(run_id, error));
     }
 
     /// Returns the progress of the subscribers in constant time.
@@ -334,6 +355,7 @@ impl SubscriberRole {
             progress: measured.progress,
             draft: measured.relay.as_ref().map(|(draft, _)| *draft),
             relay: measured.relay.as_ref().and_then(|(_, name)| name.clone()),
+            announcement_refused: self.announcement_refused.clone(),
         }
     }
 
@@ -370,11 +392,13 @@ impl SubscriberRole {
     }
 
     fn drain(&mut self, turn: &mut Turn<'_>, number: usize) {
-        let client = &mut self.connections[number];
-        while let Some(event) = client.poll_event() {
+        while let Some(event) = self.connections[number].poll_event() {
+            self.note_refusal(number, &event);
+            let client = &mut self.connections[number];
             self.subscribers
                 .on_session_event(turn, client, number, event);
         }
+        let client = &self.connections[number];
         self.subscribers.note_connection(client, number);
     }
 

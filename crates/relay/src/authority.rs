@@ -130,6 +130,8 @@ pub struct Grant {
     /// The owner to whom the namespaces that the bearer publishes in are reserved while one of the owner's sessions is
     /// connected: others may not publish there, and what they published before ends. `None`: no reservation.
     pub owner: Option<String>,
+    /// The name of the bearer in log lines, such as a token's `sub`; it has been verified.
+    pub bearer: Option<String>,
 }
 
 /// How a request is permitted.
@@ -193,8 +195,7 @@ impl Grant {
         Self {
             publish: vec![Namespace::EMPTY],
             subscribe: vec![Namespace::EMPTY],
-            expires: None,
-            owner: None,
+            ..Self::default()
         }
     }
 
@@ -325,7 +326,7 @@ mod tests {
             publish: vec![namespace(&["a", "b"])],
             subscribe: vec![namespace(&["a"])],
             expires: Some(now + Duration::from_secs(1)),
-            owner: None,
+            ..Grant::default()
         };
         let publishes = |fields: &[&str]| grant.permits(now, Action::Publish, &namespace(fields));
         assert!(publishes(&["a", "b"]) && publishes(&["a", "b", "c"]));

@@ -23,7 +23,7 @@ pub(crate) struct Catalogue {
     announcements: Announcements,
     subscriptions: PrefixSubscriptions,
     walks: Walks,
-    /// Links to ask for what no session announced, in order of preference.
+    /// Links to ask for namespaces that no session announced, in order of preference.
     fallbacks: Vec<Handle>,
     /// TRACK_STATUS requests that wait for a publisher's answer.
     track_statuses: BTreeMap<RequestKey, TrackStatusRequest>,

@@ -261,7 +261,7 @@ impl Linking<'_> {
         }
     }
 
-    /// Handles a link that can be asked for what no session announced.
+    /// Handles a link that can be asked for namespaces that no session announced.
     pub(crate) fn on_fallback(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         let is_first = self.catalogue.fallbacks().is_empty();
         let rank = self.links.upstreams.rank(handle);
@@ -274,7 +274,7 @@ impl Linking<'_> {
         }
     }
 
-    /// Handles a link that cannot be asked any more for what no session announced.
+    /// Handles a link that cannot be asked any more for namespaces that no session announced.
     pub(crate) fn on_fallback_lost(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         if !self.catalogue.remove_fallback(handle) {
             return;

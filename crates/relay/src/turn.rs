@@ -117,6 +117,11 @@ impl Turn<'_> {
     /// Answers a request with REQUEST_ERROR.
     pub(crate) fn refuse(&mut self, handle: Handle, id: RequestId, code: RequestErrorCode) {
         self.log_refusal((handle, id), code);
+        self.refuse_quietly((handle, id), code);
+    }
+
+    /// Answers a request with REQUEST_ERROR, without a log line.
+    pub(crate) fn refuse_quietly(&mut self, (handle, id): RequestKey, code: RequestErrorCode) {
         self.with_session(handle, |session, connection| {
             session.request_error(connection, id, refusal(code));
         });

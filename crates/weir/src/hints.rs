@@ -28,7 +28,7 @@ const ADDRESS_IN_USE: &str =
 
 /// The hint for a relay that refuses the client's token, or its lack of one.
 const TOKEN: &str = "hint: --token @FILE sends a token; `weir token sign` makes one for a relay with the key of \
-                                its issuer. The namespaces of the token must be those of the tracks";
+                                its issuer. The namespaces of the token must be those of the tracks, and weir-bench where --await-subscribers is used";
 
 /// The hint for a server that does not answer.
 pub(crate) const UNREACHABLE: &str = "hint: is the server running, and can its UDP port be reached? MOQT and HTTP/3 use QUIC, \

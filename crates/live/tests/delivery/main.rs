@@ -293,15 +293,24 @@ fn the_end_of_a_stream_is_waited_for_as_long_as_it_arrives() {
 
 #[test]
 fn an_origin_whose_last_frames_do_not_arrive_says_so() {
-    let mut stage = Stage::new("baseline", seed());
-    stage.slow = Slow::Up;
-    stage.made = Some(Duration::from_secs(6));
-    // After eight seconds nothing arrives.
-    let profile = vec![(Duration::ZERO, 200), (Duration::from_secs(8), 0)];
-    let run = stage.run(&profile, Duration::from_secs(30));
-    let failure = run.failure.expect("it did not deliver");
+    let failure = |silence_max| {
+        let mut stage = Stage::new("baseline", seed());
+        stage.slow = Slow::Up;
+        stage.made = Some(Duration::from_secs(6));
+        stage.relay.limits.publisher_silence_max = silence_max;
+        // After eight seconds nothing arrives.
+        let profile = vec![(Duration::ZERO, 200), (Duration::from_secs(8), 0)];
+        let run = stage.run(&profile, Duration::from_secs(30));
+        run.failure.expect("it did not deliver")
+    };
+    let patient = failure(Duration::ZERO);
     assert!(
-        failure.starts_with("the end of the stream did not arrive"),
-        "{failure}"
+        patient.starts_with("the end of the stream did not arrive"),
+        "{patient}"
+    );
+    let impatient = failure(Duration::from_millis(2500));
+    assert!(
+        impatient.ends_with("\"the publisher is silent\""),
+        "{impatient}"
     );
 }

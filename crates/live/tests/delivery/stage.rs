@@ -98,6 +98,8 @@ pub(crate) struct Stage {
     pub(crate) slow: Slow,
     /// How long the source produces frames; until near the end of the run unless set.
     pub(crate) made: Option<Duration>,
+    /// The configuration of the relay.
+    pub(crate) relay: Config,
     /// The shared clock at the beginning, in milliseconds. The origin's first Group ID follows from it.
     pub(crate) begins_ms: i64,
 }
@@ -113,6 +115,7 @@ impl Stage {
             flow: PublishFlow::Publish,
             slow: Slow::Down,
             made: None,
+            relay: Config::default(),
             begins_ms: 0,
         }
     }
@@ -207,7 +210,7 @@ impl Stage {
         let strategy = strategy::by_name_and_target(self.strategy, self.target);
         let strategy = strategy.expect("a known name");
         let (mut sim, [origin, relay, viewer]) = self.nodes(&*strategy, profile);
-        sim.start(relay, Relay::new(Config::default()));
+        sim.start(relay, Relay::new(self.relay.clone()));
         let namespace = Namespace::new(["live"]).expect("short");
         let target = |sim: &Sim| {
             Target::new(

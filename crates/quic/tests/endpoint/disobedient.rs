@@ -305,7 +305,7 @@ fn expect_caught(theft: &Theft) {
     let [Lost::Transport(text)] = &found[..] else {
         panic!("{found:?}");
     };
-    assert!(text.starts_with("found here: "), "{text}");
+    assert!(text.starts_with("this side reports: "), "{text}");
     assert_eq!(pair.server.counters().violated, 1);
 
     // The other client is not affected.

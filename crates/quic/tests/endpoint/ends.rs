@@ -178,7 +178,7 @@ fn a_refused_certificate_is_told_to_both() {
     };
     assert_eq!(
         client.to_string(),
-        "TLS handshake failed: found here: bad certificate: the certificate is not valid for the name elsewhere, only for localhost; use that name"
+        "TLS handshake failed: this side reports: bad certificate: the certificate is not valid for the name elsewhere, only for localhost; use that name"
     );
     assert!(server.to_string().starts_with(
         "TLS handshake failed: the peer reports: bad certificate: \"invalid peer certificate: certificate not valid"

@@ -110,7 +110,7 @@ fn a_peer_that_sends_single_bytes_with_gaps_is_borne_up_to_a_limit() {
     send_gaps(&mut pair, client, 2500);
     let lost = losses(&pair.take_server());
     assert!(
-        matches!(&lost[..], [Lost::Transport(text)] if text.starts_with("found here")),
+        matches!(&lost[..], [Lost::Transport(text)] if text.starts_with("this side reports")),
         "{lost:?}"
     );
     assert!(pair.server.connection(pair.now, server).is_none());

@@ -191,7 +191,7 @@ impl Catalogue {
         turn.push(Effect::NamespaceWithdrawn(namespace.clone()));
     }
 
-    /// Adds a link that is asked for what no session announced, at this place among them.
+    /// Adds a link that is asked for namespaces that no session announced, at this place among them.
     pub(crate) fn insert_fallback(&mut self, place: usize, handle: Handle) {
         if !self.fallbacks.contains(&handle) {
             let place = place.min(self.fallbacks.len());
@@ -199,14 +199,14 @@ impl Catalogue {
         }
     }
 
-    /// Removes a link that was asked for what no session announced; returns whether it was.
+    /// Removes a link that was asked for namespaces that no session announced; returns whether it was.
     pub(crate) fn remove_fallback(&mut self, handle: Handle) -> bool {
         let before = self.fallbacks.len();
         self.fallbacks.retain(|&other| other != handle);
         self.fallbacks.len() < before
     }
 
-    /// Returns the links that are asked for what no session announced, in order of preference.
+    /// Returns the links that are asked for namespaces that no session announced, in order of preference.
     pub(crate) fn fallbacks(&self) -> &[Handle] {
         &self.fallbacks
     }

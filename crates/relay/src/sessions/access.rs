@@ -52,6 +52,12 @@ impl Access {
         }
     }
 
+    /// Returns the name of the bearer of the session's tokens, if one of them has a name.
+    pub(super) fn bearer(&self) -> Option<&str> {
+        let grants = self.grants().ok()?;
+        grants.iter().find_map(|grant| grant.bearer.as_deref())
+    }
+
     /// Replaces the rights after the authority has judged the same credentials again. Returns the denial of a session that
     /// had rights and has lost them.
     pub(super) fn judge_again(&mut self, judged: Result<Vec<Grant>, Denial>) -> Result<(), Denial> {

@@ -81,20 +81,21 @@ impl Turn<'_> {
         joined: Option<&(RequestId, Subject)>,
     ) -> bool {
         let tokens = &request.parameters().authorization_tokens;
-        let permitted = match (subject_of(request), joined) {
-            (Some(subject), _) => self.permit_request((handle, id), tokens, &subject),
-            (None, Some((joined, _))) if tokens.is_empty() => {
+        let own = subject_of(request);
+        let subject = own.as_ref().or_else(|| joined.map(|(_, subject)| subject));
+        let permitted = match (subject, joined) {
+            (Some(_), Some((joined, _))) if own.is_none() && tokens.is_empty() => {
                 let peer = self.sessions.get(handle);
                 Ok(peer.and_then(|peer| {
                     peer.set_own_tokens(id, peer.own_tokens(*joined));
                     peer.expiry(*joined)
                 }))
             }
-            (None, Some((_, subject))) => self.permit_request((handle, id), tokens, subject),
+            (Some(subject), _) => self.permit_request((handle, id), tokens, subject),
             // A FETCH without a subscription to join is refused elsewhere.
-            (None, None) => return true,
+            (None, _) => return true,
         };
-        self.admit_request((handle, id), permitted)
+        self.admit_request((handle, id), permitted, subject)
     }
 }
 
@@ -130,6 +131,7 @@ impl Turn<'_> {
         &mut self,
         (handle, id): (Handle, RequestId),
         permitted: Result<Option<Instant>, Denial>,
+        subject: Option<&Subject>,
     ) -> bool {
         match permitted {
             Ok(expires) => {
@@ -138,7 +140,8 @@ impl Turn<'_> {
             }
             Err(denial) => {
                 self.count_denial(denial);
-                self.refuse(handle, id, denial.code());
+                self.log_denial((handle, id), denial, subject);
+                self.refuse_quietly((handle, id), denial.code());
                 false
             }
         }

@@ -37,6 +37,7 @@ impl Turn<'_> {
             return self.close_rest();
         }
         let timeout = self.config.drain_max;
+        tracing::info!(sessions = self.sessions.len(), ?timeout, "GOAWAY sent");
         self.sessions.stage = Stage::Draining(Farewell {
             notified_at: self.now,
             remind_at: Some(self.now + timeout / 2),
@@ -96,6 +97,10 @@ impl Turn<'_> {
 
     /// Closes the sessions that have not left in time.
     fn close_rest(&mut self) {
+        tracing::info!(
+            sessions = self.sessions.len(),
+            "drained; closing the sessions that stayed"
+        );
         for handle in self.sessions.handles() {
             self.counters.sessions_drained_late += 1;
             self.close(handle, SessionError::GOAWAY_TIMEOUT);

@@ -10,6 +10,8 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
+    Denial,
+    authority::Subject,
     ids::RequestKey,
     load::{Load, LoadLimits, Overload},
     turn::Turn,
@@ -148,6 +150,36 @@ impl Turn<'_> {
             let peer = connection.remote_address();
             tracing::info!(%peer, id = id.0, %code, unlogged, "{request} refused");
         }
+    }
+
+    /// Logs the refusal of a request that its sender may not make, with the namespace and the bearer of the session's
+    /// token, at level info.
+    pub(crate) fn log_denial(
+        &mut self,
+        (handle, id): RequestKey,
+        denial: Denial,
+        subject: Option<&Subject>,
+    ) {
+        if !tracing::enabled!(Level::INFO) || self.is_link(handle) {
+            return;
+        }
+        let Some(unlogged) = self.sessions.log.refusals.permit(self.now) else {
+            return;
+        };
+        let Some(connection) = self.endpoint.connection(self.now, handle) else {
+            return;
+        };
+        let address = connection.remote_address();
+        let Some(peer) = self.sessions.get(handle) else {
+            return;
+        };
+        let kind = peer.session().request_kind(id);
+        let request = kind.map_or("request", |kind| kind.name());
+        let bearer = peer.access.bearer().unwrap_or_default();
+        let namespace = subject.map(|subject| subject.namespace.to_string());
+        let namespace = namespace.unwrap_or_default();
+        let code = denial.code();
+        tracing::info!(peer = %address, id = id.0, %code, namespace, bearer, unlogged, "{request} refused: {denial}");
     }
 
     /// Logs the refusal of a session, at level info.

@@ -319,6 +319,7 @@ fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow:
     operations.ready();
     print_json(&ready)?;
     let done = crew.serve()?;
+    tracing::info!("stopped");
     let counters = by_name(done.counters.iter().chain(done.datagrams.iter()));
     let sessions = by_name(done.sessions.iter());
     print_json(&json!({ "counters": counters, "session_counters": sessions }))?;

@@ -48,6 +48,7 @@ impl Gate {
                 subscribe: read("subscribe", subscribe)?,
                 expires: None,
                 owner: None,
+                bearer: None,
             })
         };
         let jwt = &auth.jwt;

@@ -492,6 +492,10 @@ impl<T: Form> Form for Vec<T> {
     fn read(raw: &Raw, shape: Shape) -> Result<Self, String> {
         match raw {
             Raw::List(items) => items.iter().map(|item| T::read(item, shape)).collect(),
+            // The form of a file would be read as one strange item.
+            Raw::Text(text) if text.starts_with('[') => {
+                Err(raw.expected("items with commas between, without brackets and quotes"))
+            }
             Raw::Text(text) => {
                 let words = text.split(',').map(str::trim);
                 let words = words.filter(|word| !word.is_empty());

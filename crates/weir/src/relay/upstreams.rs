@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use weir_client::target::Target;
 use weir_moqt::token::Token;
 use weir_net::certificate::{self, Certificate};
@@ -73,11 +73,6 @@ fn token(configured: &Configured) -> anyhow::Result<Option<Token>> {
     let Some(file) = &configured.config.upstream.token_file else {
         return Ok(None);
     };
-    let place = || configured.place("upstream.token_file");
-    let Some(file) = file.to_str() else {
-        bail!("{}: the name is not UTF-8", place());
-    };
-    run::token(&format!("@{file}"))
-        .map(Some)
-        .with_context(place)
+    let token = run::token_in(file).with_context(|| configured.place("upstream.token_file"))?;
+    Ok(Some(token))
 }

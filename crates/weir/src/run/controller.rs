@@ -168,7 +168,8 @@ pub(super) fn cut_short(
 /// Checks that something was measured.
 ///
 /// # Errors
-/// No session was established, or the publisher failed at once; the error names the reason.
+/// No session was established, the publisher failed at once, or publishers of another process could not be told that the
+/// subscribers are there; the error names the reason.
 pub(super) fn check(
     measured: &Measured,
     url: &RelayUrl,
@@ -183,6 +184,13 @@ pub(super) fn check(
     let is_silent = subscribers.progress.subscribers == 0 && failure.is_some();
     // Publishers that are done have closed their sessions.
     let has_met = publishers.progress.established > 0;
+    // Publishers that wait for these subscribers never began.
+    if let Some(refused) = &subscribers.announcement_refused
+        && subscribers.progress.objects == 0
+        && !has_met
+    {
+        bail!("{url}: {refused}");
+    }
     if (has_met && !is_silent) || subscribers.draft.is_some() {
         return Ok(());
     }
@@ -212,7 +220,8 @@ fn nobody_came(plan: &Plan, seen: &[Seen], patience: Duration) -> Option<String>
         let ignored = most(|one| one.publishers.ignored_announcements);
         return Some(format!(
             "{present} of {awaited} subscribers (--await-subscribers) had subscribed after {seconds} s, \
-             and {ignored} announcements could not be counted; start them with the same --seed"
+             and {ignored} announcements could not be counted; start them with the same --seed, and with tokens that may publish \
+             in weir-bench/ready"
         ));
     }
     (served == 0).then(|| {

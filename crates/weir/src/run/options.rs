@@ -80,7 +80,8 @@ pub(crate) struct RunOptions {
     /// --seed for the other part
     #[arg(long, value_enum, value_name = "ROLE", requires = "relay")]
     pub(crate) role: Option<Role>,
-    /// With --role publish: begin when this many subscribers of other processes have subscribed
+    /// With --role publish: begin when this many subscribers of other processes have subscribed. They announce themselves in
+    /// weir-bench/ready, where their tokens must permit them to publish
     #[arg(long, value_name = "COUNT", requires = "role", conflicts_with = "no_wait", value_parser = whole(1..=u64::MAX))]
     pub(crate) await_subscribers: Option<u64>,
     /// Judge latency although publishers are in another process: the clocks of both hosts are synchronised

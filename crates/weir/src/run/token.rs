@@ -89,11 +89,21 @@ impl ClientTokens {
 /// # Errors
 /// The file cannot be read, or the token has no byte or more than 16384. The error does not contain the token.
 pub(crate) fn token(text: &str) -> anyhow::Result<Token> {
-    let value = match text.strip_prefix('@') {
-        Some(file) => fs::read(file).with_context(|| format!("--token: {file}"))?,
-        None => text.as_bytes().to_vec(),
+    let token = match text.strip_prefix('@') {
+        Some(file) => token_in(Path::new(file)),
+        None => checked(text.as_bytes().trim_ascii()),
     };
-    checked(value.trim_ascii()).context("--token")
+    token.context("--token")
+}
+
+/// Returns the token that a file contains.
+///
+/// # Errors
+/// The file cannot be read, or the token has no byte or more than 16384. The error does not contain the token.
+pub(crate) fn token_in(file: &Path) -> anyhow::Result<Token> {
+    let name = || file.display().to_string();
+    let value = fs::read(file).with_context(name)?;
+    checked(value.trim_ascii()).with_context(name)
 }
 
 /// Returns a token of a length that requests can carry.

@@ -165,6 +165,42 @@ fn processes_of_one_run_wait_for_each_other_and_do_not_collide() {
 }
 
 #[test]
+fn processes_that_may_not_wait_for_each_other_end_with_the_reason() {
+    let folder = Folder::new("no-rendezvous");
+    let profile = folder.write("profile.ini", PROFILE);
+    let denying = |action: &str| {
+        let right = format!("auth.anonymous.{action}=perf");
+        Relay::start(&["--admin", "127.0.0.1:0", "--set", &right])
+    };
+    let bench = |relay: &Relay, own: &[&str]| {
+        let url = format!("moqt://{}", relay.address());
+        let arguments = ["bench", &profile, "--relay", &url, "--insecure"];
+        let more = ["--seed", "9", "--subscribers", "2"];
+        start(&[&arguments[..], &more, own].concat())
+    };
+    let publish = ["--role", "publish", "--await-subscribers", "2"];
+    let relay = denying("subscribe");
+    let publisher = bench(&relay, &publish).wait_with_output().unwrap();
+    let relay = denying("publish");
+    let mut waiting = bench(&relay, &publish);
+    let subscriber = bench(&relay, &["--role", "subscribe"]);
+    let refused = "weir_relay_refused_unauthorized_total";
+    expect_metric(relay.admin(), refused, 1.0);
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    let subscriber = subscriber.wait_with_output().unwrap();
+    for (one, request) in [
+        (publisher, "SUBSCRIBE_NAMESPACE"),
+        (subscriber, "PUBLISH_NAMESPACE"),
+    ] {
+        let said = format!("{}{}", text(&one.stdout), text(&one.stderr));
+        assert!(!one.status.success(), "{said}");
+        let expected = format!("the relay refused {request}");
+        assert!(said.contains(&expected), "{said}");
+    }
+}
+
+#[test]
 fn meetings_can_have_their_halves_in_two_processes() {
     let folder = Folder::new("halves");
     let relay = Relay::start(&[]);

@@ -180,6 +180,7 @@ impl TokenVerifier {
             // An `Instant` cannot hold a time that is centuries ahead.
             expires: now.checked_add(left.min(LIFETIME_MAX)),
             owner,
+            bearer: claims.sub.clone(),
         })
     }
 

@@ -154,3 +154,16 @@ fn congestion_is_controlled_by_name() {
         );
     }
 }
+
+#[test]
+fn a_list_in_the_form_of_a_file_is_no_item() {
+    let shape = Shape {
+        is_bytes: false,
+        minimum: 0,
+        maximum: u64::MAX,
+    };
+    let text = |text: &str| Vec::<String>::read(&Raw::Text(text.to_owned()), shape);
+    assert_eq!(text("a, b").unwrap(), ["a", "b"]);
+    let problem = text("[\"a\"]").unwrap_err();
+    assert!(problem.contains("with commas between"), "{problem}");
+}
