@@ -63,14 +63,7 @@ fn the_readme_and_the_summary_quote_the_tables() {
         .map(|cell| format!("{:.0}", number(cell).unwrap()))
         .collect();
     let costs_of_servers = column(&page, "http3-servers", ("", ""), "µs per request");
-    let names = column(&page, "http3-servers", ("", ""), "server");
-    let ours = names.iter().position(|name| name.starts_with("weir"));
-    let ours = ours.expect("our server was measured");
-    // The table begins with the lowest cost.
-    let other = usize::from(ours == 0);
-    let best = [ours, other]
-        .map(|row| costs_of_servers[row].clone())
-        .to_vec();
+    let best = ours_and_the_best_other(&page, &costs_of_servers);
     let slowest = ["skip", "weir"].map(|strategy| {
         // For each link there is a row with each controller, and 500k is the first.
         let mut ages = ages(strategy);
@@ -117,6 +110,16 @@ fn the_readme_and_the_summary_quote_the_tables() {
             );
         }
     }
+}
+
+/// The costs of our HTTP/3 server and of the best other one. The table begins with the lowest cost.
+fn ours_and_the_best_other(page: &str, costs: &[String]) -> Vec<String> {
+    let names = column(page, "http3-servers", ("", ""), "server");
+    let ours = names.iter().position(|name| name.starts_with("weir"));
+    let ours = ours.expect("our server was measured");
+    [ours, usize::from(ours == 0)]
+        .map(|row| costs[row].clone())
+        .to_vec()
 }
 
 /// The medians of the column `name` of a section's first table, in rows with a value in a column, or in all rows.
