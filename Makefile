@@ -125,7 +125,7 @@ $(PEERS)/bin/moq: # Without optimisation: with it, it takes more than 20 minutes
 	$(CARGO) install --debug --root $(PEERS) --no-default-features --features noq,websocket moq-cli@0.14.10
 
 .PHONY: contenders
-contenders: $(addprefix $(PEERS)/bin/,tquic_server caddy quinn-h3 quic-go) ## Other people's HTTP/3 servers, to compare with (weir h3 compare)
+contenders: $(addprefix $(PEERS)/bin/,tquic_server caddy quinn-h3 tokio-quiche-h3 quic-go) ## Other people's HTTP/3 servers, to compare with (weir h3 compare)
 	@for server in gtlsserver nginx http_server; do \
 		PATH="$(abspath $(PEERS)/bin):$$PATH" command -v $$server >/dev/null || echo "missing: $$server; docs/h3.md says where it is from"; \
 	done
@@ -138,6 +138,9 @@ $(PEERS)/bin/caddy: # Needs Go
 
 $(PEERS)/bin/quinn-h3: $(wildcard contenders/quinn-h3/Cargo.* contenders/quinn-h3/src/*)
 	$(CARGO) install --locked --root $(PEERS) --path contenders/quinn-h3
+
+$(PEERS)/bin/tokio-quiche-h3: $(wildcard contenders/tokio-quiche/Cargo.* contenders/tokio-quiche/src/*) # Needs cmake and libclang (Debian: libclang-dev)
+	$(CARGO) install --locked --root $(PEERS) --path contenders/tokio-quiche
 
 $(PEERS)/bin/quic-go: $(wildcard contenders/quic-go/*) # Needs Go
 	cd contenders/quic-go && GOBIN=$(abspath $(PEERS)/bin) go install .

@@ -509,7 +509,7 @@ mod tests {
             .iter()
             .map(|one| one.name.as_str())
             .collect();
-        for name in ["weir", "nginx", "LSQUIC"] {
+        for name in ["weir", "nginx", "LSQUIC", "tokio-quiche"] {
             assert!(names.contains(&name), "{name}: {names:?}");
         }
         assert!(names.len() > 6, "six servers besides ours: {names:?}");
