@@ -43,8 +43,9 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
         "namespace": NAMESPACE,
         "strategy": strategy.name(),
     });
-    let page = serve_page(LOOPBACK, Vec::new(), &config).context("cannot serve the player page")?;
     let mailbox = Mailbox::open()?;
+    let page = serve_page(LOOPBACK, Vec::new(), &config, Some(mailbox.port));
+    let page = page.context("cannot serve the player page")?;
     let waker = Waker::new().context("cannot create an eventfd")?;
     let queue = IngestQueue::new(waker.clone());
     let mut encoder = Encoder::start(profile.duration + START_TIMEOUT, seed)?;

@@ -20,11 +20,13 @@ struct File {
 }
 
 /// Serves the page at `address`, with `config` (the location of the stream) as `/config.json`. `hosts` are the names by which
-/// the page may be reached, beside localhost and IP addresses. Returns the bound address.
+/// the page may be reached, beside localhost and IP addresses. The page may post a report to `report_port` of this machine.
+/// Returns the bound address.
 pub(crate) fn serve_page(
     address: SocketAddr,
     hosts: Vec<String>,
     config: &Value,
+    report_port: Option<u16>,
 ) -> io::Result<SocketAddr> {
     let config = config.to_string();
     let pages = move |path: &str| match path {
@@ -32,8 +34,12 @@ pub(crate) fn serve_page(
             status: 200,
             content_type: "application/json",
             body: Cow::Owned(config.clone().into_bytes()),
+            report_port: None,
         },
-        _ => page(path),
+        _ => Page {
+            report_port,
+            ..page(path)
+        },
     };
     serve(address, LIMITS, hosts, Arc::new(pages))
 }
@@ -46,6 +52,7 @@ fn page(path: &str) -> Page {
             status: 200,
             content_type: file.content_type,
             body: Cow::Borrowed(file.body),
+            report_port: None,
         },
         None => Page::text(404, "not found"),
     }

@@ -33,6 +33,8 @@ pub(crate) struct Page {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
     pub(crate) body: Cow<'static, [u8]>,
+    /// A port of this machine to which the page may post a report.
+    pub(crate) report_port: Option<u16>,
 }
 
 impl Page {
@@ -42,6 +44,7 @@ impl Page {
             status: 200,
             content_type: "application/json",
             body: Cow::Owned(format!("{value}\n").into_bytes()),
+            report_port: None,
         }
     }
 
@@ -51,6 +54,7 @@ impl Page {
             status,
             content_type: "text/plain; charset=utf-8",
             body: Cow::Owned(format!("{line}\n").into_bytes()),
+            report_port: None,
         }
     }
 }
@@ -209,6 +213,7 @@ fn answer(stream: &mut Deadline, page: &Page, with_body: bool) -> io::Result<()>
         status,
         content_type,
         body,
+        report_port,
     } = page;
     let reason = match status {
         200 => "OK",
@@ -221,10 +226,11 @@ fn answer(stream: &mut Deadline, page: &Page, with_body: bool) -> io::Result<()>
         _ => "Error",
     };
     let length = body.len();
+    let policy = content_policy(*report_port);
     let head = format!(
         "HTTP/1.1 {status} {reason}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\
          Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
-         Content-Security-Policy: {CONTENT_POLICY}\r\nConnection: close\r\n\r\n"
+         Content-Security-Policy: {policy}\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
     if with_body {
@@ -280,11 +286,17 @@ impl Write for Deadline {
     }
 }
 
-/// What a page may load and do: its own scripts, styles and files, and connections to relays. No other page may show it in
-/// a frame.
-const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-     media-src 'self' blob: mediastream:; connect-src 'self' https: http://127.0.0.1:*; base-uri 'none'; form-action 'none'; \
-     frame-ancestors 'none'";
+/// Returns what a page may load and do: its own scripts, styles and files, connections to relays, and a report to a port of
+/// this machine. No other page may show it in a frame.
+fn content_policy(report_port: Option<u16>) -> String {
+    let report = report_port.map(|port| format!(" http://127.0.0.1:{port}"));
+    let report = report.unwrap_or_default();
+    format!(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self' blob: mediastream:; \
+         connect-src 'self' https:{report}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+}
+
 /// Time for the answer to a client beyond the limit. Meanwhile the listener accepts no connection.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 /// Most reads of bytes that a client sends after its request.

@@ -90,6 +90,7 @@ impl Operations {
                 status: 200,
                 content_type: "text/plain; version=0.0.4; charset=utf-8",
                 body: metrics::render(&self.numbers()).into_bytes().into(),
+                report_port: None,
             },
             "/links" => self.links(),
             "/tracks" if self.tracks_max > 0 => self.tracks(),

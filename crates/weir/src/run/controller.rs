@@ -265,3 +265,48 @@ const SILENCE_MAX: Duration = Duration::from_secs(8);
 const PING_PATIENCE: Duration = Duration::from_millis(200);
 /// Time that a run may take beyond its profile.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::{harness::machine::Machine, run::options::RunOptions};
+
+    use super::*;
+
+    /// Returns what a publishing process says when its patience is over, with `present` subscribers of other processes.
+    fn said(flags: &[&str], present: u64) -> Option<String> {
+        let line = ["--relay", "moqt://127.0.0.1:4443", "--role", "publish"];
+        let line: Vec<String> = line.iter().chain(flags).map(ToString::to_string).collect();
+        let options = RunOptions::from_arguments(&line).unwrap();
+        let profile = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../profiles/audio-short.ini"
+        );
+        let machine = Machine {
+            kernel: String::new(),
+            cpu_model: String::new(),
+            cores: vec![0, 1],
+            online: vec![0, 1],
+        };
+        let plan = options.plan(Path::new(profile), &machine, None).unwrap();
+        let mut seen = Seen::default();
+        // The session was up, and the relay accepted the namespace.
+        seen.publishers.established = 1;
+        seen.publishers.ready = 1;
+        seen.publishers.present = present;
+        nobody_came(&plan, &[seen], Duration::from_mins(1))
+    }
+
+    #[test]
+    fn a_publisher_whose_subscribers_do_not_come_says_so() {
+        let alone = said(&[], 0).unwrap();
+        assert!(
+            alone.starts_with("no subscriber came within 60 s"),
+            "{alone}"
+        );
+        assert_eq!(said(&["--no-wait"], 0), None);
+        let few = said(&["--await-subscribers", "3"], 2).unwrap();
+        assert!(few.starts_with("2 of 3 subscribers"), "{few}");
+    }
+}

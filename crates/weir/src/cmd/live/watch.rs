@@ -153,7 +153,7 @@ fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode
 
 /// Serves the page with `config`, and prints its address with `shown`, the part of `config` that is not secret.
 fn announce(arguments: &WatchArguments, config: &Value, shown: &Value) -> anyhow::Result<()> {
-    let address = serve_page(arguments.page, arguments.page_host.clone(), config)
+    let address = serve_page(arguments.page, arguments.page_host.clone(), config, None)
         .with_context(|| format!("--page: cannot serve the page at {}", arguments.page))?;
     // Browsers allow WebTransport on localhost without https.
     let page = if address.ip().is_loopback() {

@@ -100,10 +100,13 @@ fn requests_for_another_server_are_refused() {
 fn pages_load_only_their_own_files_and_stand_in_no_frame() {
     let text = assert_answer(start(), b"GET /here HTTP/1.1\r\n\r\n", "200 ");
     let policy = "Content-Security-Policy: default-src 'none'; script-src 'self';";
-    assert!(
-        text.contains(policy) && text.contains("frame-ancestors 'none'"),
-        "{text}"
-    );
+    for part in [
+        policy,
+        "connect-src 'self' https:;",
+        "frame-ancestors 'none'",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 #[test]
