@@ -341,8 +341,13 @@ impl Viewer {
             return;
         };
         let RequestError { code, reason, .. } = error;
-        if code == RequestErrorCode::DUPLICATE_SUBSCRIPTION && self.tracks[place].retries.take() {
-            // This request overtook the end of the previous subscription.
+        let is_duplicate = matches!(
+            code,
+            RequestErrorCode::DUPLICATE_SUBSCRIPTION | RequestErrorCode::NOT_SUPPORTED
+        );
+        if is_duplicate && self.tracks[place].retries.take() {
+            // This request overtook the end of the previous subscription. From draft-19 on, a relay without several
+            // subscriptions to one track says that it does not support them.
             let name = self.tracks[place].name.clone();
             if let Some(request) = self.subscribe_to_media(turn, &name) {
                 self.tracks[place].request = request;

@@ -3,8 +3,9 @@
 use bytes::BytesMut;
 use weir_transport::{Direction, Transport as _};
 
-use super::pair::{DRAFTS, Pair, config, done, draft, ok, set_draft, subscribe_ok, track};
+use super::pair::{Pair, config, done, draft, ok, set_draft, subscribe_ok, track};
 use crate::data::{FetchEncoder, FetchEntry, FetchHeader, FetchObject};
+use crate::draft::Draft;
 use crate::error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError};
 use crate::limits::Limits;
 use crate::location::Location;
@@ -20,7 +21,7 @@ use crate::session::{Accepted, Event, Refused, Request, RequestId, Side, StreamE
 
 /// Runs a story in each draft.
 fn each_draft(story: impl Fn()) {
-    for draft in DRAFTS {
+    for draft in Draft::ALL {
         set_draft(draft);
         story();
     }
@@ -205,7 +206,7 @@ fn a_fill_ends_with_its_subscription() {
 
 #[test]
 fn a_subscribe_with_a_fill_is_a_subscribe_and_a_joining_fetch() {
-    for draft in DRAFTS
+    for draft in Draft::ALL
         .into_iter()
         .filter(|draft| !draft.has_joining_fetches())
     {
@@ -367,7 +368,7 @@ fn own_updates_keep_the_limit_in_the_peers_setup() {
 
 #[test]
 fn range_filters_that_are_not_accepted_fail_the_request() {
-    for draft in DRAFTS.into_iter().filter(|draft| draft.setup_has_limits()) {
+    for draft in Draft::ALL.into_iter().filter(|draft| draft.setup_has_limits()) {
         set_draft(draft);
         let filter = |ranges| {
             let condition = RangeCondition {
@@ -407,7 +408,7 @@ fn range_filters_that_are_not_accepted_fail_the_request() {
 
 #[test]
 fn an_update_with_range_filters_that_are_not_accepted_ends_the_subscription() {
-    for draft in DRAFTS.into_iter().filter(|draft| draft.setup_has_limits()) {
+    for draft in Draft::ALL.into_iter().filter(|draft| draft.setup_has_limits()) {
         set_draft(draft);
         let mut pair = Pair::ready(1);
         let id = subscribed(&mut pair);
@@ -437,7 +438,7 @@ fn an_update_with_range_filters_that_are_not_accepted_ends_the_subscription() {
 
 #[test]
 fn a_requester_may_want_no_track_properties() {
-    for draft in DRAFTS
+    for draft in Draft::ALL
         .into_iter()
         .filter(|draft| !draft.has_joining_fetches())
     {
@@ -486,7 +487,7 @@ fn a_publisher_reports_what_changed() {
 
 #[test]
 fn only_a_publisher_reports_what_changed() {
-    for draft in DRAFTS
+    for draft in Draft::ALL
         .into_iter()
         .filter(|draft| !draft.has_joining_fetches())
     {
