@@ -26,6 +26,7 @@ const HELD_PRIORITY = 32n;
  * @property {Uint8Array[]} certificateHashes
  * @property {string} namespace with its fields separated by `/`
  * @property {string} [token]
+ * @property {string[]} [protocols] WebTransport subprotocols of the drafts to offer; all if absent
  * @property {string} [strategy] the delivery strategy, if there is no catalog
  *
  * @typedef {object} Events the callbacks of a reception
@@ -87,8 +88,10 @@ export class Reception {
    * @returns {Promise<string>} why it ended; rejected if it never began
    */
   async run() {
-    const { relay, certificateHashes, token } = this.target;
-    const session = await Session.connect(relay, { certificateHashes, ...(token ? { token } : {}) });
+    const { relay, certificateHashes, token, protocols } = this.target;
+    const session = await Session.connect(relay, {
+      certificateHashes, ...(token ? { token } : {}), ...(protocols ? { protocols } : {}),
+    });
     this.session = session;
     if (this.isClosed) session.close();
     session.onGoAway = ({ newSessionUri }) => this.events.onGoAway(newSessionUri);
