@@ -169,11 +169,18 @@ export class Session {
    * @param {FullTrackName} name
    * @param {Parameters} parameters
    * @param {Sink} sink
+   * @param {Sink} [past] gets the earlier objects of the current group, in drafts in which SUBSCRIBE can request them. In
+   *   other drafts, call {@link fetchJoining} afterwards
    * @returns {Promise<Subscription>} rejected with {@link Refused}
    */
-  async subscribe(name, parameters, sink) {
+  async subscribe(name, parameters, sink, past) {
     const requestId = this.#requestId();
     const subscription = new Subscription(requestId, sink);
+    subscription.isFilled = past !== undefined && !hasJoiningFetches(this.draft);
+    if (past && subscription.isFilled) {
+      this.fetches.set(requestId, past);
+      parameters = { ...parameters, fill: { filter: { type: "Recent", groups: 0n } } };
+    }
     const stream = await this.#open({ type: "SUBSCRIBE", requestId, ...name, parameters });
     subscription.stream = stream;
     this.subscriptions.add(subscription);
@@ -181,6 +188,8 @@ export class Session {
       const answer = await this.#answer(stream);
       if (answer.type !== "SUBSCRIBE_OK") throw new Violation(`${answer.type} answers SUBSCRIBE`);
       subscription.ok = answer;
+      // Nothing is there to fill the subscription with.
+      if (!answer.parameters.largestObject) this.fetches.delete(requestId);
       if (this.aliases.get(answer.trackAlias)?.isOver === false) throw new Violation("a Track Alias is used twice", "DUPLICATE_TRACK_ALIAS");
       this.aliases.set(answer.trackAlias, subscription);
       for (const wake of this.awaited.get(answer.trackAlias) ?? []) wake();
@@ -188,19 +197,22 @@ export class Session {
       return subscription;
     } catch (error) {
       this.subscriptions.delete(subscription);
+      this.fetches.delete(requestId);
       this.#onError(error);
       throw error;
     }
   }
 
   /**
-   * Fetches the objects before a subscription, from the beginning of the group that it joined in.
+   * Fetches the objects before a subscription, from the beginning of the group that it joined in, unless SUBSCRIBE has
+   * requested them.
    *
    * @param {Subscription} subscription
    * @param {bigint} groups how many earlier groups to fetch too
    * @param {Sink} sink
    */
   async fetchJoining(subscription, groups, sink) {
+    if (subscription.isFilled) return;
     const requestId = this.#requestId();
     this.fetches.set(requestId, sink);
     try {

@@ -29,6 +29,8 @@ export class Subscription {
     /** @type {RequestStream | undefined} */
     this.stream = undefined;
     this.isOver = false;
+    /** Whether SUBSCRIBE has requested the past. */
+    this.isFilled = false;
     /** The updates without an answer, in the order sent.
      * @type {((error: Error | undefined) => void)[]} */
     this.updates = [];

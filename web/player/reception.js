@@ -184,6 +184,7 @@ export class Reception {
           ...(rendezvousTimeout === undefined ? {} : { rendezvousTimeout }),
         },
         sink,
+        { onObject: sink.onObject },
       );
       // If nothing was published yet, the subscription itself delivers the object.
       if (subscription.ok?.parameters.largestObject) {
@@ -320,19 +321,21 @@ export class Reception {
         this.events.onState("ended");
       },
     };
+    const joinsCurrent = this.join === "current" && place >= 0;
     try {
       const subscription = await session.subscribe(
         { namespace: this.namespace, trackName: utf8(track.name) },
         {
-          filter: { type: this.join === "current" && place >= 0 ? "LargestObject" : "NextGroupStart" },
+          filter: { type: joinsCurrent ? "LargestObject" : "NextGroupStart" },
           rendezvousTimeout: RENDEZVOUS_MS,
           ...(place < 0 ? { subscriberPriority: AUDIO_PRIORITY } : {}),
         },
         sink,
+        joinsCurrent ? { onObject: sink.onObject } : undefined,
       );
       if (!isCurrent()) return subscription.cancel();
       this.subscriptions.push(subscription);
-      if (this.join === "current" && place >= 0 && subscription.ok?.parameters.largestObject) {
+      if (joinsCurrent && subscription.ok?.parameters.largestObject) {
         // A refused fetch means that there are no earlier objects.
         await session.fetchJoining(subscription, 0n, { onObject: sink.onObject }).catch(() => {});
       }

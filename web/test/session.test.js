@@ -92,15 +92,18 @@ async function connected(draft) {
  *
  * @param {Session} session
  * @param {Relay} relay
+ * @param {import("../moqt/session.js").Sink} [past]
  */
-async function subscribed(session, relay) {
+async function subscribed(session, relay, past = undefined) {
   const name = { namespace: [Uint8Array.of(1)], trackName: Uint8Array.of(2) };
   const parameters = { filter: /** @type {const} */ ({ type: "LargestObject" }) };
-  const subscribing = session.subscribe(name, parameters, { onObject: () => {} });
+  const subscribing = session.subscribe(name, parameters, { onObject: () => {} }, past);
   await Promise.resolve();
   const request = relay.request(session.draft);
   const asked = await request.next();
-  assert.deepEqual(asked, { type: "SUBSCRIBE", requestId: 0n, ...name, parameters });
+  const fill = { fill: { filter: { type: "Recent", groups: 0n } } };
+  const isFilled = past && !hasJoiningFetches(session.draft);
+  assert.deepEqual(asked, { type: "SUBSCRIBE", requestId: 0n, ...name, parameters: { ...parameters, ...(isFilled ? fill : {}) } });
   await request.send({
     type: "SUBSCRIBE_OK", trackAlias: 7n, parameters: { largestObject: { group: 300n, object: 200n } }, properties: [],
   });
@@ -142,6 +145,23 @@ for (const draft of DRAFTS) {
     relay.send(Uint8Array.of(0x05, 2, 0x1c, 0x80, 0xc8, 0x03, 0x80, 1, 0x61), true);
     const { group, id, payload } = /** @type {any} */ (await delivered);
     assert.deepEqual([group, id, [...payload]], [200n, 3n, [0x61]]);
+  });
+
+  test(`the past is requested with the subscription if draft-${draft} has fills`, async () => {
+    const { session, relay } = await connected(draft);
+    /** @type {(object: import("../moqt/streams.js").WholeObject) => void} */
+    let deliver = () => {};
+    const delivered = new Promise((resolve) => { deliver = resolve; });
+    const past = { onObject: deliver };
+    const { subscription } = await subscribed(session, relay, past);
+    const fetching = session.fetchJoining(subscription, 0n, past);
+    await Promise.resolve();
+    assert.equal(relay.opened.length, hasJoiningFetches(draft) ? 1 : 0);
+    if (hasJoiningFetches(draft)) return;
+    await fetching;
+    relay.send(Uint8Array.of(0x05, 0, 0x1c, 0x81, 0x2c, 0x03, 0x80, 1, 0x61), true);
+    const { group, id } = /** @type {any} */ (await delivered);
+    assert.deepEqual([group, id], [300n, 3n]);
   });
 
   test(`a refused request for the past is told in draft-${draft}`, async () => {
