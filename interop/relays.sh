@@ -260,8 +260,8 @@ if [ -n "$markdown" ]; then
         cat <<'EOF'
 # Interoperation
 
-How weir works with other programs. Rows without a draft are at draft-18. `make interop` installs them from their package registries, runs all tests on this page,
-and writes the page.
+How weir works with other programs. Rows without a draft are at draft-18. `make interop` installs them from their package
+registries, runs all tests on this page, and writes the page.
 EOF
         echo
         echo "Tested: $(version "$weir"), with audio by datagram and video by stream ([both.ini](../interop/both.ini)), or with an H.264 stream"

@@ -392,10 +392,10 @@ function writeSetup(writer, setup, draft) {
   }
   if (setup.maxAuthTokenCacheSize !== undefined) options.push({ type: 0x04n, int: setup.maxAuthTokenCacheSize });
   if (setup.authority !== undefined) options.push({ type: 0x05n, bytes: utf8(setup.authority) });
-  const { maxFilterRanges, maxRequestUpdates } = setupHasLimits(draft) ? setup : {};
-  if (maxFilterRanges !== undefined) options.push({ type: 0x06n, int: maxFilterRanges });
+  const limits = setupHasLimits(draft) ? setup : undefined;
+  if (limits?.maxFilterRanges !== undefined) options.push({ type: 0x06n, int: limits.maxFilterRanges });
   if (setup.implementation !== undefined) options.push({ type: 0x07n, bytes: utf8(setup.implementation) });
-  if (maxRequestUpdates !== undefined) options.push({ type: 0x08n, int: maxRequestUpdates });
+  if (limits?.maxRequestUpdates !== undefined) options.push({ type: 0x08n, int: limits.maxRequestUpdates });
   writePairs(writer, options);
 }
 

@@ -94,7 +94,7 @@ async function connected(draft) {
  * @param {Relay} relay
  * @param {import("../moqt/session.js").Sink} [past]
  */
-async function subscribed(session, relay, past = undefined) {
+async function subscribed(session, relay, past) {
   const name = { namespace: [Uint8Array.of(1)], trackName: Uint8Array.of(2) };
   const parameters = { filter: /** @type {const} */ ({ type: "LargestObject" }) };
   const subscribing = session.subscribe(name, parameters, { onObject: () => {} }, past);

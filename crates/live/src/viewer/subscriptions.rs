@@ -8,15 +8,19 @@ use weir_moqt::message::FetchKind;
 use weir_moqt::parameter::{Filter, Parameters};
 use weir_moqt::session::RequestId;
 
+use super::Viewer;
 use super::config::Join;
 use super::incoming::{StreamContent, Track};
 use super::unpacking::Unpacker;
-use super::Viewer;
 use crate::origin::track;
 
 impl Viewer {
     /// Subscribes to media tracks.
-    pub(super) fn subscribe(&mut self, turn: &mut Turn<'_>, tracks: Vec<(String, Option<Unpacker>)>) {
+    pub(super) fn subscribe(
+        &mut self,
+        turn: &mut Turn<'_>,
+        tracks: Vec<(String, Option<Unpacker>)>,
+    ) {
         for (name, unpacker) in tracks {
             let place = self.tracks.len();
             if let Some(request) = self.subscribe_to_media(turn, &name, place) {

@@ -27,8 +27,8 @@ use crate::{
     archive::{ALL, Serving},
     fetching::{all_of, published, whole_group},
     stage::{
-        Asked, Setting, Stage, datagram, forward, millis, object, payload, plain, rendezvous,
-        secs, seed, space, story,
+        Asked, Setting, Stage, datagram, forward, millis, object, payload, plain, rendezvous, secs,
+        seed, space, story,
     },
     timeouts,
 };
@@ -183,7 +183,11 @@ fn objects_properties_and_end_markers_are_carried() {
         stage.wait(millis(50));
         let subscription = stage.subscribe(subscriber, "a--x");
         stage.step("subscribe", millis(50));
-        let ok = stage.outcome(subscription).ok.clone().expect("it is granted");
+        let ok = stage
+            .outcome(subscription)
+            .ok
+            .clone()
+            .expect("it is granted");
         assert_eq!(ok.properties, properties(900));
         send_all_kinds(stage, publication);
         stage.step("objects", millis(200));
@@ -376,7 +380,11 @@ fn names_status_and_requests_for_new_groups_reach_the_other_side() {
         };
         let subscription = stage.subscribe_with(subscriber, "c--x", wish);
         stage.step("wish for a group", millis(100));
-        let ok = stage.outcome(subscription).ok.clone().expect("it is granted");
+        let ok = stage
+            .outcome(subscription)
+            .ok
+            .clone()
+            .expect("it is granted");
         assert_eq!(ok.parameters.largest_object, Some(Location::new(300, 0)));
         let updates = stage.outcome(publication).updates.iter();
         let wishes: Vec<_> = updates.filter_map(|it| it.new_group_request).collect();

@@ -50,7 +50,11 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
     let mut encoder = Encoder::start(profile.duration + START_TIMEOUT, seed)?;
     encoder.feed(&queue, &stop)?;
     let origin = RunningOrigin {
-        target: client_target(&RelayUrl::of_child(relay.address), &TrustChoice::Anyone, &protocols())?,
+        target: client_target(
+            &RelayUrl::of_child(relay.address),
+            &TrustChoice::Anyone,
+            &protocols(),
+        )?,
         namespace: Namespace::new([NAMESPACE])?,
         flow: PublishFlow::Publish,
         strategy,

@@ -121,7 +121,11 @@ fn relay(page: &mut Page, numbers: &Numbers) {
         page.gauge(&format!("weir_relay_{name}"), help, value);
     }
     let name = "weir_relay_sessions_in_draft";
-    page.family(name, "gauge", "MOQT sessions open, by the draft that they speak.");
+    page.family(
+        name,
+        "gauge",
+        "MOQT sessions open, by the draft that they speak.",
+    );
     for (draft, place) in Draft::ALL.iter().zip(0..) {
         let count: u64 = snapshots().map(|snapshot| snapshot.drafts[place]).sum();
         page.sample(name, &format!("{{draft=\"{}\"}}", draft.alpn()), count);

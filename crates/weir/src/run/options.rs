@@ -24,8 +24,8 @@ use weir_bench::{
 use weir_report::service_level::ServiceLevel;
 
 use super::{
-    ClientTokens, CoreChoice, DraftArguments, Meetings, Plan, RelayChoice, RelayUrl, TrustArguments, TrustChoice,
-    remote::Fleet, token,
+    ClientTokens, CoreChoice, DraftArguments, Meetings, Plan, RelayChoice, RelayUrl,
+    TrustArguments, TrustChoice, remote::Fleet, token,
 };
 use crate::{
     event_loop,

@@ -212,9 +212,8 @@ mod tests {
     fn what_is_asked_for_over_web_transport() {
         let url: RelayUrl = "https://[::1]:99?x".parse().unwrap();
         assert_eq!(url.to_string(), "https://[::1]:99/?redacted");
-        let target = |protocols: &[&'static str]| {
-            target(&url, &TrustChoice::Anyone, protocols).unwrap()
-        };
+        let target =
+            |protocols: &[&'static str]| target(&url, &TrustChoice::Anyone, protocols).unwrap();
         let one = target(&["moqt-99"]);
         assert_eq!(one.client.web_transport.unwrap().protocols, ["moqt-99"]);
         let target = target(&crate::run::protocols());

@@ -49,9 +49,7 @@ fn named(line: &str) -> Vec<&str> {
         .and_then(|row| row.rsplit("| ").next());
     let quoted = cell.unwrap_or_default().split('`').skip(1).step_by(2);
     let quoted = quoted.filter(|name| !name.starts_with("make "));
-    quoted
-        .filter(|name| name.contains(['_', ' ']))
-        .collect()
+    quoted.filter(|name| name.contains(['_', ' '])).collect()
 }
 
 #[test]

@@ -427,7 +427,10 @@ fn own_updates_keep_the_limit_in_the_peers_setup() {
 
 #[test]
 fn range_filters_that_are_not_accepted_fail_the_request() {
-    for draft in Draft::ALL.into_iter().filter(|draft| draft.setup_has_limits()) {
+    for draft in Draft::ALL
+        .into_iter()
+        .filter(|draft| draft.setup_has_limits())
+    {
         set_draft(draft);
         let filter = |ranges| {
             let condition = RangeCondition {
@@ -467,7 +470,10 @@ fn range_filters_that_are_not_accepted_fail_the_request() {
 
 #[test]
 fn an_update_with_range_filters_that_are_not_accepted_ends_the_subscription() {
-    for draft in Draft::ALL.into_iter().filter(|draft| draft.setup_has_limits()) {
+    for draft in Draft::ALL
+        .into_iter()
+        .filter(|draft| draft.setup_has_limits())
+    {
         set_draft(draft);
         let mut pair = Pair::ready(1);
         let id = subscribed(&mut pair);

@@ -193,10 +193,7 @@ fn what_stays_unknown_is_marked_with_the_reason_that_the_draft_has() {
             RangeEnd::Unknown
         };
         let declines = Serving::Decline(RequestErrorCode::INTERNAL_ERROR);
-        for (serving, reason) in [
-            (Serving::Ignore, timed_out),
-            (declines, RangeEnd::Unknown),
-        ] {
+        for (serving, reason) in [(Serving::Ignore, timed_out), (declines, RangeEnd::Unknown)] {
             stage.direct(publisher, |actor| actor.archive.serving = serving);
             let kind = standalone("a--x", (1, 0), (2, ALL));
             let parameters = Parameters {
