@@ -310,6 +310,7 @@ fn delivery_timeouts_of_subscriber_and_track_are_kept() {
 fn an_offer_is_taken_on_the_terms_of_the_subscriber() {
     each_pair(&Setting::default(), |stage, pair| {
         let [publisher, subscriber] = pair.clients(stage);
+        stage.direct(subscriber, |actor| actor.taste = Ok(forward(false)));
         stage.collect(subscriber, space("a"), forward(false));
         let picky = client(stage, pair.subscriber);
         let range = Filter::AbsoluteRange {
