@@ -119,7 +119,6 @@ fn relay_config(config: &RelayConfig, identity: u64) -> Config {
         load: config.limits.load.clone(),
         drain_max: config.drain.time,
         successor: config.drain.successor.clone(),
-        ..Config::default()
     }
 }
 
