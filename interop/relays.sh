@@ -17,6 +17,7 @@ READY_SECONDS_MAX=10
 RUN_SECONDS_MAX=60
 MEDIA_SECONDS=6
 SUBSCRIBERS=5
+DRAFTS=(22 21 20 19 18)
 
 die() {
     echo "error: $1" >&2
@@ -118,10 +119,10 @@ start() {
 # track complete. Datagrams may be lost, and some relays lose them on a busy machine; the note says so. The verdict on
 # the relay's speed does not matter.
 ours_at() {
-    local relay=$1 scheme=$2 flow=$3 reason='' note=''
-    local log=$output/ours-at-$relay-$scheme-$flow.log
+    local relay=$1 scheme=$2 flow=$3 draft=$5 reason='' note=''
+    local log=$output/ours-at-$relay-$scheme-$flow-$draft.log
     timeout "$RUN_SECONDS_MAX" "$weir" bench interop/both.ini --relay "$scheme://$address" --insecure \
-        --subscribers "$SUBSCRIBERS" --publish-flow "$flow" >"$log" 2>&1 || true
+        --subscribers "$SUBSCRIBERS" --publish-flow "$flow" --draft "$draft" >"$log" 2>&1 || true
     local good lost
     good=$(grep -c "subscriptions *$SUBSCRIBERS good, 0 incomplete, 0 failed" "$log") || true
     # One line per track, in the profile's order. The last figure is the sum.
@@ -131,7 +132,7 @@ ours_at() {
     elif [ "${lost[0]}" != 0 ]; then
         note="${lost[0]} datagrams lost"
     fi
-    row "$(version "$4")" "$scheme, $flow" "weir bench → relay → weir bench" "$reason" "$note"
+    row "$(version "$4")" "$scheme, $flow, draft-$draft" "weir bench → relay → weir bench" "$reason" "$note"
 }
 
 # A stream with one frame in each fragment, for at most half a minute.
@@ -153,13 +154,13 @@ media_row() {
 
 # Tests moq-cli as publisher and subscriber with weir's relay, by its own form of catalog.
 cli_media() {
-    local scheme=$1 base=$output/moq-cli-$1
-    local cli=("$peers/moq" --connect "$scheme://$address" --connect-tls-insecure --connect-version moq-transport-18 --broadcast "both-$scheme")
+    local scheme=$1 draft=$2 base=$output/moq-cli-$1-$2
+    local cli=("$peers/moq" --connect "$scheme://$address" --connect-tls-insecure --connect-version "moq-transport-$draft" --broadcast "both-$scheme-$draft")
     source_stream 2>"$base-source.log" | "${cli[@]}" import fmp4 >"$base-publisher.log" 2>&1 &
     processes+=($!)
     sleep 2
     timeout -s INT "$MEDIA_SECONDS" "${cli[@]}" export --catalog-format hang fmp4 >"$base.mp4" 2>"$base.log" || true
-    media_row "$base.mp4" "moq-cli 0.14.10" "$scheme, hang" "$base.log"
+    media_row "$base.mp4" "moq-cli 0.14.10" "$scheme, hang, draft-$draft" "$base.log"
 }
 
 ietf_media() {
@@ -208,20 +209,28 @@ for relay in moq-relay-ietf moq-relay; do
         continue
     fi
     start "$relay" 15601
-    ours_at "$relay" moqt namespace "$peers/$relay"
-    ours_at "$relay" https namespace "$peers/$relay"
+    drafts=("${DRAFTS[@]}")
+    [ "$relay" = moq-relay ] || drafts=(18)
+    for draft in "${drafts[@]}"; do
+        ours_at "$relay" moqt namespace "$peers/$relay" "$draft"
+        ours_at "$relay" https namespace "$peers/$relay" "$draft"
+    done
     end_all
 done
 start weir 15602
-ours_at weir moqt namespace "$weir"
-ours_at weir moqt publish "$weir"
-ours_at weir https namespace "$weir"
+for draft in "${DRAFTS[@]}"; do
+    ours_at weir moqt namespace "$weir" "$draft"
+    ours_at weir moqt publish "$weir" "$draft"
+    ours_at weir https namespace "$weir" "$draft"
+done
 if [ -x "$peers/moq" ] && command -v ffmpeg >/dev/null; then
-    for scheme in https moqt; do
-        play_row "moq-cli 0.14.10" "$scheme, MSF and CMSF" "$scheme://$address" "cli-$scheme" moq \
-            "$peers/moq" --connect "$scheme://$address" --connect-tls-insecure --connect-version moq-transport-18 \
-            --broadcast "cli-$scheme" import fmp4
-        cli_media "$scheme"
+    for draft in "${DRAFTS[@]}"; do
+        for scheme in https moqt; do
+            play_row "moq-cli 0.14.10" "$scheme, MSF and CMSF, draft-$draft" "$scheme://$address" "cli-$scheme-$draft" "moq-$draft" \
+                "$peers/moq" --connect "$scheme://$address" --connect-tls-insecure \
+                --connect-version "moq-transport-$draft" --broadcast "cli-$scheme-$draft" import fmp4
+            cli_media "$scheme" "$draft"
+        done
     done
 else
     missing "moq-cli" "" "publisher → weir relay → weir live play" "moq or ffmpeg"
@@ -251,8 +260,8 @@ if [ -n "$markdown" ]; then
         cat <<'EOF'
 # Interoperation
 
-How weir works with other programs at draft-18. `make interop` installs them from their package registries, runs all tests on this page,
-and writes the page.
+How weir works with other programs. Rows without a draft are at draft-18. `make interop` installs them from their package
+registries, runs all tests on this page, and writes the page.
 EOF
         echo
         echo "Tested: $(version "$weir"), with audio by datagram and video by stream ([both.ini](../interop/both.ini)), or with an H.264 stream"

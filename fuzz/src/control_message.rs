@@ -6,15 +6,6 @@ use weir_moqt::error::DecodeError;
 use weir_moqt::message::{MESSAGE_BYTES_MAX, Message, REASON_BYTES_MAX};
 use weir_moqt::reader::MessageReader;
 
-/// All drafts of the codec.
-const DRAFTS: [Draft; 5] = [
-    Draft::Draft18,
-    Draft::Draft19,
-    Draft::Draft20,
-    Draft::Draft21,
-    Draft::Draft22,
-];
-
 /// Reads `input` as a control stream of each draft. Checks that its messages do not depend on how it is split, and that a decoded
 /// message survives another round of encoding. The first byte determines the split.
 ///
@@ -25,7 +16,7 @@ pub fn run(input: &[u8]) {
         return;
     };
     let stream = Bytes::copy_from_slice(stream);
-    for draft in DRAFTS {
+    for draft in Draft::ALL {
         check(draft, usize::from(*cut) + 1, &stream);
     }
 }

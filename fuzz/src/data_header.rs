@@ -11,14 +11,6 @@ use weir_moqt::parameter::GroupOrder;
 use weir_moqt::property::Properties;
 use weir_moqt::reader::{FetchItem, FetchReader, SubgroupItem, SubgroupReader};
 
-/// All drafts of the codec.
-const DRAFTS: [Draft; 5] = [
-    Draft::Draft18,
-    Draft::Draft19,
-    Draft::Draft20,
-    Draft::Draft21,
-    Draft::Draft22,
-];
 const HEADER_BYTES_MAX: usize = 4096;
 
 /// Reads `input` as a datagram, and as the kind of stream that its type determines. Checks that the items of a stream
@@ -38,7 +30,7 @@ pub fn run(input: &[u8]) {
     } else {
         GroupOrder::Descending
     };
-    for draft in DRAFTS {
+    for draft in Draft::ALL {
         datagram(draft, &data);
         match StreamKind::recognise(draft, &data) {
             Ok(StreamKind::Subgroup) => subgroup(draft, &data, size),

@@ -40,7 +40,7 @@ use self::script::*;
 /// # Panics
 /// If a check fails.
 pub fn run(input: &[u8]) {
-    for draft in DRAFTS {
+    for draft in Draft::ALL {
         run_in(draft, Input(input));
     }
 }

@@ -1,5 +1,5 @@
 /**
- * The error codes of draft-18, and the errors of a peer that violates the protocol.
+ * The error codes of all drafts, and the errors of a peer that violates the protocol.
  */
 
 /** Why a session was closed [moqt-18 §15.10.1]. */
@@ -42,6 +42,7 @@ export const DoneCode = Object.freeze({
   INTERNAL_ERROR: 0x0,
   UNAUTHORIZED: 0x1,
   TRACK_ENDED: 0x2,
+  /** Until draft-19. */
   SUBSCRIPTION_ENDED: 0x3,
   GOING_AWAY: 0x4,
   TOO_FAR_BEHIND: 0x5,

@@ -1,11 +1,14 @@
 /**
- * Control messages of draft-18, and their reader [moqt-18 §10].
+ * Control messages, and their reader [moqt-18 §10] [moqt-22 §9].
  */
 
 import { Cursor, Writer, strictText, text, utf8 } from "./cursor.js";
+import { goAwayHasRequestId, hasJoiningFetches, hasStateNotify, setupHasLimits, streamCountUnknown } from "./draft.js";
 import { Short, Violation } from "./error.js";
 import { readFullTrackName, readNamespace, writeFullTrackName, writeNamespace } from "./name.js";
-import { readLocation, readParameters, readToken, writeLocation, writeParameters, writeToken, TOKENS_MAX } from "./parameter.js";
+import {
+  TOKENS_MAX, everything, isEverything, readLocation, readParameters, readToken, writeLocation, writeParameters, writeToken,
+} from "./parameter.js";
 import { readPairs, readTrackProperties, writePairs } from "./property.js";
 import { VARINT_MAX, decode as decodeVarint } from "./varint.js";
 
@@ -15,11 +18,10 @@ export const MESSAGE_BYTES_MAX = 65535;
 export const REASON_BYTES_MAX = 1024;
 /** The most bytes of a URI. */
 export const URI_BYTES_MAX = 8192;
-/** The number of streams in PUBLISH_DONE that means an unknown number [moqt-18 §10.11]. */
-const STREAM_COUNT_UNKNOWN = (1n << 62n) - 1n;
 const REDIRECT = 0x34n;
 
 /**
+ * @typedef {import("./draft.js").Draft} Draft
  * @typedef {import("./name.js").Namespace} Namespace
  * @typedef {import("./name.js").FullTrackName} FullTrackName
  * @typedef {import("./parameter.js").Parameters} Parameters
@@ -36,12 +38,14 @@ const REDIRECT = 0x34n;
  * @property {string} [authority]
  * @property {string} [implementation]
  * @property {bigint} [maxAuthTokenCacheSize]
+ * @property {bigint} [maxFilterRanges] from draft-19 on; absent for 0
+ * @property {bigint} [maxRequestUpdates] from draft-19 on
  *
  * @typedef {object} GoAway
  * @property {"GOAWAY"} type
  * @property {string} newSessionUri empty for the current one
  * @property {bigint} [timeout] milliseconds
- * @property {bigint} [requestId] on control streams only
+ * @property {bigint} [requestId] on control streams of draft-18 only
  *
  * @typedef {FullTrackName & { type: "SUBSCRIBE", requestId: bigint, parameters: Parameters }} Subscribe
  * @typedef {{ type: "SUBSCRIBE_OK", trackAlias: bigint, parameters: Parameters, properties: Property[] }} SubscribeOk
@@ -50,10 +54,11 @@ const REDIRECT = 0x34n;
  * @typedef {{ type: "PUBLISH_DONE", code: bigint, streamCount?: bigint, reason: string }} PublishDone
  *
  * @typedef {FullTrackName & { type: "Standalone", start: Location, end: Location }} Standalone
- * @typedef {{ type: "RelativeJoining", requestId: bigint, groups: bigint }} RelativeJoining
- * @typedef {{ type: "AbsoluteJoining", requestId: bigint, group: bigint }} AbsoluteJoining
- * @typedef {{ type: "FETCH", requestId: bigint, fetch: Standalone | RelativeJoining | AbsoluteJoining,
- *   parameters: Parameters }} Fetch
+ * @typedef {FullTrackName & { type: "Recent", groups: bigint }} Recent from draft-20 on
+ * @typedef {{ type: "RelativeJoining", requestId: bigint, groups: bigint }} RelativeJoining until draft-19
+ * @typedef {{ type: "AbsoluteJoining", requestId: bigint, group: bigint }} AbsoluteJoining until draft-19
+ * @typedef {Standalone | Recent | RelativeJoining | AbsoluteJoining} FetchKind
+ * @typedef {{ type: "FETCH", requestId: bigint, fetch: FetchKind, parameters: Parameters }} Fetch
  * @typedef {{ type: "FETCH_OK", endOfTrack: boolean, end: Location, parameters: Parameters, properties: Property[] }} FetchOk
  *
  * @typedef {FullTrackName & { type: "TRACK_STATUS", requestId: bigint, parameters: Parameters }} TrackStatus
@@ -62,13 +67,14 @@ const REDIRECT = 0x34n;
  * @typedef {{ type: "SUBSCRIBE_NAMESPACE" | "SUBSCRIBE_TRACKS", requestId: bigint, prefix: Namespace,
  *   parameters: Parameters }} SubscribePrefix
  * @typedef {{ type: "PUBLISH_BLOCKED", suffix: Namespace, trackName: Uint8Array }} PublishBlocked
+ * @typedef {{ type: "PUBLISH_STATE_NOTIFY", parameters: Parameters }} PublishStateNotify from draft-20 on
  * @typedef {{ type: "REQUEST_UPDATE", requestId: bigint, parameters: Parameters }} RequestUpdate
  * @typedef {{ type: "REQUEST_OK", parameters: Parameters, properties: Property[] }} RequestOk
  * @typedef {{ type: "REQUEST_ERROR", code: bigint, retryAfter?: bigint, reason: string, redirect?: Redirect }} RequestError
  *
  * @typedef {Setup | GoAway | Subscribe | SubscribeOk | Publish | PublishDone | Fetch | FetchOk | TrackStatus
- *   | PublishNamespace | NamespaceChange | SubscribePrefix | PublishBlocked | RequestUpdate | RequestOk
- *   | RequestError} Message
+ *   | PublishNamespace | NamespaceChange | SubscribePrefix | PublishBlocked | PublishStateNotify | RequestUpdate
+ *   | RequestOk | RequestError} Message
  */
 
 /** @type {Readonly<Record<Message["type"], bigint>>} */
@@ -88,6 +94,7 @@ const CODES = Object.freeze({
   FETCH: 0x16n,
   FETCH_OK: 0x18n,
   PUBLISH: 0x1dn,
+  PUBLISH_STATE_NOTIFY: 0x22n,
   SUBSCRIBE_NAMESPACE: 0x50n,
   SUBSCRIBE_TRACKS: 0x51n,
   SETUP: 0x2f00n,
@@ -100,11 +107,12 @@ export const CONTROL_STREAM = CODES.SETUP;
  * Encodes a message with its type and length.
  *
  * @param {Message} message
+ * @param {Draft} draft
  * @returns {Uint8Array}
  */
-export function encodeMessage(message) {
+export function encodeMessage(message, draft) {
   const fields = new Writer();
-  writeFields(fields, message);
+  writeFields(fields, message, draft);
   if (fields.out.length > MESSAGE_BYTES_MAX) throw new RangeError(`${message.type} is longer than a message may be`);
   const writer = new Writer();
   writer.varint(CODES[message.type]);
@@ -116,7 +124,9 @@ export function encodeMessage(message) {
 
 /** Reads messages from a stream, from pieces of any size. */
 export class MessageReader {
-  constructor() {
+  /** @param {Draft} draft */
+  constructor(draft) {
+    this.draft = draft;
     /** @type {Uint8Array} */
     this.pending = new Uint8Array(0);
   }
@@ -132,14 +142,15 @@ export class MessageReader {
     if (!type) return undefined;
     const [code, at] = type;
     const kind = Object.entries(CODES).find(([, known]) => known === code);
-    if (!kind) throw new Violation("unknown message type");
+    const isKnown = kind && (kind[0] !== "PUBLISH_STATE_NOTIFY" || hasStateNotify(this.draft));
+    if (!isKnown) throw new Violation("unknown message type");
     if (this.pending.length < at + 2) return undefined;
     const length = (this.pending[at] << 8) | this.pending[at + 1];
     const start = at + 2;
     if (this.pending.length < start + length) return undefined;
     const payload = this.pending.slice(start, start + length);
     this.pending = this.pending.subarray(start + length);
-    return decodeFields(/** @type {Message["type"]} */ (kind[0]), payload);
+    return decodeFields(/** @type {Message["type"]} */ (kind[0]), payload, this.draft);
   }
 
   /** Handles the end of the stream. */
@@ -151,12 +162,13 @@ export class MessageReader {
 /**
  * @param {Message["type"]} type
  * @param {Uint8Array} payload
+ * @param {Draft} draft
  * @returns {Message}
  */
-function decodeFields(type, payload) {
+function decodeFields(type, payload, draft) {
   const cursor = new Cursor(payload);
   try {
-    const message = readFields(type, cursor);
+    const message = readFields(type, cursor, draft);
     if (!cursor.isEmpty) throw new Violation("a message is longer than its fields");
     return message;
   } catch (error) {
@@ -168,22 +180,23 @@ function decodeFields(type, payload) {
 /**
  * @param {Message["type"]} type
  * @param {Cursor} cursor
+ * @param {Draft} draft
  * @returns {Message}
  */
-function readFields(type, cursor) {
+function readFields(type, cursor, draft) {
   switch (type) {
     case "SETUP":
-      return readSetup(cursor);
+      return readSetup(cursor, draft);
     case "GOAWAY":
-      return readGoAway(cursor);
+      return readGoAway(cursor, draft);
     case "SUBSCRIBE":
     case "TRACK_STATUS":
-      return { type, requestId: cursor.varint(), ...readFullTrackName(cursor), parameters: readParameters(cursor, type) };
+      return { type, requestId: cursor.varint(), ...readFullTrackName(cursor), parameters: readParameters(cursor, type, draft) };
     case "SUBSCRIBE_OK":
       return {
         type,
         trackAlias: cursor.varint(),
-        parameters: readParameters(cursor, type),
+        parameters: readParameters(cursor, type, draft),
         properties: readTrackProperties(cursor),
       };
     case "PUBLISH":
@@ -192,37 +205,39 @@ function readFields(type, cursor) {
         requestId: cursor.varint(),
         ...readFullTrackName(cursor),
         trackAlias: cursor.varint(),
-        parameters: readParameters(cursor, type),
+        parameters: readParameters(cursor, type, draft),
         properties: readTrackProperties(cursor),
       };
     case "PUBLISH_DONE":
-      return readPublishDone(cursor);
+      return readPublishDone(cursor, draft);
     case "FETCH":
-      return { type, requestId: cursor.varint(), fetch: readFetch(cursor), parameters: readParameters(cursor, type) };
+      return { type, requestId: cursor.varint(), ...readFetch(cursor, draft) };
     case "FETCH_OK":
       return {
         type,
         endOfTrack: readFlag(cursor),
-        end: readEnd(cursor),
-        parameters: readParameters(cursor, type),
+        end: readEnd(cursor, draft),
+        parameters: readParameters(cursor, type, draft),
         properties: readTrackProperties(cursor),
       };
     case "PUBLISH_NAMESPACE":
-      return { type, requestId: cursor.varint(), namespace: readNamespace(cursor), parameters: readParameters(cursor, type) };
+      return { type, requestId: cursor.varint(), namespace: readNamespace(cursor), parameters: readParameters(cursor, type, draft) };
     case "NAMESPACE":
     case "NAMESPACE_DONE":
       return { type, suffix: readNamespace(cursor) };
     case "SUBSCRIBE_NAMESPACE":
     case "SUBSCRIBE_TRACKS":
-      return { type, requestId: cursor.varint(), prefix: readNamespace(cursor), parameters: readParameters(cursor, type) };
+      return { type, requestId: cursor.varint(), prefix: readNamespace(cursor), parameters: readParameters(cursor, type, draft) };
     case "PUBLISH_BLOCKED": {
       const { namespace, trackName } = readFullTrackName(cursor);
       return { type, suffix: namespace, trackName };
     }
+    case "PUBLISH_STATE_NOTIFY":
+      return { type, parameters: readParameters(cursor, type, draft) };
     case "REQUEST_UPDATE":
-      return { type, requestId: cursor.varint(), parameters: readParameters(cursor, type) };
+      return { type, requestId: cursor.varint(), parameters: readParameters(cursor, type, draft) };
     case "REQUEST_OK":
-      return { type, parameters: readParameters(cursor, type), properties: readTrackProperties(cursor) };
+      return { type, parameters: readParameters(cursor, type, draft), properties: readTrackProperties(cursor) };
     case "REQUEST_ERROR":
       return readRequestError(cursor);
   }
@@ -231,48 +246,48 @@ function readFields(type, cursor) {
 /**
  * @param {Writer} writer
  * @param {Message} message
+ * @param {Draft} draft
  */
-function writeFields(writer, message) {
+function writeFields(writer, message, draft) {
   switch (message.type) {
     case "SETUP":
-      return writeSetup(writer, message);
+      return writeSetup(writer, message, draft);
     case "GOAWAY":
       writer.prefixed(utf8(message.newSessionUri));
       writer.varint(message.timeout ?? 0n);
-      if (message.requestId !== undefined) writer.varint(message.requestId);
+      if (message.requestId !== undefined && goAwayHasRequestId(draft)) writer.varint(message.requestId);
       return;
     case "SUBSCRIBE":
     case "TRACK_STATUS":
       writer.varint(message.requestId);
       writeFullTrackName(writer, message);
-      return writeParameters(writer, message.parameters);
+      return writeParameters(writer, message.parameters, draft);
     case "SUBSCRIBE_OK":
       writer.varint(message.trackAlias);
-      writeParameters(writer, message.parameters);
+      writeParameters(writer, message.parameters, draft);
       return writePairs(writer, message.properties);
     case "PUBLISH":
       writer.varint(message.requestId);
       writeFullTrackName(writer, message);
       writer.varint(message.trackAlias);
-      writeParameters(writer, message.parameters);
+      writeParameters(writer, message.parameters, draft);
       return writePairs(writer, message.properties);
     case "PUBLISH_DONE":
       writer.varint(message.code);
-      writer.varint(message.streamCount ?? STREAM_COUNT_UNKNOWN);
+      writer.varint(message.streamCount ?? streamCountUnknown(draft));
       return writeReason(writer, message.reason);
     case "FETCH":
       writer.varint(message.requestId);
-      writeFetch(writer, message.fetch);
-      return writeParameters(writer, message.parameters);
+      return writeFetch(writer, message, draft);
     case "FETCH_OK":
       writer.uint8(message.endOfTrack ? 1 : 0);
-      writeEnd(writer, message.end);
-      writeParameters(writer, message.parameters);
+      writeEnd(writer, message.end, draft);
+      writeParameters(writer, message.parameters, draft);
       return writePairs(writer, message.properties);
     case "PUBLISH_NAMESPACE":
       writer.varint(message.requestId);
       writeNamespace(writer, message.namespace);
-      return writeParameters(writer, message.parameters);
+      return writeParameters(writer, message.parameters, draft);
     case "NAMESPACE":
     case "NAMESPACE_DONE":
       return writeNamespace(writer, message.suffix);
@@ -280,14 +295,16 @@ function writeFields(writer, message) {
     case "SUBSCRIBE_TRACKS":
       writer.varint(message.requestId);
       writeNamespace(writer, message.prefix);
-      return writeParameters(writer, message.parameters);
+      return writeParameters(writer, message.parameters, draft);
     case "PUBLISH_BLOCKED":
       return writeFullTrackName(writer, { namespace: message.suffix, trackName: message.trackName });
+    case "PUBLISH_STATE_NOTIFY":
+      return writeParameters(writer, message.parameters, draft);
     case "REQUEST_UPDATE":
       writer.varint(message.requestId);
-      return writeParameters(writer, message.parameters);
+      return writeParameters(writer, message.parameters, draft);
     case "REQUEST_OK":
-      writeParameters(writer, message.parameters);
+      writeParameters(writer, message.parameters, draft);
       return writePairs(writer, message.properties);
     case "REQUEST_ERROR":
       writer.varint(message.code);
@@ -304,9 +321,10 @@ function writeFields(writer, message) {
  * Reads the options of SETUP. All drafts use the same numbers [moqt-18 §10.3.1].
  *
  * @param {Cursor} cursor
+ * @param {Draft} draft
  * @returns {Setup}
  */
-function readSetup(cursor) {
+function readSetup(cursor, draft) {
   /** @type {Setup} */
   const setup = { type: "SETUP", authorizationTokens: [] };
   const once = (/** @type {keyof Setup} */ key) => {
@@ -338,9 +356,19 @@ function readSetup(cursor) {
         once("authority");
         setup.authority = readAuthority(bytes);
         break;
+      case 0x06n:
+        if (!setupHasLimits(draft)) break;
+        once("maxFilterRanges");
+        if ("int" in option) setup.maxFilterRanges = option.int;
+        break;
       case 0x07n:
         once("implementation");
         setup.implementation = text(bytes);
+        break;
+      case 0x08n:
+        if (!setupHasLimits(draft)) break;
+        once("maxRequestUpdates");
+        if ("int" in option) setup.maxRequestUpdates = option.int;
         break;
       default: // "Receivers MUST ignore unrecognized Setup Options", repeated or not.
     }
@@ -351,8 +379,9 @@ function readSetup(cursor) {
 /**
  * @param {Writer} writer
  * @param {Setup} setup
+ * @param {Draft} draft
  */
-function writeSetup(writer, setup) {
+function writeSetup(writer, setup, draft) {
   /** @type {Property[]} */
   const options = [];
   if (setup.path !== undefined) options.push({ type: 0x01n, bytes: utf8(setup.path) });
@@ -363,7 +392,10 @@ function writeSetup(writer, setup) {
   }
   if (setup.maxAuthTokenCacheSize !== undefined) options.push({ type: 0x04n, int: setup.maxAuthTokenCacheSize });
   if (setup.authority !== undefined) options.push({ type: 0x05n, bytes: utf8(setup.authority) });
+  const limits = setupHasLimits(draft) ? setup : undefined;
+  if (limits?.maxFilterRanges !== undefined) options.push({ type: 0x06n, int: limits.maxFilterRanges });
   if (setup.implementation !== undefined) options.push({ type: 0x07n, bytes: utf8(setup.implementation) });
+  if (limits?.maxRequestUpdates !== undefined) options.push({ type: 0x08n, int: limits.maxRequestUpdates });
   writePairs(writer, options);
 }
 
@@ -387,26 +419,28 @@ function readAuthority(bytes) {
 
 /**
  * @param {Cursor} cursor
+ * @param {Draft} draft
  * @returns {GoAway}
  */
-function readGoAway(cursor) {
+function readGoAway(cursor, draft) {
   /** @type {GoAway} */
   const goAway = { type: "GOAWAY", newSessionUri: readUri(cursor) };
   const timeout = cursor.varint();
   if (timeout > 0n) goAway.timeout = timeout;
-  if (!cursor.isEmpty) goAway.requestId = cursor.varint();
+  if (!cursor.isEmpty && goAwayHasRequestId(draft)) goAway.requestId = cursor.varint();
   return goAway;
 }
 
 /**
  * @param {Cursor} cursor
+ * @param {Draft} draft
  * @returns {PublishDone}
  */
-function readPublishDone(cursor) {
+function readPublishDone(cursor, draft) {
   const code = cursor.varint();
   const streamCount = cursor.varint();
   const reason = readReason(cursor);
-  return { type: "PUBLISH_DONE", code, reason, ...(streamCount === STREAM_COUNT_UNKNOWN ? {} : { streamCount }) };
+  return { type: "PUBLISH_DONE", code, reason, ...(streamCount === streamCountUnknown(draft) ? {} : { streamCount }) };
 }
 
 /**
@@ -424,13 +458,29 @@ function readRequestError(cursor) {
 }
 
 /**
+ * Reads a FETCH after its Request ID. Until draft-19 its kind is a field [moqt-18 §10.12]; later its range is a parameter
+ * [moqt-22 §9.11].
+ *
  * @param {Cursor} cursor
- * @returns {Standalone | RelativeJoining | AbsoluteJoining}
+ * @param {Draft} draft
+ * @returns {{ fetch: FetchKind, parameters: Parameters }}
  */
-function readFetch(cursor) {
+function readFetch(cursor, draft) {
+  if (hasJoiningFetches(draft)) return { fetch: readFetchKind(cursor, draft), parameters: readParameters(cursor, "FETCH", draft) };
+  const name = readFullTrackName(cursor);
+  const { filter, ...parameters } = readParameters(cursor, "FETCH", draft);
+  return { fetch: fetchOfFilter(name, filter ?? everything()), parameters };
+}
+
+/**
+ * @param {Cursor} cursor
+ * @param {Draft} draft
+ * @returns {FetchKind}
+ */
+function readFetchKind(cursor, draft) {
   switch (cursor.varint()) {
     case 1n:
-      return { type: "Standalone", ...readFullTrackName(cursor), start: readLocation(cursor), end: readEnd(cursor) };
+      return { type: "Standalone", ...readFullTrackName(cursor), start: readLocation(cursor), end: readEnd(cursor, draft) };
     case 2n:
       return { type: "RelativeJoining", requestId: cursor.varint(), groups: cursor.varint() };
     case 3n:
@@ -440,17 +490,70 @@ function readFetch(cursor) {
   }
 }
 
+/** The last location that there can be. */
+const LAST = Object.freeze({ group: VARINT_MAX, object: VARINT_MAX });
+
+/**
+ * Returns the FETCH of the objects that pass a filter. No object that exists can pass one that begins with the next group or
+ * object.
+ *
+ * @param {FullTrackName} name
+ * @param {import("./parameter.js").Filter} filter
+ * @returns {FetchKind}
+ */
+function fetchOfFilter(name, filter) {
+  switch (filter.type) {
+    case "Recent":
+      return { type: "Recent", ...name, groups: filter.groups };
+    case "AbsoluteStart":
+      return { type: "Standalone", ...name, start: filter.start, end: { ...LAST } };
+    case "AbsoluteRange":
+      return { type: "Standalone", ...name, start: filter.start, end: filter.end };
+    case "NextGroupStart":
+    case "LargestObject":
+      return { type: "Standalone", ...name, start: { ...LAST }, end: { ...LAST } };
+  }
+}
+
+/**
+ * @param {FetchKind} fetch
+ * @returns {import("./parameter.js").Filter} the filter that its objects pass
+ */
+function filterOfFetch(fetch) {
+  if (fetch.type === "Recent") return { type: "Recent", groups: fetch.groups };
+  if (fetch.type !== "Standalone") throw new RangeError("the draft has no joining FETCH");
+  const { start, end } = fetch;
+  const isOpen = end.group === VARINT_MAX && end.object === VARINT_MAX;
+  return isOpen ? { type: "AbsoluteStart", start } : { type: "AbsoluteRange", start, end };
+}
+
 /**
  * @param {Writer} writer
- * @param {Standalone | RelativeJoining | AbsoluteJoining} fetch
+ * @param {Fetch} message
+ * @param {Draft} draft
  */
-function writeFetch(writer, fetch) {
+function writeFetch(writer, { fetch, parameters }, draft) {
+  if (hasJoiningFetches(draft)) {
+    writeFetchKind(writer, fetch, draft);
+    return writeParameters(writer, parameters, draft);
+  }
+  const filter = filterOfFetch(fetch);
+  writeFullTrackName(writer, /** @type {FullTrackName} */ (fetch));
+  writeParameters(writer, isEverything(filter) ? parameters : { ...parameters, filter }, draft);
+}
+
+/**
+ * @param {Writer} writer
+ * @param {FetchKind} fetch
+ * @param {Draft} draft
+ */
+function writeFetchKind(writer, fetch, draft) {
   switch (fetch.type) {
     case "Standalone":
       writer.varint(1);
       writeFullTrackName(writer, fetch);
       writeLocation(writer, fetch.start);
-      return writeEnd(writer, fetch.end);
+      return writeEnd(writer, fetch.end, draft);
     case "RelativeJoining":
       writer.varint(2);
       writer.varint(fetch.requestId);
@@ -458,26 +561,33 @@ function writeFetch(writer, fetch) {
     case "AbsoluteJoining":
       writer.varint(3);
       writer.varint(fetch.requestId);
-      writer.varint(fetch.group);
+      return writer.varint(fetch.group);
+    case "Recent":
+      throw new RangeError("the draft has no FETCH of the most recent groups");
   }
 }
 
 /**
- * Reads the end of a range. Its object is encoded plus one, and 0 means the whole group [moqt-18 §10.12.1].
+ * Reads the end of a range. Until draft-19, its object is encoded plus one, and 0 means the whole group
+ * [moqt-18 §10.12.1].
  *
  * @param {Cursor} cursor
+ * @param {Draft} draft
  * @returns {Location}
  */
-function readEnd(cursor) {
+function readEnd(cursor, draft) {
   const { group, object } = readLocation(cursor);
+  if (!hasJoiningFetches(draft)) return { group, object };
   return { group, object: object === 0n ? VARINT_MAX : object - 1n };
 }
 
 /**
  * @param {Writer} writer
  * @param {Location} end
+ * @param {Draft} draft
  */
-function writeEnd(writer, { group, object }) {
+function writeEnd(writer, { group, object }, draft) {
+  if (!hasJoiningFetches(draft)) return writeLocation(writer, { group, object });
   writeLocation(writer, { group, object: object === VARINT_MAX ? 0n : object + 1n });
 }
 

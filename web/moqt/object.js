@@ -6,6 +6,7 @@
  */
 
 import { Cursor, Writer } from "./cursor.js";
+import { endOfRange } from "./draft.js";
 import { Short, Violation } from "./error.js";
 import { concat, CONTROL_STREAM } from "./message.js";
 import { readProperties, writeProperties } from "./property.js";
@@ -41,7 +42,7 @@ export const HEADER_BYTES_MAX = 64 * 1024;
  * @property {bigint} payloadLength
  * @property {Property[]} properties
  *
- * @typedef {{ reason: "non_existent" | "unknown", group: bigint, object: bigint }} EndOfRange
+ * @typedef {{ reason: "non_existent" | "unknown" | "timed_out", group: bigint, object: bigint }} EndOfRange
  *
  * @typedef {object} Datagram
  * @property {bigint} trackAlias
@@ -358,9 +359,13 @@ export function encodeDatagram(datagram) {
  *   | { payload: Uint8Array }} FetchItem
  */
 export class FetchReader {
-  /** @param {"ascending" | "descending"} order */
-  constructor(order) {
+  /**
+   * @param {"ascending" | "descending"} order
+   * @param {import("./draft.js").Draft} draft
+   */
+  constructor(order, draft) {
     this.pieces = new Pieces();
+    this.draft = draft;
     this.order = order;
     this.hasHeader = false;
     /** @type {{ group: bigint, object: bigint } | undefined} */
@@ -417,9 +422,8 @@ export class FetchReader {
    */
   #readEntry(cursor) {
     const code = cursor.varint();
-    if (code === 0x8cn || code === 0x10cn) {
-      return { endOfRange: { reason: code === 0x10cn ? "unknown" : "non_existent", group: cursor.varint(), object: cursor.varint() } };
-    }
+    const reason = endOfRange(this.draft, code);
+    if (reason) return { endOfRange: { reason, group: cursor.varint(), object: cursor.varint() } };
     if (code >= 128n) throw new Violation("unknown serialization flags");
     const flags = Number(code);
     const group = this.#readGroup(cursor, flags);

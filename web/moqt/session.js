@@ -1,9 +1,10 @@
 /**
- * A MOQT session of draft-18 over WebTransport, for a subscriber and a publisher.
+ * A MOQT session over WebTransport, for a subscriber and a publisher.
  *
  * Objects go to a {@link Sink}. A protocol violation closes the session. This module does not reconnect.
  */
 
+import { DRAFTS, draftOf, hasJoiningFetches, protocolOf } from "./draft.js";
 import {
   DoneCode, RequestCode, Refused, ResetCode, SessionCode, Violation, nameOf,
 } from "./error.js";
@@ -15,8 +16,6 @@ import { Subscription } from "./subscription.js";
 import { withTimeout } from "./timeout.js";
 import { lengthOf } from "./varint.js";
 
-/** The WebTransport subprotocol of draft-18. */
-export const PROTOCOL = "moqt-18";
 /** The time for connecting and SETUP, in milliseconds. */
 export const CONNECT_TIMEOUT_MS = 10_000;
 /** How long a stream waits for the message that defines its alias, in milliseconds. */
@@ -46,6 +45,7 @@ export const STREAMS_MAX = 1024;
  * @property {Uint8Array[]} [certificateHashes] SHA-256 hashes of trusted certificates
  * @property {string} [token] sent to the relay in SETUP
  * @property {string} [implementation] the name sent in SETUP
+ * @property {string[]} [protocols] the WebTransport subprotocols of the drafts to offer, the preferred one first; all if absent
  *
  * @typedef {object} Counters
  * @property {number} objects
@@ -57,9 +57,13 @@ export const STREAMS_MAX = 1024;
 
 /** A session with a relay. */
 export class Session {
-  /** @param {WebTransport} transport one that is connected */
-  constructor(transport) {
+  /**
+   * @param {WebTransport} transport one that is connected
+   * @param {import("./draft.js").Draft} draft
+   */
+  constructor(transport, draft) {
     this.transport = transport;
+    this.draft = draft;
     /** @type {Map<bigint, Subscription>} */
     this.aliases = new Map();
     /** @type {Map<bigint, Set<() => void>>} */
@@ -98,8 +102,9 @@ export class Session {
    */
   static async connect(url, options) {
     const hashes = options.certificateHashes ?? [];
+    const protocols = options.protocols ?? DRAFTS.map(protocolOf);
     const transport = new WebTransport(url, {
-      protocols: [PROTOCOL],
+      protocols,
       ...(hashes.length > 0
         ? { serverCertificateHashes: hashes.map((value) => ({ algorithm: "sha-256", value: Uint8Array.from(value) })) }
         : {}),
@@ -108,7 +113,11 @@ export class Session {
     transport.closed.catch(ignore);
     try {
       await withTimeout(transport.ready, CONNECT_TIMEOUT_MS, "the relay did not answer in time");
-      const session = new Session(transport);
+      // A browser that does not tell the protocol offers one only.
+      const { protocol } = /** @type {{ protocol?: string }} */ (/** @type {unknown} */ (transport));
+      const draft = draftOf(protocol ?? (protocols.length === 1 ? protocols[0] : undefined));
+      if (!draft) throw new Error(`the relay chose no draft of MOQT that was offered: ${protocol ?? "unknown"}`);
+      const session = new Session(transport, draft);
       await withTimeout(session.#setup(options), CONNECT_TIMEOUT_MS, "the relay did not send its SETUP in time");
       return session;
     } catch (error) {
@@ -127,7 +136,7 @@ export class Session {
       type: "SETUP",
       authorizationTokens: token,
       implementation: options.implementation ?? "weir-web",
-    }));
+    }, this.draft));
     /** @type {Promise<void>} */
     const ready = new Promise((resolve) => {
       this.onReady = resolve;
@@ -160,11 +169,18 @@ export class Session {
    * @param {FullTrackName} name
    * @param {Parameters} parameters
    * @param {Sink} sink
+   * @param {Sink} [past] gets the earlier objects of the current group, in drafts in which SUBSCRIBE can request them. In
+   *   other drafts, call {@link fetchJoining} afterwards
    * @returns {Promise<Subscription>} rejected with {@link Refused}
    */
-  async subscribe(name, parameters, sink) {
+  async subscribe(name, parameters, sink, past) {
     const requestId = this.#requestId();
     const subscription = new Subscription(requestId, sink);
+    subscription.isFilled = past !== undefined && !hasJoiningFetches(this.draft);
+    if (past && subscription.isFilled) {
+      this.fetches.set(requestId, past);
+      parameters = { ...parameters, fill: { filter: { type: "Recent", groups: 0n } } };
+    }
     const stream = await this.#open({ type: "SUBSCRIBE", requestId, ...name, parameters });
     subscription.stream = stream;
     this.subscriptions.add(subscription);
@@ -172,6 +188,8 @@ export class Session {
       const answer = await this.#answer(stream);
       if (answer.type !== "SUBSCRIBE_OK") throw new Violation(`${answer.type} answers SUBSCRIBE`);
       subscription.ok = answer;
+      // Nothing is there to fill the subscription with.
+      if (!answer.parameters.largestObject) this.fetches.delete(requestId);
       if (this.aliases.get(answer.trackAlias)?.isOver === false) throw new Violation("a Track Alias is used twice", "DUPLICATE_TRACK_ALIAS");
       this.aliases.set(answer.trackAlias, subscription);
       for (const wake of this.awaited.get(answer.trackAlias) ?? []) wake();
@@ -179,22 +197,26 @@ export class Session {
       return subscription;
     } catch (error) {
       this.subscriptions.delete(subscription);
+      this.fetches.delete(requestId);
       this.#onError(error);
       throw error;
     }
   }
 
   /**
-   * Fetches the objects before a subscription, from the beginning of the group that it joined in.
+   * Fetches the objects before a subscription, from the beginning of the group that it joined in, unless SUBSCRIBE has
+   * requested them.
    *
    * @param {Subscription} subscription
    * @param {bigint} groups how many earlier groups to fetch too
    * @param {Sink} sink
    */
   async fetchJoining(subscription, groups, sink) {
+    if (subscription.isFilled) return;
     const requestId = this.#requestId();
     this.fetches.set(requestId, sink);
     try {
+      if (!hasJoiningFetches(this.draft)) return await this.#fill(subscription, requestId, groups);
       const stream = await this.#open({
         type: "FETCH",
         requestId,
@@ -208,6 +230,23 @@ export class Session {
       this.#onError(error);
       throw error;
     }
+  }
+
+  /**
+   * Requests a fill of a subscription with an update of it. A stream with the ID of the update brings the objects.
+   *
+   * @param {Subscription} subscription
+   * @param {bigint} requestId
+   * @param {bigint} groups
+   */
+  async #fill(subscription, requestId, groups) {
+    if (subscription.isOver || !subscription.stream) throw new Error("the subscription is over");
+    const answered = subscription.awaitUpdate();
+    answered.catch(ignore);
+    await subscription.stream.send({
+      type: "REQUEST_UPDATE", requestId, parameters: { fill: { filter: { type: "Recent", groups } } },
+    });
+    await answered;
   }
 
   /**
@@ -244,7 +283,7 @@ export class Session {
    * @returns {Promise<RequestStream>}
    */
   async #open(request) {
-    const stream = new RequestStream(await this.transport.createBidirectionalStream());
+    const stream = new RequestStream(await this.transport.createBidirectionalStream(), this.draft);
     await stream.send(request);
     return stream;
   }
@@ -257,9 +296,7 @@ export class Session {
   async #answer(stream) {
     const answer = await stream.next();
     if (!answer) throw new Violation("a request was closed without an answer");
-    if (answer.type === "REQUEST_ERROR") {
-      throw new Refused(answer.code, answer.reason, answer.retryAfter, answer.redirect);
-    }
+    if (answer.type === "REQUEST_ERROR") throw refusal(answer);
     return answer;
   }
 
@@ -284,12 +321,15 @@ export class Session {
           code = DoneCode.GOING_AWAY;
           break;
         }
-        if (next.type !== "REQUEST_OK" && next.type !== "REQUEST_ERROR") throw new Violation(`${next.type} follows SUBSCRIBE_OK`);
+        if (next.type === "REQUEST_OK") subscription.onUpdated(undefined);
+        else if (next.type === "REQUEST_ERROR") subscription.onUpdated(refusal(next));
+        else if (next.type !== "PUBLISH_STATE_NOTIFY") throw new Violation(`${next.type} follows SUBSCRIBE_OK`);
       }
     } catch (error) {
       this.#onError(error);
     }
     this.subscriptions.delete(subscription);
+    subscription.onStreamEnd();
     const alias = subscription.ok?.trackAlias;
     if (alias !== undefined && this.aliases.get(alias) === subscription) this.aliases.delete(alias);
     if (subscription.isOver || this.isClosed) return;
@@ -347,7 +387,7 @@ export class Session {
         case "subgroup":
           return await this.#readObjects(reader, start, new SubgroupReader(), (header) => this.#routeOfSubgroup(header));
         case "fetch":
-          return await this.#readObjects(reader, start, new FetchReader("ascending"), (header) => this.#routeOfFetch(header));
+          return await this.#readObjects(reader, start, new FetchReader("ascending", this.draft), (header) => this.#routeOfFetch(header));
         default:
           return await this.#stop(reader, ResetCode.CANCELLED);
       }
@@ -362,7 +402,7 @@ export class Session {
    */
   async #readControl(reader, start) {
     if (this.peer) throw new Violation("a second control stream");
-    const messages = new MessageReader();
+    const messages = new MessageReader(this.draft);
     for (let bytes = start; ; ) {
       messages.push(bytes);
       for (let next = messages.poll(); next; next = messages.poll()) {
@@ -496,7 +536,7 @@ export class Session {
       for (;;) {
         const { value, done } = await streams.read();
         if (done) return;
-        const stream = new RequestStream(value);
+        const stream = new RequestStream(value, this.draft);
         stream
           .send({ type: "REQUEST_ERROR", code: BigInt(RequestCode.NOT_SUPPORTED), reason: "this client accepts no requests" })
           .then(() => stream.writer.close())
@@ -571,6 +611,11 @@ export class Session {
  */
 function utf8Token(token) {
   return [{ aliasType: "USE_VALUE", tokenType: 0n, value: new TextEncoder().encode(token) }];
+}
+
+/** @param {import("./message.js").RequestError} error */
+function refusal({ code, reason, retryAfter, redirect }) {
+  return new Refused(code, reason, retryAfter, redirect);
 }
 
 /** @param {unknown} error */

@@ -17,18 +17,22 @@ import { MessageReader, encodeMessage } from "./message.js";
 
 /** The stream of a request. */
 export class RequestStream {
-  /** @param {WebTransportBidirectionalStream} stream */
-  constructor(stream) {
+  /**
+   * @param {WebTransportBidirectionalStream} stream
+   * @param {import("./draft.js").Draft} draft
+   */
+  constructor(stream, draft) {
+    this.draft = draft;
     /** @type {ReadableStreamDefaultReader<Uint8Array>} */
     this.reader = stream.readable.getReader();
     /** @type {WritableStreamDefaultWriter<Uint8Array>} */
     this.writer = stream.writable.getWriter();
-    this.messages = new MessageReader();
+    this.messages = new MessageReader(draft);
   }
 
   /** @param {import("./message.js").Message} message */
   async send(message) {
-    await this.writer.write(encodeMessage(message));
+    await this.writer.write(encodeMessage(message, this.draft));
   }
 
   /** @returns {Promise<import("./message.js").Message | undefined>} undefined at the end of the stream */

@@ -29,6 +29,32 @@ export class Subscription {
     /** @type {RequestStream | undefined} */
     this.stream = undefined;
     this.isOver = false;
+    /** Whether SUBSCRIBE has requested the past. */
+    this.isFilled = false;
+    /** The updates without an answer, in the order sent.
+     * @type {((error: Error | undefined) => void)[]} */
+    this.updates = [];
+  }
+
+  /** @returns {Promise<void>} the answer to the update that is sent next */
+  awaitUpdate() {
+    return new Promise((resolve, reject) => {
+      this.updates.push((error) => (error ? reject(error) : resolve()));
+    });
+  }
+
+  /**
+   * Handles the answer to the oldest update.
+   *
+   * @param {Error | undefined} error why it was refused
+   */
+  onUpdated(error) {
+    this.updates.shift()?.(error);
+  }
+
+  /** Handles the end of the request's stream, after which no update is answered. */
+  onStreamEnd() {
+    for (const answer of this.updates.splice(0)) answer(new Error("the subscription has ended"));
   }
 
   /** Ends the subscription. */

@@ -118,10 +118,10 @@ export class Publisher {
    * @returns {Promise<string>}
    */
   async #run(onAccepted) {
-    const { relay, certificateHashes, token } = this.target;
+    const { relay, certificateHashes, token, protocols } = this.target;
     const codec = await this.#videoCodec();
     if (this.isStopped) return "";
-    const connecting = Session.connect(relay, { certificateHashes, ...(token ? { token } : {}) });
+    const connecting = Session.connect(relay, { certificateHashes, ...(token ? { token } : {}), ...(protocols ? { protocols } : {}) });
     const session = await Promise.race([connecting, this.stopped]);
     if (!session) {
       // Nobody waits for a relay that cannot be reached.

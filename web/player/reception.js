@@ -26,6 +26,7 @@ const HELD_PRIORITY = 32n;
  * @property {Uint8Array[]} certificateHashes
  * @property {string} namespace with its fields separated by `/`
  * @property {string} [token]
+ * @property {string[]} [protocols] WebTransport subprotocols of the drafts to offer; all if absent
  * @property {string} [strategy] the delivery strategy, if there is no catalog
  *
  * @typedef {object} Events the callbacks of a reception
@@ -87,8 +88,10 @@ export class Reception {
    * @returns {Promise<string>} why it ended; rejected if it never began
    */
   async run() {
-    const { relay, certificateHashes, token } = this.target;
-    const session = await Session.connect(relay, { certificateHashes, ...(token ? { token } : {}) });
+    const { relay, certificateHashes, token, protocols } = this.target;
+    const session = await Session.connect(relay, {
+      certificateHashes, ...(token ? { token } : {}), ...(protocols ? { protocols } : {}),
+    });
     this.session = session;
     if (this.isClosed) session.close();
     session.onGoAway = ({ newSessionUri }) => this.events.onGoAway(newSessionUri);
@@ -181,6 +184,7 @@ export class Reception {
           ...(rendezvousTimeout === undefined ? {} : { rendezvousTimeout }),
         },
         sink,
+        { onObject: sink.onObject },
       );
       // If nothing was published yet, the subscription itself delivers the object.
       if (subscription.ok?.parameters.largestObject) {
@@ -317,19 +321,21 @@ export class Reception {
         this.events.onState("ended");
       },
     };
+    const joinsCurrent = this.join === "current" && place >= 0;
     try {
       const subscription = await session.subscribe(
         { namespace: this.namespace, trackName: utf8(track.name) },
         {
-          filter: { type: this.join === "current" && place >= 0 ? "LargestObject" : "NextGroupStart" },
+          filter: { type: joinsCurrent ? "LargestObject" : "NextGroupStart" },
           rendezvousTimeout: RENDEZVOUS_MS,
           ...(place < 0 ? { subscriberPriority: AUDIO_PRIORITY } : {}),
         },
         sink,
+        joinsCurrent ? { onObject: sink.onObject } : undefined,
       );
       if (!isCurrent()) return subscription.cancel();
       this.subscriptions.push(subscription);
-      if (this.join === "current" && place >= 0 && subscription.ok?.parameters.largestObject) {
+      if (joinsCurrent && subscription.ok?.parameters.largestObject) {
         // A refused fetch means that there are no earlier objects.
         await session.fetchJoining(subscription, 0n, { onObject: sink.onObject }).catch(() => {});
       }

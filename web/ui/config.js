@@ -2,7 +2,7 @@
  * The location of the stream: as the page's server says, unless the page's URL says otherwise.
  *
  * Parameters of the URL: `relay`, `hash` (SHA-256 of the relay's certificate, in hexadecimal digits), `namespace`,
- * `strategy`, `token`, `join` (`next` or `current`), `buffer` (`adaptive`, `strategy` or milliseconds).
+ * `strategy`, `token`, `drafts` (such as `moqt-22,moqt-18`; all if absent), `join` (`next` or `current`), `buffer` (`adaptive`, `strategy` or milliseconds).
  */
 
 /** A SHA-256 hash in hexadecimal digits. */
@@ -33,11 +33,13 @@ export async function target() {
   const digits = /** @type {string[]} */ (hash?.match(/../g) ?? []);
   const token = wanted.get("token") ?? known.token;
   const strategy = wanted.get("strategy") ?? known.strategy;
+  const protocols = wanted.get("drafts")?.split(",") ?? known.drafts;
   return {
     relay: String(relay).replace(/^moqt:/, "https:"),
     certificateHashes: hash ? [Uint8Array.from(digits, (pair) => Number.parseInt(pair, 16))] : [],
     namespace: wanted.get("namespace") ?? known.namespace ?? "live",
     ...(token ? { token } : {}),
     ...(strategy ? { strategy } : {}),
+    ...(protocols ? { protocols } : {}),
   };
 }

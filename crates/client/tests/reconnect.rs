@@ -134,7 +134,7 @@ impl App for Upstreams {
 }
 
 fn server(sim: &mut Sim) -> NodeId {
-    let tls = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
+    let tls = Some(sim.server_tls(&Draft::alpns()));
     let node = sim.add_node(NodeConfig {
         server: tls,
         ..NodeConfig::default()
@@ -157,7 +157,7 @@ fn stage() -> (Sim, [NodeId; 2], NodeId) {
         ..NodeConfig::default()
     });
     let links = servers.map(|server| {
-        let config = sim.client_config(&[Draft::Draft18.alpn()]);
+        let config = sim.client_config(&Draft::alpns());
         let target = Target::new(sim.address(server), SERVER_NAME, config);
         Link {
             client: Client::new(Arc::new(target)),

@@ -11,18 +11,18 @@ mod plan_change;
 mod publisher_change;
 mod receive_window;
 mod records;
+mod subscriptions;
 mod unpacking;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weir_client::client::Client;
 use weir_client::turn::Turn;
 use weir_moqt::error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError};
 use weir_moqt::location::Location;
-use weir_moqt::message::{FetchKind, PublishDone, RequestError};
-use weir_moqt::parameter::{Filter, Parameters};
+use weir_moqt::message::{PublishDone, RequestError};
 use weir_moqt::session::{Accepted, Event as SessionEvent, RequestId};
 use weir_quic::{App, Endpoint, Event};
 use weir_transport::StreamId;
@@ -36,9 +36,8 @@ use self::publisher_change::PublisherTracker;
 use self::receive_window::ReceiveWindow;
 pub use self::receive_window::WINDOW_FIRST;
 use self::records::Records;
-use self::unpacking::Unpacker;
+use self::subscriptions::may_be_duplicate;
 use crate::limits::RECORDS_MAX;
-use crate::origin::track;
 use crate::plan::Plan;
 use crate::playout::{Arrival, Fate, Freshness, Player, PlayerSettings};
 use crate::sequence::Sequence;
@@ -270,81 +269,16 @@ impl Viewer {
         }
     }
 
-    fn subscribe(&mut self, turn: &mut Turn<'_>, tracks: Vec<(String, Option<Unpacker>)>) {
-        for (name, unpacker) in tracks {
-            if let Some(request) = self.subscribe_to_media(turn, &name) {
-                self.tracks.push(Track::new(name, request, unpacker));
-            }
-        }
-        self.await_answers(turn.now);
-    }
-
-    /// Sends SUBSCRIBE for a media track, with the joining point of the configuration.
-    fn subscribe_to_media(&mut self, turn: &mut Turn<'_>, name: &str) -> Option<RequestId> {
-        let filter = match self.config.join {
-            Join::Next => Filter::NextGroupStart,
-            Join::Current => Filter::LargestObject,
-        };
-        self.subscribe_to(turn, name, filter, self.config.rendezvous_timeout)
-    }
-
-    /// Sends SUBSCRIBE for a track. The relay may wait for a publisher for `rendezvous_timeout`. If the request cannot be sent, the
-    /// player fails.
-    fn subscribe_to(
-        &mut self,
-        turn: &mut Turn<'_>,
-        name: &str,
-        filter: Filter,
-        rendezvous_timeout: Duration,
-    ) -> Option<RequestId> {
-        let full_name = match track(&self.config.namespace, name) {
-            Ok(full_name) => full_name,
-            Err(error) => {
-                let reason = format!("the track {name:?} has an invalid name: {error}");
-                self.client.fail(turn, SessionError::NO_ERROR, reason);
-                return None;
-            }
-        };
-        let parameters = Parameters {
-            filter: Some(filter),
-            rendezvous_timeout: Some(rendezvous_timeout).filter(|time| !time.is_zero()),
-            ..Parameters::default()
-        };
-        let (session, mut connection) = self.client.open(turn)?;
-        match session.subscribe(&mut connection, full_name, parameters) {
-            Ok(request) => Some(request),
-            Err(refused) => {
-                let reason = format!("the track {name:?} cannot be subscribed to: {refused}");
-                self.client.fail(turn, SessionError::NO_ERROR, reason);
-                None
-            }
-        }
-    }
-
-    /// Fetches the earlier objects of a subscription's current group.
-    fn fetch_past(&mut self, turn: &mut Turn<'_>, id: RequestId, of: StreamContent) {
-        let Some((session, mut connection)) = self.client.open(turn) else {
-            return;
-        };
-        let kind = FetchKind::RelativeJoining {
-            request_id: id.0,
-            groups: 0,
-        };
-        if let Ok(fetch) = session.fetch(&mut connection, kind, Parameters::default()) {
-            self.fetches.push((fetch, of));
-        }
-    }
-
     fn on_rejected(&mut self, turn: &mut Turn<'_>, id: RequestId, error: RequestError) {
         // A refused fetch means that the current group has no earlier objects.
         let Some(place) = self.tracks.iter().position(|track| track.request == id) else {
             return;
         };
         let RequestError { code, reason, .. } = error;
-        if code == RequestErrorCode::DUPLICATE_SUBSCRIPTION && self.tracks[place].retries.take() {
+        if may_be_duplicate(code) && self.tracks[place].retries.take() {
             // This request overtook the end of the previous subscription.
             let name = self.tracks[place].name.clone();
-            if let Some(request) = self.subscribe_to_media(turn, &name) {
+            if let Some(request) = self.subscribe_to_media(turn, &name, place) {
                 self.tracks[place].request = request;
             }
         } else if self.catalogs_followed > 0 {

@@ -250,7 +250,7 @@ fn object(
             end_of_group: false,
             first_object: true,
         }
-        .encode(Draft::Draft18, &mut bytes);
+        .encode(Draft::KEPT, &mut bytes);
     }
     ObjectHeader {
         id,
@@ -258,7 +258,7 @@ fn object(
         status: ObjectStatus::Normal,
         payload_len: payload.len() as u64,
     }
-    .encode_in_subgroup(previous, true, Draft::Draft18, &mut bytes);
+    .encode_in_subgroup(previous, true, Draft::KEPT, &mut bytes);
     bytes.extend_from_slice(payload);
     bytes.freeze()
 }
@@ -321,7 +321,7 @@ fn play(layout: Layout, look: impl FnOnce(&Viewer)) {
 /// Plays a publisher, and another that connects before the first has ended.
 fn play_both(layout: Layout, later: Option<Layout>, look: impl FnOnce(&Viewer)) {
     let mut sim = Sim::new(3);
-    let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
+    let server = Some(sim.server_tls(&Draft::alpns()));
     let relay = sim.add_node(NodeConfig {
         server,
         ..NodeConfig::default()
@@ -331,7 +331,7 @@ fn play_both(layout: Layout, later: Option<Layout>, look: impl FnOnce(&Viewer)) 
     let target = Target::new(
         sim.address(relay),
         SERVER_NAME,
-        sim.client_config(&[Draft::Draft18.alpn()]),
+        sim.client_config(&Draft::alpns()),
     );
     let timebase = Timebase {
         at: sim.now(),

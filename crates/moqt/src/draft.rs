@@ -30,8 +30,14 @@ pub enum Draft {
 }
 
 impl Draft {
-    /// The drafts that are offered, in order of preference.
-    pub const ALL: [Self; 1] = [Self::Draft18];
+    /// All drafts, newest first: the order of preference in which they are offered.
+    pub const ALL: [Self; 5] = [
+        Self::Draft22,
+        Self::Draft21,
+        Self::Draft20,
+        Self::Draft19,
+        Self::Draft18,
+    ];
 
     /// The draft in which a relay stores and forwards objects. They are encoded once, and the same bytes go to all
     /// subscribers, into the cache, and to other threads of the relay: subgroups and datagrams have the same encoding
@@ -49,11 +55,25 @@ impl Draft {
         }
     }
 
-    /// Returns the offered draft with the ALPN `alpn`.
+    /// Returns the ALPN names of all drafts, newest first.
+    pub fn alpns() -> [&'static str; Self::ALL.len()] {
+        Self::ALL.map(Self::alpn)
+    }
+
+    /// Returns the draft with the ALPN `alpn`.
     pub fn from_alpn(alpn: &[u8]) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|draft| draft.alpn().as_bytes() == alpn)
+    }
+
+    /// Returns the draft that a person calls by its ALPN (`moqt-22`) or its number (`22`).
+    pub fn by_name(name: &str) -> Option<Self> {
+        let is_named = |draft: &Self| {
+            let alpn = draft.alpn();
+            alpn == name || alpn.strip_prefix("moqt-") == Some(name)
+        };
+        Self::ALL.into_iter().find(is_named)
     }
 
     /// Returns whether a session may have several subscriptions to one track [moqt-19 §5.1].
@@ -397,14 +417,6 @@ const fn is_subgroup(stream_type: u64) -> bool {
 mod tests {
     use super::*;
 
-    const EVERY: [Draft; 5] = [
-        Draft::Draft18,
-        Draft::Draft19,
-        Draft::Draft20,
-        Draft::Draft21,
-        Draft::Draft22,
-    ];
-
     #[test]
     fn a_draft_is_found_by_its_alpn() {
         for draft in Draft::ALL {
@@ -415,8 +427,22 @@ mod tests {
     }
 
     #[test]
+    fn newer_drafts_come_first() {
+        assert!(Draft::ALL.is_sorted_by(|one, next| one > next));
+    }
+
+    #[test]
+    fn a_draft_is_found_by_its_number_and_its_alpn() {
+        assert_eq!(Draft::by_name("18"), Some(Draft::Draft18));
+        assert_eq!(Draft::by_name("moqt-22"), Some(Draft::Draft22));
+        for unknown in ["", "17", "moqt-", "moqt-moqt-22", " 22"] {
+            assert_eq!(Draft::by_name(unknown), None, "{unknown:?}");
+        }
+    }
+
+    #[test]
     fn each_type_number_belongs_to_one_message() {
-        for draft in EVERY {
+        for draft in Draft::ALL {
             assert!(draft.messages().is_sorted_by(|a, b| a.0 < b.0));
             for (number, kind) in draft.messages() {
                 assert_eq!(draft.message_type(*kind), Some(*number));
@@ -427,7 +453,7 @@ mod tests {
 
     #[test]
     fn each_stream_type_is_of_one_kind() {
-        for draft in EVERY {
+        for draft in Draft::ALL {
             assert_eq!(draft.stream_kind(0x05), Some(StreamKind::Fetch));
             assert_eq!(draft.stream_kind(0x2F00), Some(StreamKind::Control));
             assert_eq!(draft.stream_kind(0x132B_3E28), Some(StreamKind::Padding));
@@ -439,7 +465,7 @@ mod tests {
 
     #[test]
     fn each_datagram_type_of_the_draft_has_flags() {
-        for draft in EVERY {
+        for draft in Draft::ALL {
             let defined = (0..0x1000).filter(|t| draft.datagram_flags(*t).is_some());
             assert_eq!(defined.count(), 16 + 8);
         }
@@ -447,7 +473,7 @@ mod tests {
 
     #[test]
     fn parameters_are_in_ascending_order() {
-        for draft in EVERY {
+        for draft in Draft::ALL {
             assert!(draft.parameters().is_sorted_by(|a, b| a.code < b.code));
         }
     }

@@ -418,7 +418,10 @@ impl Message {
             Self::SubscribeTracks(message) => message.parameters.missing_in(draft),
             Self::RequestUpdate(message) => message.parameters.missing_in(draft),
             Self::RequestOk(message) => message.parameters.missing_in(draft),
-            Self::Fetch(message) => message.kind.missing_in(draft),
+            Self::Fetch(message) => {
+                let kind = message.kind.missing_in(draft);
+                kind.or_else(|| message.parameters.missing_in(draft))
+            }
             Self::PublishStateNotify(_)
             | Self::Setup(_)
             | Self::GoAway(_)

@@ -103,6 +103,12 @@ impl Parameters {
 
     /// Returns what a draft lacks to express the parameters, if it does.
     pub(crate) fn missing_in(&self, draft: Draft) -> Option<&'static str> {
+        if self.fill.is_some() && draft.has_joining_fetches() {
+            return Some("fill of a subscription");
+        }
+        if !self.range_filters.is_empty() && !draft.setup_has_limits() {
+            return Some("range filter");
+        }
         let fill = self.fill.as_ref();
         let filter = self.filter.and_then(|filter| filter.missing_in(draft));
         filter.or_else(|| fill.and_then(|fill| fill.missing_in(draft)))

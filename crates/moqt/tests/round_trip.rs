@@ -14,13 +14,7 @@ use weir_moqt::reader::{FetchItem, FetchReader, MessageReader, SubgroupItem, Sub
 const HEADER_BYTES_MAX: usize = 1 << 20;
 
 fn draft() -> impl Strategy<Value = Draft> {
-    proptest::sample::select(vec![
-        Draft::Draft18,
-        Draft::Draft19,
-        Draft::Draft20,
-        Draft::Draft21,
-        Draft::Draft22,
-    ])
+    proptest::sample::select(Draft::ALL.to_vec())
 }
 
 /// Cuts `bytes` at places chosen by `cuts`.

@@ -1,16 +1,12 @@
-//! Configuration of a relay: drafts, limits, shutdown.
+//! Configuration of a relay: limits, shutdown.
 
 use std::time::Duration;
-
-use weir_moqt::draft::Draft;
 
 use crate::LoadLimits;
 
 /// Configuration of a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The drafts that may be negotiated by ALPN.
-    pub drafts: Vec<Draft>,
     /// Limits of the relay's own tables.
     pub limits: Limits,
     /// Limits of each session.
@@ -185,7 +181,6 @@ impl Default for Limits {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            drafts: Draft::ALL.to_vec(),
             limits: Limits::default(),
             session_limits: weir_moqt::limits::Limits::default(),
             load: LoadLimits::default(),

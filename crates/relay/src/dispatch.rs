@@ -290,6 +290,7 @@ impl Owners {
             return self.linking().on_ready(turn, handle);
         }
         turn.counters.sessions += 1;
+        turn.log_session(handle, setup);
         turn.authorise_session(handle, setup);
     }
 

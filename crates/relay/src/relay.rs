@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use weir_moqt::session;
+use weir_moqt::{draft::Draft, session};
 use weir_quic::{App, Endpoint, Event, OriginCounts};
 
 use crate::{
@@ -68,6 +68,11 @@ impl Relay {
     /// Returns the gauges. Visits every track.
     pub fn gauges(&self) -> Gauges {
         Gauges::of(&self.owners, &self.sessions)
+    }
+
+    /// Returns the number of open sessions in each draft, in the order of [`Draft::ALL`]. Visits every session.
+    pub fn sessions_by_draft(&self) -> [u64; Draft::ALL.len()] {
+        self.sessions.by_draft()
     }
 
     /// Returns what sessions did not pass on, including sessions that have ended. Visits every session.

@@ -14,7 +14,7 @@ pub(crate) mod refusal;
 
 use std::collections::VecDeque;
 
-use weir_moqt::session;
+use weir_moqt::{draft::Draft, session};
 use weir_quic::{Handle, OriginCounts};
 
 use crate::{
@@ -100,6 +100,14 @@ impl Sessions {
     /// Returns the number of sessions, not counting links.
     pub(crate) fn len(&self) -> usize {
         self.count
+    }
+
+    /// Returns the number of sessions in each draft, not counting links, in the order of [`Draft::ALL`]. Visits every
+    /// session.
+    pub(crate) fn by_draft(&self) -> [u64; Draft::ALL.len()] {
+        let drafts = self.iter().filter(|peer| !peer.is_link());
+        let drafts: Vec<Draft> = drafts.map(|peer| peer.session().draft()).collect();
+        Draft::ALL.map(|draft| drafts.iter().filter(|one| **one == draft).count() as u64)
     }
 
     /// Returns the number of requests that bring objects of a session.

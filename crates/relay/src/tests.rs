@@ -5,6 +5,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
+use weir_moqt::draft::Draft;
 use weir_quic::{Endpoint, EndpointConfig, Handle, Limits, TimeSource};
 use weir_sim::{SERVER_NAME, Sim};
 
@@ -27,7 +28,7 @@ pub(crate) fn handles<const N: usize>() -> [Handle; N] {
         handshake_counts: weir_quic::OriginCounts::default(),
     })
     .unwrap();
-    let (client, remote) = (sim.client_config(&["moqt-18"]), ([10, 0, 0, 1], 4433));
+    let (client, remote) = (sim.client_config(&Draft::alpns()), ([10, 0, 0, 1], 4433));
     [(); N].map(|()| {
         endpoint
             .connect(sim.now(), &client, remote.into(), SERVER_NAME, 0)

@@ -4,15 +4,6 @@ use bytes::{Bytes, BytesMut};
 
 use super::*;
 
-/// All drafts of the codec.
-pub(super) const DRAFTS: [Draft; 5] = [
-    Draft::Draft18,
-    Draft::Draft19,
-    Draft::Draft20,
-    Draft::Draft21,
-    Draft::Draft22,
-];
-
 /// The bytes of the input, followed by zeros.
 pub(super) struct Input<'a>(pub(super) &'a [u8]);
 

@@ -10,6 +10,7 @@ use crate::clock::any_instant;
 use crate::stories::world::{CLIENTS, RELAY, endpoints, turn};
 use weir_client::clients::Clients;
 use weir_client::turn::Turn;
+use weir_moqt::draft::Draft;
 
 /// A null relay and its clients.
 struct Table {
@@ -25,7 +26,7 @@ struct Table {
 impl Table {
     fn new(count: usize) -> Self {
         let now = any_instant();
-        let (target, mut clients, server) = endpoints("moqt-18");
+        let (target, mut clients, server) = endpoints(Draft::ALL[0].alpn());
         let mut peers = Clients::new(target, count);
         let turn = &mut Turn {
             now,

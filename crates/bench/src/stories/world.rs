@@ -23,6 +23,7 @@ use crate::scenario::Scenario;
 use crate::subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig};
 use weir_client::target::Target;
 use weir_link::Bitrate;
+use weir_moqt::draft::Draft;
 use weir_report::relay::{Generator, Relay, Report, Run};
 use weir_report::service_level::ServiceLevel;
 
@@ -56,7 +57,7 @@ impl Default for Options {
             },
             wire: Wire::Draft,
             faults: Faults::default(),
-            protocol: "moqt-18",
+            protocol: Draft::ALL[0].alpn(),
             rate: None,
         }
     }
@@ -106,7 +107,7 @@ pub(crate) fn endpoints(protocol: &'static str) -> (Target, Endpoint, Endpoint) 
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
     let chain = vec![certified.cert.der().clone()];
-    let server = ServerTls::new(chain, key.into(), &["moqt-18", "other"]).unwrap();
+    let server = ServerTls::new(chain, key.into(), &[Draft::ALL[0].alpn(), "other"]).unwrap();
     let client = ClientConfig {
         tls: ClientTls::new(Trust::Anyone, &[protocol]).unwrap(),
         web_transport: None,

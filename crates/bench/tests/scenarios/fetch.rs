@@ -2,6 +2,7 @@
 //! connections accept it. [evens-00 §3.3]
 
 use weir_bench::metrics::SentTotals;
+use weir_moqt::draft::Draft;
 use weir_relay::Relay;
 use weir_report::relay::{Conduct, Status};
 
@@ -98,9 +99,19 @@ const LATE: &str = include_str!("../../../../profiles/late-joiners.ini");
 
 #[test]
 fn who_joins_late_fetches_what_came_before() {
+    // With a FETCH of its own in drafts 18 and 19, and with a fill of its subscription later.
+    for draft in Draft::ALL {
+        join_late(draft);
+    }
+}
+
+fn join_late(draft: Draft) {
     let without = LATE.replace("joining_fetch ", "; joining_fetch ");
     let received = [LATE, &without].map(|profile| {
-        let setting = Setting::new(profile, 9, Crowd::Subscribers(6));
+        let setting = Setting {
+            drafts: vec![draft.alpn()],
+            ..Setting::new(profile, 9, Crowd::Subscribers(6))
+        };
         let mut world = World::new(&setting, world::relay());
         world.run();
         let results = world.subscribers().results(|_| None);

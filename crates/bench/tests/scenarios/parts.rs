@@ -15,6 +15,7 @@ use weir_bench::{
     subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole},
 };
 use weir_client::target::Target;
+use weir_moqt::draft::Draft;
 use weir_quic::tls::Acknowledgements;
 use weir_report::relay::Status;
 use weir_sim::{End, NodeConfig, SERVER_NAME, Sim};
@@ -77,13 +78,13 @@ fn run(parts: usize, acknowledgements: Acknowledgements) -> (Measured, Duration)
     let seed = world::seed(23);
     let mut sim = Sim::new(seed);
     sim.set_default_link(delay(10));
-    let server = Some(sim.server_tls(&["moqt-18"]));
+    let server = Some(sim.server_tls(&Draft::alpns()));
     let relay = sim.add_node(NodeConfig {
         server,
         ..NodeConfig::default()
     });
     sim.start(relay, world::relay());
-    let mut client = sim.client_config(&["moqt-18"]);
+    let mut client = sim.client_config(&Draft::alpns());
     client.tls = client.tls.acknowledging(acknowledgements);
     let target = Target::new(sim.address(relay), SERVER_NAME, client);
     let (publishers, subscribers) = configs(&sim, &target, seed);

@@ -15,6 +15,7 @@ use weir_bench::{
     },
 };
 use weir_client::target::Target;
+use weir_moqt::draft::Draft;
 use weir_report::relay::Status;
 use weir_sim::{End, NodeConfig, NodeId, SERVER_NAME, Sim};
 
@@ -50,13 +51,13 @@ impl World {
         let profile = Profile::parse("audio.ini", AUDIO.as_bytes()).expect("a valid profile");
         let mut sim = Sim::new(seed);
         sim.set_default_link(delay(10));
-        let server = Some(sim.server_tls(&["moqt-18"]));
+        let server = Some(sim.server_tls(&Draft::alpns()));
         let relay = sim.add_node(NodeConfig {
             server,
             ..NodeConfig::default()
         });
         sim.start(relay, world::relay());
-        let client = sim.client_config(&["moqt-18"]);
+        let client = sim.client_config(&Draft::alpns());
         let target = Target::new(sim.address(relay), SERVER_NAME, client);
         let clock = RunClock::new(sim.now(), 0);
         let plans: Arc<[TrackPlan]> =

@@ -19,6 +19,7 @@ use weir_bench::{
 };
 use weir_client::target::Target;
 use weir_link::{Config as LinkConfig, Delay};
+use weir_moqt::draft::Draft;
 use weir_quic::App;
 use weir_report::{
     relay::{Cores, Generator, Relay, RelaySource, Report, Run},
@@ -38,6 +39,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) subscribe: SubscribeFlow,
     /// Clients that join per second, unless the profile sets the rate.
     pub(crate) joins_per_second: u32,
+    /// The drafts that clients offer.
+    pub(crate) drafts: Vec<&'static str>,
 }
 
 /// The clients of a benchmark.
@@ -60,6 +63,7 @@ impl<'a> Setting<'a> {
             publish: PublishFlow::PublishNamespace,
             subscribe: SubscribeFlow::Subscribe,
             joins_per_second: 200,
+            drafts: Draft::alpns().to_vec(),
         }
     }
 }
@@ -134,7 +138,7 @@ impl World {
         let profile = profile.expect("a test's profile is right");
         let mut sim = Sim::new(seed);
         sim.set_default_link(setting.link.clone());
-        let server = Some(sim.server_tls(&["moqt-18"]));
+        let server = Some(sim.server_tls(&Draft::alpns()));
         let relay_node = sim.add_node(NodeConfig {
             server,
             ..NodeConfig::default()
@@ -156,7 +160,7 @@ impl World {
             ),
         };
         let scenario = scenario.expect("a test's profile can be laid out");
-        let client = sim.client_config(&["moqt-18"]);
+        let client = sim.client_config(&setting.drafts);
         let target = Target::new(sim.address(relay_node), SERVER_NAME, client);
         let joins = profile.audience.joins_per_second;
         let publishers = PublisherConfig {

@@ -15,6 +15,7 @@ use weir_moqt::session::RequestId;
 use super::Viewer;
 use super::answer_timeout::{answer_by, unanswered_reason};
 use super::incoming::{Retries, StreamContent};
+use super::subscriptions::may_be_duplicate;
 use crate::catalog::CATALOG_TRACK;
 use crate::plan::{EARLIER_CATALOG_TRACK, Plan, init_tracks};
 
@@ -181,9 +182,7 @@ impl Viewer {
         rendezvous_timeout: Duration,
         is_catalog: bool,
     ) {
-        if let Some(request) =
-            self.subscribe_to(turn, name, Filter::LargestObject, rendezvous_timeout)
-        {
+        if let Some(request) = self.subscribe_to_metadata(turn, name, rendezvous_timeout) {
             self.discovery.requests.push(MetadataRequest {
                 name: name.to_owned(),
                 request,
@@ -192,6 +191,20 @@ impl Viewer {
                 retries: Retries::default(),
             });
         }
+    }
+
+    /// Sends SUBSCRIBE for a metadata track, which is joined at its current object.
+    fn subscribe_to_metadata(
+        &mut self,
+        turn: &mut Turn<'_>,
+        name: &str,
+        rendezvous_timeout: Duration,
+    ) -> Option<RequestId> {
+        let filter = Filter::LargestObject;
+        let (request, past) = self.subscribe_to(turn, name, filter, rendezvous_timeout)?;
+        let of = StreamContent::Metadata(request);
+        self.fetches.extend(past.map(|fetch| (fetch, of)));
+        Some(request)
     }
 
     /// Handles the acceptance of a metadata track. Fetches its object unless it is still to be published.
@@ -218,8 +231,7 @@ impl Viewer {
         id: RequestId,
         error: &RequestError,
     ) {
-        let is_early = error.code == RequestErrorCode::DUPLICATE_SUBSCRIPTION;
-        if is_early && self.request_again(turn, id) {
+        if may_be_duplicate(error.code) && self.request_again(turn, id) {
             return;
         }
         if self.discovery.answer(id).is_none() || self.discovery.is_over {
@@ -264,7 +276,7 @@ impl Viewer {
         let left = left.map_or(Duration::ZERO, |until| {
             until.saturating_duration_since(turn.now)
         });
-        let request = self.subscribe_to(turn, &name, Filter::LargestObject, left);
+        let request = self.subscribe_to_metadata(turn, &name, left);
         let mut requests = self.discovery.requests.iter_mut();
         let metadata = requests.find(|metadata| metadata.request == id);
         metadata.zip(request).is_some_and(|(metadata, request)| {

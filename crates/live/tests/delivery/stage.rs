@@ -127,7 +127,7 @@ impl Stage {
         });
         let congestion = self.congestion;
         let congestion = congestion.unwrap_or_else(|| wanted(strategy));
-        let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
+        let server = Some(sim.server_tls(&Draft::alpns()));
         let limits = Limits {
             congestion,
             ..Limits::default()
@@ -213,7 +213,7 @@ impl Stage {
             Target::new(
                 sim.address(relay),
                 SERVER_NAME,
-                sim.client_config(&[Draft::Draft18.alpn()]),
+                sim.client_config(&Draft::alpns()),
             )
         };
         let timebase = Timebase {

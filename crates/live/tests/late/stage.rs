@@ -87,7 +87,7 @@ impl Stage {
 
     pub(crate) fn seeded(seed: u64, cache_age_max: Duration) -> Self {
         let mut sim = Sim::new(seed);
-        let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
+        let server = Some(sim.server_tls(&Draft::alpns()));
         let relay = sim.add_node(NodeConfig {
             server,
             ..NodeConfig::default()
@@ -109,7 +109,7 @@ impl Stage {
         Target::new(
             self.sim.address(self.relay),
             SERVER_NAME,
-            self.sim.client_config(&[Draft::Draft18.alpn()]),
+            self.sim.client_config(&Draft::alpns()),
         )
     }
 

@@ -15,6 +15,7 @@ use crate::data::FetchHeader;
 use crate::error::{RequestErrorCode, ResetCode};
 use crate::location::Location;
 use crate::message::{Fetch, FetchKind, FetchOk, RequestError, RequestKind, RequestOk};
+use crate::name::FullTrackName;
 use crate::parameter::{Filter, Parameters};
 use crate::property::Properties;
 
@@ -80,6 +81,38 @@ impl Session {
             parameters,
         });
         self.events.push_back(Event::Request { id, request });
+    }
+
+    /// Sends SUBSCRIBE, with a request for the past from the start of the group that is `groups` before the largest one.
+    /// Returns the subscription, and the fetch of the past objects.
+    ///
+    /// Drafts without fills have no such SUBSCRIBE, and the fetch is `None`: call [`fetch`](Self::fetch) when the
+    /// subscription is accepted. Some relays serve fills of SUBSCRIBE only, not those of updates that `fetch` sends.
+    pub fn subscribe_with_past(
+        &mut self,
+        transport: &mut dyn Transport,
+        track: FullTrackName,
+        parameters: Parameters,
+        groups: u64,
+    ) -> Result<(RequestId, Option<RequestId>), Refused> {
+        if self.draft.has_joining_fetches() {
+            return Ok((self.subscribe(transport, track, parameters)?, None));
+        }
+        let fill = Parameters {
+            filter: Some(Filter::Recent { groups }),
+            ..Parameters::none()
+        };
+        let order = parameters.group_order.unwrap_or_default();
+        let parameters = Parameters {
+            fill: Some(Box::new(fill)),
+            ..parameters
+        };
+        let subscription = self.subscribe(transport, track, parameters)?;
+        let fetch = subscription.fill();
+        self.insert_fill(fetch, subscription, Opener::Here);
+        let fetches_max = self.limits.requests_local_max;
+        self.fetches.insert(fetch, order, fetches_max);
+        Ok((subscription, Some(fetch)))
     }
 
     /// Requests a fill of a subscription with an update.

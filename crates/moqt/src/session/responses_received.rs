@@ -190,6 +190,10 @@ impl Session {
     ) -> Result<(), DecodeError> {
         let alias = ok.track_alias;
         self.requests.establish(id);
+        if ok.parameters.largest_object.is_none() {
+            // Nothing is there to fill the subscription with.
+            self.end_fills(transport, id, (Opener::Here, CloseReason::Fin));
+        }
         let Some(request) = self.requests.get(id) else {
             return Ok(());
         };
@@ -284,6 +288,7 @@ impl Session {
         error: RequestError,
     ) -> Result<(), Violation> {
         self.check_error(&error, id)?;
+        self.end_fills(transport, id, (Opener::Here, CloseReason::Fin));
         self.stop_data_of(transport, id, ResetCode::CANCELLED);
         self.finish_request(transport, id);
         self.events.push_back(Event::Rejected { id, error });

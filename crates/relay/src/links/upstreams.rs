@@ -215,7 +215,9 @@ impl Upstreams {
             member.connects += 1;
             member.problem = None;
             turn.counters.links_established += 1;
-            tracing::info!(upstream = member.upstream.name, "link established");
+            let session = turn.sessions.get(handle).map(|peer| peer.session());
+            let draft = session.map(|session| session.draft().alpn());
+            tracing::info!(upstream = member.upstream.name, draft, "link established");
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tracing::Level;
 use weir_moqt::{
     error::{RequestErrorCode, SessionError},
+    message::Setup,
     session::Request,
 };
 use weir_quic::Handle;
@@ -147,6 +148,20 @@ impl Turn<'_> {
         if let Some(connection) = self.endpoint.connection(self.now, handle) {
             let peer = connection.remote_address();
             tracing::info!(%peer, id = id.0, %code, unlogged, "{request} refused");
+        }
+    }
+
+    /// Logs that a session is established, with its draft, at level debug.
+    pub(crate) fn log_session(&mut self, handle: Handle, setup: &Setup) {
+        if !tracing::enabled!(Level::DEBUG) {
+            return;
+        }
+        let session = self.sessions.get(handle).map(|peer| peer.session());
+        let draft = session.map(|session| session.draft().alpn());
+        if let Some(connection) = self.endpoint.connection(self.now, handle) {
+            let peer = connection.remote_address();
+            let implementation = setup.implementation.as_deref();
+            tracing::debug!(%peer, draft, implementation, "session established");
         }
     }
 

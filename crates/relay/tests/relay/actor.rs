@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, SubgroupHeader},
     draft::Draft,
@@ -120,10 +120,10 @@ struct Backlog {
 }
 
 impl Actor {
-    /// Creates a client that connects as soon as it is started.
-    pub(crate) fn new(sim: &Sim, relay: SocketAddr, setup: Setup) -> Self {
+    /// Creates a client of a draft that connects as soon as it is started.
+    pub(crate) fn new(sim: &Sim, relay: SocketAddr, setup: Setup, draft: Draft) -> Self {
         Self {
-            config: sim.client_config(&[Draft::Draft18.alpn()]),
+            config: sim.client_config(&[draft.alpn()]),
             relay,
             setup,
             begins_at: Some(sim.now()),
@@ -147,6 +147,12 @@ impl Actor {
     /// Connects with another configuration.
     pub(crate) fn with_config(self, config: ClientConfig) -> Self {
         Self { config, ..self }
+    }
+
+    /// Returns the draft that was negotiated.
+    pub(crate) fn draft(&self) -> Draft {
+        let session = self.session.as_ref();
+        session.expect("it has a session").draft()
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -334,7 +340,7 @@ impl Actor {
     }
 
     fn on_fetch(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId, fetch: Fetch) {
-        let reply = self.archive.reply(id, &fetch);
+        let reply = self.archive.reply(self.draft(), id, &fetch);
         self.archive.asked.push((id, fetch));
         self.exchange(id);
         let Some(Reply { answer, data }) = reply else {
@@ -499,13 +505,15 @@ impl App for Actor {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         match event {
             Event::Connected { handle } => {
+                let mut connection = endpoint.connection(now, handle).expect("it is connected");
+                let protocol = connection.protocol().unwrap_or_default();
+                let draft = Draft::from_alpn(protocol.as_bytes());
                 let mut session = Session::new(Config {
-                    draft: Draft::Draft18,
+                    draft: draft.expect("a draft was negotiated"),
                     side: Side::Client,
                     limits: weir_moqt::limits::Limits::default(),
                     setup: self.setup.clone(),
                 });
-                let mut connection = endpoint.connection(now, handle).expect("it is connected");
                 session.start(now, &mut connection);
                 self.session = Some(session);
             }
@@ -582,17 +590,4 @@ impl App for Actor {
     fn is_finished(&self) -> bool {
         false
     }
-}
-
-/// Encodes an object of a subgroup stream.
-pub(crate) fn encoded(
-    header: &SubgroupHeader,
-    previous: Option<u64>,
-    object: &ObjectHeader,
-    payload: &[u8],
-) -> Bytes {
-    let mut out = BytesMut::new();
-    object.encode_in_subgroup(previous, header.has_properties, Draft::Draft18, &mut out);
-    out.extend_from_slice(payload);
-    out.freeze()
 }

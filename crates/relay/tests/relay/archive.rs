@@ -92,23 +92,30 @@ impl Archive {
         })
     }
 
-    pub(crate) fn reply(&self, id: RequestId, fetch: &Fetch) -> Option<Reply> {
+    /// Returns the answer to a FETCH in a session of `draft`; `None` for no answer.
+    pub(crate) fn reply(&self, draft: Draft, id: RequestId, fetch: &Fetch) -> Option<Reply> {
         let FetchKind::Standalone { start, end, .. } = fetch.kind else {
             panic!("the relay joins nothing");
         };
         let order = fetch.parameters.group_order.unwrap_or_default();
+        let answer_in = (draft, id);
         match self.serving {
             Serving::Ignore => None,
             Serving::Decline(code) => Some(Reply::refusal(code)),
             Serving::Serve | Serving::ServeWhole | Serving::Stall(_) | Serving::Reverse => {
-                Some(self.serve(id, start, end, order))
+                Some(self.serve(answer_in, (start, end), order))
             }
-            Serving::GrantNothing => Some(Reply::of_nothing(id, start)),
+            Serving::GrantNothing => Some(Reply::of_nothing(answer_in, start)),
         }
     }
 
     /// Returns the answer for a range, according to the client's way of serving.
-    fn serve(&self, id: RequestId, start: Location, end: Location, order: GroupOrder) -> Reply {
+    fn serve(
+        &self,
+        answer_in: (Draft, RequestId),
+        (start, end): (Location, Location),
+        order: GroupOrder,
+    ) -> Reply {
         let largest = self.objects.keys().next_back().copied();
         let Some(largest) = largest.filter(|&largest| start <= largest) else {
             return Reply::refusal(RequestErrorCode::INVALID_RANGE);
@@ -119,7 +126,7 @@ impl Archive {
             parameters: Parameters::default(),
             properties: self.properties.clone(),
         });
-        let mut data = self.stream(id, start, end, order).freeze();
+        let mut data = self.stream(answer_in, (start, end), order).freeze();
         let is_all = if let Serving::Stall(bytes) = self.serving {
             data.truncate(bytes);
             false
@@ -133,7 +140,12 @@ impl Archive {
     }
 
     /// Returns the data stream with the objects of a range.
-    fn stream(&self, id: RequestId, start: Location, end: Location, order: GroupOrder) -> BytesMut {
+    fn stream(
+        &self,
+        (draft, id): (Draft, RequestId),
+        (start, end): (Location, Location),
+        order: GroupOrder,
+    ) -> BytesMut {
         let mut found: Vec<_> = self.objects.range(start..=end).collect();
         if order == GroupOrder::Descending {
             found.sort_by_key(|(location, _)| (std::cmp::Reverse(location.group), location.object));
@@ -145,8 +157,8 @@ impl Archive {
         } else {
             order
         };
-        let mut data = stream_header(id);
-        let mut encoder = FetchEncoder::new(Draft::Draft18, order);
+        let mut data = stream_header((draft, id));
+        let mut encoder = FetchEncoder::new(draft, order);
         for (location, payload) in found {
             if is_reversed && location.object > 0 {
                 continue;
@@ -175,7 +187,7 @@ impl Reply {
     }
 
     /// Accepts a range that ends just before its start, with an empty data stream.
-    fn of_nothing(id: RequestId, start: Location) -> Self {
+    fn of_nothing(answer_in: (Draft, RequestId), start: Location) -> Self {
         let answer = Ok(FetchOk {
             end_of_track: false,
             end: Location::new(start.group, start.object - 1),
@@ -184,7 +196,7 @@ impl Reply {
         });
         Self {
             answer,
-            data: Some((stream_header(id).freeze(), true)),
+            data: Some((stream_header(answer_in).freeze(), true)),
         }
     }
 }
@@ -199,9 +211,9 @@ fn request_error(code: RequestErrorCode) -> RequestError {
 }
 
 /// Returns the header of the data stream of a fetch.
-fn stream_header(id: RequestId) -> BytesMut {
+fn stream_header((draft, id): (Draft, RequestId)) -> BytesMut {
     let mut data = BytesMut::new();
-    FetchHeader { request_id: id.0 }.encode(Draft::Draft18, &mut data);
+    FetchHeader { request_id: id.0 }.encode(draft, &mut data);
     data
 }
 

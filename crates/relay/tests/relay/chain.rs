@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use weir_client::target::Target;
 use weir_moqt::{
-    draft::Draft,
     error::{PublishDoneCode, RequestErrorCode},
     location::Location,
     message::{FetchKind, Setup},
@@ -56,7 +55,7 @@ impl Stage {
             ..Config::default()
         });
         for (seed, &upstream) in upstreams.iter().enumerate() {
-            let client = self.sim.client_config(&[Draft::Draft18.alpn()]);
+            let client = self.sim.client_config(&[self.draft.alpn()]);
             let target = Target::new(self.sim.address(upstream), SERVER_NAME, client);
             let upstream = Upstream {
                 name: format!("{upstream:?}"),
@@ -71,7 +70,12 @@ impl Stage {
     /// Creates a client that has connected to a relay.
     pub(crate) fn client_at(&mut self, relay: NodeId) -> NodeId {
         let node = self.absent_client();
-        let actor = Actor::new(&self.sim, self.sim.address(relay), Setup::default());
+        let actor = Actor::new(
+            &self.sim,
+            self.sim.address(relay),
+            Setup::default(),
+            self.draft,
+        );
         self.sim.start(node, actor);
         let deadline = self.sim.elapsed() + secs(20);
         self.sim

@@ -18,6 +18,7 @@ mod churn;
 mod crossing;
 mod datagrams;
 mod discovering;
+mod drafts;
 mod draining;
 mod fetching;
 mod filling;

@@ -21,9 +21,9 @@ use weir_relay::{
 use weir_sim::{NodeConfig, NodeId, Sim};
 use weir_transport::{Direction, StreamId, Transport as _};
 
-use crate::actor::{Actor, Exchange, Heard, encoded};
+use crate::actor::{Actor, Exchange, Heard};
 pub(crate) use crate::words::{
-    datagram, forward, millis, name, object, payload, plain, rendezvous, secs, space,
+    datagram, encoded, forward, millis, name, object, payload, plain, rendezvous, secs, space,
 };
 
 /// The configuration of a story.
@@ -35,6 +35,8 @@ pub(crate) struct Setting {
     pub(crate) quic: QuicLimits,
     /// Limits of the clients' connections.
     pub(crate) client: QuicLimits,
+    /// The draft of the clients.
+    pub(crate) draft: Draft,
     pub(crate) link: weir_link::Config,
     /// The URI in the relay's GOAWAY.
     pub(crate) successor: Option<String>,
@@ -55,6 +57,7 @@ impl Default for Setting {
             session: weir_moqt::limits::Limits::default(),
             quic: QuicLimits::default(),
             client: QuicLimits::default(),
+            draft: draft(),
             link: weir_link::Config {
                 delay: Delay::fixed(millis(10)).expect("short"),
                 ..weir_link::Config::default()
@@ -86,6 +89,14 @@ pub(crate) fn seed() -> u64 {
     seed.map_or(7, |seed| seed.parse().expect("WEIR_SEED is a number"))
 }
 
+/// The draft of the clients of this run: that of `WEIR_DRAFT`, if set. The stories of `drafts.rs` run in all of them.
+pub(crate) fn draft() -> Draft {
+    let draft = std::env::var("WEIR_DRAFT").ok();
+    draft.map_or(Draft::KEPT, |name| {
+        Draft::by_name(&name).expect("WEIR_DRAFT is a draft")
+    })
+}
+
 /// One relay and its clients.
 pub(crate) struct Stage {
     pub(crate) sim: Sim,
@@ -94,6 +105,8 @@ pub(crate) struct Stage {
     pub(crate) threads: Vec<NodeId>,
     /// Limits of clients that are created later.
     pub(crate) client: QuicLimits,
+    /// The draft of clients and relays that connect later.
+    pub(crate) draft: Draft,
     /// Limits of further relays that are created later.
     pub(crate) edge: Limits,
     next_alias: u64,
@@ -155,6 +168,7 @@ impl Stage {
             relay: threads[0],
             threads,
             client: setting.client,
+            draft: setting.draft,
             edge: Limits::default(),
             next_alias: 7000,
             plans: Vec::new(),
@@ -221,7 +235,7 @@ impl Stage {
 
     /// Starts a client, whether or not it can connect.
     pub(crate) fn begin(&mut self, node: NodeId, setup: Setup) {
-        let actor = Actor::new(&self.sim, self.sim.address(self.relay), setup);
+        let actor = Actor::new(&self.sim, self.sim.address(self.relay), setup, self.draft);
         self.sim.start(node, actor);
     }
 
@@ -466,7 +480,7 @@ impl Stage {
             track_alias: from.alias,
             ..datagram
         }
-        .encode(Draft::Draft18, &mut encoded);
+        .encode(Draft::KEPT, &mut encoded);
         self.act(from.node, |_, connection| {
             let sent = connection.send_datagram(encoded.freeze(), None);
             sent.expect("it fits");
@@ -486,7 +500,7 @@ impl Stage {
         let stream = self.act(from.node, |_, connection| connection.open(Direction::Uni));
         let stream = stream.expect("the relay allows enough streams");
         let mut data = BytesMut::new();
-        header.encode(Draft::Draft18, &mut data);
+        header.encode(Draft::KEPT, &mut data);
         self.write(from, stream, data.freeze(), false);
         Outgoing {
             stream,

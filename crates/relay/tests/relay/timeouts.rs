@@ -9,7 +9,7 @@ use weir_moqt::{
 
 use crate::stage::{Setting, Stage, millis, payload, secs, story};
 
-fn setting() -> Setting {
+pub(crate) fn setting() -> Setting {
     let mut setting = Setting::default();
     // Data that the connection has accepted cannot expire.
     setting.quic.send_bytes_max = 10_000;
@@ -17,7 +17,7 @@ fn setting() -> Setting {
 }
 
 /// 100 kbit/s from the relay to every client.
-fn slow(stage: &mut Stage, node: weir_sim::NodeId) {
+pub(crate) fn slow(stage: &mut Stage, node: weir_sim::NodeId) {
     let link = weir_link::Config {
         rate: Rate::Fixed(Bitrate::from_kilobits_per_second(100)),
         queue: Queue {

@@ -22,10 +22,7 @@ use weir_quic::{App, ClientConfig, Connection, Endpoint, Event, Handle};
 use weir_sim::{SERVER_NAME, Sim};
 use weir_transport::{Direction, StreamId, Transport as _};
 
-use crate::{
-    actor::encoded,
-    stage::{name, object, plain, space},
-};
+use crate::stage::{encoded, name, object, plain, space};
 
 /// A client that violates the protocol.
 pub(crate) struct Vandal {

@@ -18,12 +18,12 @@ use crate::{
 
 /// TLS for raw QUIC and WebTransport, as in the program.
 pub(crate) fn server_tls(sim: &Sim) -> ServerTls {
-    let draft = Draft::Draft18.alpn();
-    sim.server_tls(&[draft, weir_h3::ALPN])
-        .with_web_transport(Offer {
-            protocols: vec![draft.to_owned()],
-            ..Offer::default()
-        })
+    let mut protocols = Draft::alpns().to_vec();
+    protocols.push(weir_h3::ALPN);
+    sim.server_tls(&protocols).with_web_transport(Offer {
+        protocols: Draft::alpns().map(str::to_owned).to_vec(),
+        ..Offer::default()
+    })
 }
 
 /// Starts a client over WebTransport, whether or not it can connect.
@@ -33,12 +33,17 @@ fn begin(stage: &mut Stage, path: &str, setup: Setup) -> NodeId {
         web_transport: Some(Request {
             authority: "relay.example".to_owned(),
             path: path.to_owned(),
-            protocols: vec![Draft::Draft18.alpn().to_owned()],
+            protocols: vec![stage.draft.alpn().to_owned()],
             origin: None,
         }),
         ..stage.sim.client_config(&[weir_h3::ALPN])
     };
-    let actor = Actor::new(&stage.sim, stage.sim.address(stage.relay), setup);
+    let actor = Actor::new(
+        &stage.sim,
+        stage.sim.address(stage.relay),
+        setup,
+        stage.draft,
+    );
     stage.sim.start(node, actor.with_config(config));
     node
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId},
+    draft::Draft,
     name::{FullTrackName, Namespace},
     parameter::Parameters,
     property::Properties,
@@ -53,6 +54,19 @@ pub(crate) fn plain(group: u64) -> SubgroupHeader {
         end_of_group: false,
         first_object: true,
     }
+}
+
+/// Encodes an object of a subgroup stream.
+pub(crate) fn encoded(
+    header: &SubgroupHeader,
+    previous: Option<u64>,
+    object: &ObjectHeader,
+    payload: &[u8],
+) -> Bytes {
+    let mut out = BytesMut::new();
+    object.encode_in_subgroup(previous, header.has_properties, Draft::KEPT, &mut out);
+    out.extend_from_slice(payload);
+    out.freeze()
 }
 
 pub(crate) fn name(text: &str) -> FullTrackName {

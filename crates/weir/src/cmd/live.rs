@@ -16,7 +16,7 @@ use weir_moqt::name::Namespace;
 use weir_quic::Congestion;
 
 use crate::live::lab::{named_strategy, strategy_help, targeted_strategy};
-use crate::run::{RelayUrl, TrustArguments, client_target, token};
+use crate::run::{DraftArguments, RelayUrl, TrustArguments, client_target, token};
 use crate::time::time;
 
 #[derive(Debug, Subcommand)]
@@ -45,9 +45,14 @@ struct TokenArgument {
     token: Option<String>,
 }
 
-/// Returns how clients reach the relay at `url`, with the token of --token.
-fn target(url: &RelayUrl, trust: &TrustArguments, shown: &TokenArgument) -> anyhow::Result<Target> {
-    let mut target = client_target(url, &trust.choice()?)?;
+/// Returns how clients reach the relay at `url`, with the token of --token and the drafts of --draft.
+fn target(
+    url: &RelayUrl,
+    trust: &TrustArguments,
+    shown: &TokenArgument,
+    draft: &DraftArguments,
+) -> anyhow::Result<Target> {
+    let mut target = client_target(url, &trust.choice()?, &draft.protocols())?;
     let shown = shown.token.as_deref().map(token).transpose()?;
     target.setup.authorization_tokens.extend(shown);
     Ok(target)

@@ -10,7 +10,6 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::json;
-use weir_moqt::draft::Draft;
 use weir_net::{
     SocketConfig, Telemetry, UdpSocket, certificate::load_chain, raise_open_files_limit,
 };
@@ -24,7 +23,7 @@ use crate::{
     relay::{
         authority::Gate,
         certificates::Certificates,
-        config::Configured,
+        config::{Configured, RelayConfig},
         operations::{self, Operations},
         qlog::Logs,
         settings::{Place, Raw},
@@ -212,7 +211,7 @@ fn check_cores(configured: &Configured) -> anyhow::Result<()> {
 fn check(configured: &Configured) -> anyhow::Result<()> {
     let config = &configured.config;
     let certificates = Certificates::load(configured)?;
-    certificates.tls(&protocols())?;
+    certificates.tls(&protocols(config))?;
     certificates
         .check_validity()
         .with_context(|| configured.place("tls.certificate"))?;
@@ -259,9 +258,10 @@ fn check(configured: &Configured) -> anyhow::Result<()> {
 
 /// Returns the ALPN protocols of the relay, preferred ones first. A client that offers raw QUIC and HTTP/3 gets raw QUIC,
 /// which has less overhead.
-fn protocols() -> Vec<&'static str> {
-    let drafts = Draft::ALL.iter().map(|draft| draft.alpn());
-    drafts.chain([weir_h3::ALPN]).collect()
+fn protocols(config: &RelayConfig) -> Vec<&'static str> {
+    let mut protocols = config.protocols();
+    protocols.push(weir_h3::ALPN);
+    protocols
 }
 
 fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow::Result<ExitCode> {
@@ -271,7 +271,7 @@ fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow:
     if shows_hash {
         print_line(&format!("certificate SHA-256: {hash}"));
     }
-    let tls = certificates.tls(&protocols())?;
+    let tls = certificates.tls(&protocols(config))?;
     let gate = Arc::new(Gate::load(configured)?);
     let upstreams = upstreams::load(configured)?;
     let socket_config = SocketConfig {
@@ -309,7 +309,7 @@ fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow:
     let crew = plan.crew(sockets, threads)?;
     let mut ready = json!({
         "listening": address.to_string(),
-        "protocols": protocols(),
+        "protocols": protocols(config),
         "certificate_sha256": hash,
         "threads": config.threads,
     });

@@ -23,7 +23,7 @@ use super::player_page::serve_page;
 use super::real_time::{Encoder, NAMESPACE, RunningOrigin, join, open_link, start};
 use crate::{
     harness::own_relay::ChildRelay,
-    run::{RelayUrl, TrustChoice, client_target},
+    run::{RelayUrl, TrustChoice, client_target, protocols},
 };
 
 /// Makes a run with a browser as the player.
@@ -50,7 +50,11 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
     let mut encoder = Encoder::start(profile.duration + START_TIMEOUT, seed)?;
     encoder.feed(&queue, &stop)?;
     let origin = RunningOrigin {
-        target: client_target(&RelayUrl::of_child(relay.address), &TrustChoice::Anyone)?,
+        target: client_target(
+            &RelayUrl::of_child(relay.address),
+            &TrustChoice::Anyone,
+            &protocols(),
+        )?,
         namespace: Namespace::new([NAMESPACE])?,
         flow: PublishFlow::Publish,
         strategy,

@@ -27,7 +27,7 @@ use super::lab::{JOIN, Run, Task, trace_source};
 use super::material::Material;
 use crate::{
     harness::own_relay::ChildRelay,
-    run::{RelayUrl, TrustChoice, client_target},
+    run::{RelayUrl, TrustChoice, client_target, protocols},
 };
 
 /// Makes a run in real time.
@@ -35,7 +35,7 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
     let profile = &task.profile;
     let (strategy, congestion) = task.delivery()?;
     let (relay, url) = relay(task)?;
-    let target = client_target(&url, &TrustChoice::Anyone)?;
+    let target = client_target(&url, &TrustChoice::Anyone, &protocols())?;
     let stop = Stop::new().context("cannot create an eventfd")?;
     let at = clock::now();
     let (behind_link, shaper) = open_link(task, target.remote, Some(at), 1, &stop)?;

@@ -5,7 +5,7 @@ mod table;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use weir_moqt::message::URI_BYTES_MAX;
+use weir_moqt::{draft::Draft, message::URI_BYTES_MAX};
 use weir_quic::Congestion;
 
 use crate::relay::settings::{self, Place, Places, Problem, Raw, Setting};
@@ -25,6 +25,7 @@ pub(crate) struct RelayConfig {
     pub(crate) rest: Duration,
     pub(crate) offload: bool,
     pub(crate) pauses_publishers: bool,
+    pub(crate) drafts: Vec<Draft>,
     pub(crate) tls: TlsConfig,
     pub(crate) web_transport: WebTransportConfig,
     pub(crate) admin: AdminConfig,
@@ -79,6 +80,7 @@ impl Default for RelayConfig {
             rest: Duration::from_micros(500),
             offload: true,
             pauses_publishers: false,
+            drafts: Draft::ALL.to_vec(),
             tls: TlsConfig::default(),
             web_transport: WebTransportConfig::default(),
             admin: AdminConfig::default(),
@@ -89,6 +91,13 @@ impl Default for RelayConfig {
             auth: AuthConfig::default(),
             limits: Limits::default(),
         }
+    }
+}
+
+impl RelayConfig {
+    /// Returns the drafts of the relay, as ALPN names, the preferred one first.
+    pub(crate) fn protocols(&self) -> Vec<&'static str> {
+        self.drafts.iter().map(|draft| draft.alpn()).collect()
     }
 }
 
@@ -168,6 +177,9 @@ impl Configured {
             let problem =
                 format!("expected {threads} cores, one for each of `threads`, not {cores}");
             add("cores", &problem);
+        }
+        if config.drafts.is_empty() {
+            add("drafts", "expected at least one draft");
         }
         match (&config.tls.certificate, &config.tls.key) {
             (Some(_), None) => add("tls.certificate", "needs tls.key (--key) too"),

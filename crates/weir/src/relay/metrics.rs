@@ -5,7 +5,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use weir_moqt::session;
+use weir_moqt::{draft::Draft, session};
 use weir_net::{Delays, TelemetrySnapshot};
 use weir_relay::{Counters, Gauges, LinkState};
 use weir_report::process::Usage;
@@ -119,6 +119,16 @@ fn relay(page: &mut Page, numbers: &Numbers) {
     let gauges = sums(snapshots().map(|snapshot| snapshot.gauges.iter().collect()));
     for ((name, value), help) in gauges.into_iter().zip(Gauges::descriptions()) {
         page.gauge(&format!("weir_relay_{name}"), help, value);
+    }
+    let name = "weir_relay_sessions_in_draft";
+    page.family(
+        name,
+        "gauge",
+        "MOQT sessions open, by the draft that they speak.",
+    );
+    for (draft, place) in Draft::ALL.iter().zip(0..) {
+        let count: u64 = snapshots().map(|snapshot| snapshot.drafts[place]).sum();
+        page.sample(name, &format!("{{draft=\"{}\"}}", draft.alpn()), count);
     }
     let counters = sums(snapshots().map(|snapshot| snapshot.counters.iter().collect()));
     for ((name, value), help) in counters.into_iter().zip(Counters::descriptions()) {

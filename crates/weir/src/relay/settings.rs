@@ -5,9 +5,10 @@
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use toml::de::{DeTable, DeValue};
+use weir_moqt::draft::Draft;
 use weir_quic::Congestion;
 
-use crate::urls::Redacted;
+use crate::{run, urls::Redacted};
 
 /// A value as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -453,6 +454,22 @@ impl Form for Congestion {
             }
         };
         Some(text.into())
+    }
+}
+
+impl Form for Draft {
+    /// Reads the name of a draft, or its number.
+    fn read(raw: &Raw, _: Shape) -> Result<Self, String> {
+        let draft = match raw {
+            Raw::Integer(number) => Self::by_name(&number.to_string()),
+            Raw::Text(name) | Raw::String(name) => Self::by_name(name.trim()),
+            Raw::Boolean(_) | Raw::List(_) | Raw::Other(_) => None,
+        };
+        draft.ok_or_else(|| format!("{}, not {raw}", run::expected_draft()))
+    }
+
+    fn show(&self, _: Shape) -> Option<toml::Value> {
+        Some(self.alpn().into())
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::json;
-use weir_moqt::session;
+use weir_moqt::{draft::Draft, session};
 use weir_net::{Delays, Telemetry};
 use weir_quic::{App, Endpoint, Event};
 use weir_relay::{Counters, Gauges, LinkState, Load, Overload, Relay, TrackState};
@@ -82,6 +82,8 @@ pub(crate) struct Snapshot {
     /// Counters of the MOQT sessions.
     pub(crate) sessions: session::Counters,
     pub(crate) gauges: Gauges,
+    /// Open sessions in each draft, in the order of [`Draft::ALL`].
+    pub(crate) drafts: [u64; Draft::ALL.len()],
     pub(crate) quic: weir_quic::Counters,
     pub(crate) connections: usize,
     /// Why new sessions and requests are refused, if they are because of load.
@@ -238,6 +240,7 @@ impl Observed {
             counters: self.relay.counters(),
             sessions: self.relay.session_counters(),
             gauges: self.relay.gauges(),
+            drafts: self.relay.sessions_by_draft(),
             quic: endpoint.counters(),
             connections: endpoint.connections(),
             overload: self.relay.overload(),

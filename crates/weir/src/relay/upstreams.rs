@@ -22,6 +22,7 @@ use crate::{
 pub(crate) fn load(configured: &Configured) -> anyhow::Result<Vec<Upstream>> {
     let config = &configured.config.upstream;
     let token = token(configured)?;
+    let protocols = configured.config.protocols();
     let trust = if config.insecure {
         TrustChoice::Anyone
     } else {
@@ -31,7 +32,7 @@ pub(crate) fn load(configured: &Configured) -> anyhow::Result<Vec<Upstream>> {
         let url: RelayUrl = text
             .parse()
             .with_context(|| configured.place("upstream.urls"))?;
-        let target = run::client_target(&url, &trust);
+        let target = run::client_target(&url, &trust, &protocols);
         let mut target = target.with_context(|| configured.place("upstream.ca"))?;
         target.setup.authorization_tokens = token.iter().cloned().collect();
         identify(configured, &mut target)?;
@@ -61,7 +62,7 @@ fn identify(configured: &Configured, target: &mut Target) -> anyhow::Result<()> 
     let protocols = if is_web {
         vec![weir_h3::ALPN]
     } else {
-        run::protocols()
+        configured.config.protocols()
     };
     let tls = ClientTls::with_certificate(roots, own.chain, own.key, &protocols);
     target.client.tls = tls.with_context(|| configured.place("upstream.certificate"))?;

@@ -2,6 +2,7 @@
 
 mod agents;
 mod controller;
+mod drafts;
 pub(crate) mod fleet_flags;
 pub(crate) mod limit_searches;
 pub(crate) mod options;
@@ -28,7 +29,6 @@ use weir_bench::{
     scenario::Roles,
     subscriber::SubscribeFlow,
 };
-use weir_moqt::draft::Draft;
 use weir_net::{Stop, clock};
 use weir_quic::tls::Acknowledgements;
 use weir_report::relay::{Calibration, Cores, Generator, Run, archive::Archive, live_view::Moment};
@@ -39,6 +39,7 @@ use crate::harness::{
 };
 
 pub(crate) use self::agents::remote;
+pub(crate) use self::drafts::{DraftArguments, expected as expected_draft, protocols};
 pub(crate) use self::plan::{CoreChoice, Meetings, Plan, RelayChoice};
 pub(crate) use self::target::{RelayUrl, target as client_target};
 pub(crate) use self::token::{ClientTokens, token};
@@ -377,9 +378,4 @@ pub(crate) fn cores(plan: &Plan, machine: &Machine) -> Cores {
         publishers: numbers_of_load(publishers),
         subscribers: numbers_of_load(subscribers),
     }
-}
-
-/// Returns the drafts that weir supports, as ALPN names, the preferred one first.
-pub(crate) fn protocols() -> Vec<&'static str> {
-    Draft::ALL.iter().map(|draft| draft.alpn()).collect()
 }

@@ -24,8 +24,8 @@ use weir_bench::{
 use weir_report::service_level::ServiceLevel;
 
 use super::{
-    ClientTokens, CoreChoice, Meetings, Plan, RelayChoice, RelayUrl, TrustArguments, TrustChoice,
-    remote::Fleet, token,
+    ClientTokens, CoreChoice, DraftArguments, Meetings, Plan, RelayChoice, RelayUrl,
+    TrustArguments, TrustChoice, remote::Fleet, token,
 };
 use crate::{
     event_loop,
@@ -123,6 +123,8 @@ pub(crate) struct RunOptions {
     pub(crate) slo: Option<String>,
     #[command(flatten)]
     pub(crate) trust: TrustArguments,
+    #[command(flatten)]
+    pub(crate) draft: DraftArguments,
     /// Allow a relay outside this machine and private networks
     #[arg(long, requires = "relay")]
     pub(crate) allow_public: bool,
@@ -284,7 +286,7 @@ impl RunOptions {
             ramp_per_second: ramp.unwrap_or(JOINS_PER_SECOND),
             flow: self.publish_flow.flow(),
             subscribe_flow: self.subscribe_flow.flow(),
-            drafts: super::protocols(),
+            drafts: self.draft.protocols(),
             tokens: self.tokens()?,
             wire,
             seed: self.seed.map_or_else(random_seed, Ok)?,

@@ -140,16 +140,10 @@ impl fmt::Display for RelayUrl {
     }
 }
 
-/// Returns how clients reach the relay, with one socket and all drafts.
-pub(crate) fn target(url: &RelayUrl, trust: &TrustChoice) -> anyhow::Result<Target> {
-    target_with(url, trust, 1, &super::protocols())
-}
-
-/// Returns how clients reach the relay, with `sockets` sockets and the drafts `protocols` (ALPN).
-pub(crate) fn target_with(
+/// Returns how clients reach the relay, with one socket and the drafts `protocols` (ALPN), the preferred one first.
+pub(crate) fn target(
     url: &RelayUrl,
     trust: &TrustChoice,
-    sockets: u32,
     protocols: &[&'static str],
 ) -> anyhow::Result<Target> {
     let alpns = match url.scheme {
@@ -168,7 +162,6 @@ pub(crate) fn target_with(
             implementation: Some(concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned()),
             ..named(url)
         },
-        sockets,
         ..Target::new(
             url.address,
             &url.host(),
@@ -219,14 +212,16 @@ mod tests {
     fn what_is_asked_for_over_web_transport() {
         let url: RelayUrl = "https://[::1]:99?x".parse().unwrap();
         assert_eq!(url.to_string(), "https://[::1]:99/?redacted");
-        let target = target(&url, &TrustChoice::Anyone).unwrap();
+        let target =
+            |protocols: &[&'static str]| target(&url, &TrustChoice::Anyone, protocols).unwrap();
+        let one = target(&["moqt-99"]);
+        assert_eq!(one.client.web_transport.unwrap().protocols, ["moqt-99"]);
+        let target = target(&crate::run::protocols());
         let request = target.client.web_transport.unwrap();
         assert_eq!(request.authority, "[::1]:99");
         assert_eq!(request.path, "/?x");
         assert!(request.protocols.contains(&"moqt-18".to_owned()));
         assert_eq!((target.setup.path, target.setup.authority), (None, None));
-        let one = target_with(&url, &TrustChoice::Anyone, 1, &["moqt-99"]).unwrap();
-        assert_eq!(one.client.web_transport.unwrap().protocols, ["moqt-99"]);
     }
 
     #[test]
@@ -239,9 +234,9 @@ mod tests {
             ("moqt://localhost", Some("localhost:443"), None),
             ("moqt://localhost:99?x", Some("localhost:99"), Some("?x")),
         ] {
-            let setup = target(&url.parse().unwrap(), &TrustChoice::Anyone)
-                .unwrap()
-                .setup;
+            let protocols = crate::run::protocols();
+            let target = target(&url.parse().unwrap(), &TrustChoice::Anyone, &protocols);
+            let setup = target.unwrap().setup;
             assert_eq!(setup.authority.as_deref(), authority, "{url}");
             assert_eq!(setup.path.as_deref(), path, "{url}");
         }

@@ -30,7 +30,7 @@ fn a_run_reports_what_the_relay_carried_and_what_it_cost() {
         "held: 20 subscribers, 1,000 objects delivered, 0 lost",
     );
     let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
-    assert_eq!(report["run"]["draft"], "moqt-18");
+    assert_eq!(report["run"]["draft"], "moqt-22");
     assert_eq!(report["run"]["seed"], 7);
     let subscribers = report["tracks"][0]["subscribers"].as_array().unwrap();
     assert_eq!(subscribers.len(), 20);
@@ -117,7 +117,7 @@ fn a_run_over_web_transport_gives_the_same_result() {
     ];
     let output = weir(&arguments);
     let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-    assert_eq!(report["run"]["draft"], "moqt-18");
+    assert_eq!(report["run"]["draft"], "moqt-22");
     assert_eq!(report["run"]["transport"], "WebTransport");
     // A busy machine may miss the schedule, so only arrivals count.
     let subscribers = report["tracks"][0]["subscribers"].as_array().unwrap();

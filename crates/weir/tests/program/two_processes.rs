@@ -79,7 +79,7 @@ fn run(folder: &Folder, part: impl Fn(&'static str) -> (String, Vec<&'static str
     };
     let sent = report("sent.json", &publisher);
     assert_eq!(sent["tracks"][0]["published"]["objects"], 25);
-    assert_eq!(sent["run"]["draft"], "moqt-18");
+    assert_eq!(sent["run"]["draft"], "moqt-22");
     let sentence = sent["verdict"]["sentence"].as_str().unwrap();
     if sent["verdict"]["outcome"] == "held" {
         assert!(publisher.status.success());

@@ -3,8 +3,9 @@
 use bytes::BytesMut;
 use weir_transport::{Direction, Transport as _};
 
-use super::pair::{DRAFTS, Pair, config, done, draft, ok, set_draft, subscribe_ok, track};
+use super::pair::{Pair, config, done, draft, ok, set_draft, subscribe_ok, track};
 use crate::data::{FetchEncoder, FetchEntry, FetchHeader, FetchObject};
+use crate::draft::Draft;
 use crate::error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError};
 use crate::limits::Limits;
 use crate::location::Location;
@@ -20,7 +21,7 @@ use crate::session::{Accepted, Event, Refused, Request, RequestId, Side, StreamE
 
 /// Runs a story in each draft.
 fn each_draft(story: impl Fn()) {
-    for draft in DRAFTS {
+    for draft in Draft::ALL {
         set_draft(draft);
         story();
     }
@@ -154,6 +155,65 @@ fn past_objects_of_a_subscription_are_fetched_the_same_in_all_drafts() {
 }
 
 #[test]
+fn a_subscription_requests_its_past_at_once_where_the_draft_has_fills() {
+    each_draft(|| {
+        let largest = Some(Location::new(300, 200));
+        for largest in [largest, None] {
+            let mut pair = Pair::ready(1);
+            let sent = pair.client(|session, view| {
+                session.subscribe_with_past(view, track("t"), Parameters::none(), 2)
+            });
+            let (subscription, fetch) = sent.expect("there is room");
+            assert_eq!(fetch.is_some(), has_fills());
+            let events = pair.run_events(Side::Server);
+            assert_eq!(events.len(), 1 + usize::from(has_fills()));
+            let mut ok = subscribe_ok(7);
+            ok.parameters.largest_object = largest;
+            pair.server(|session, view| session.subscribe_ok(view, subscription, ok));
+            if let Some(fetch) = fetch {
+                let (id, asked) = fetch_in(&events);
+                assert_eq!((id, asked.kind), (fetch, joining(subscription)));
+                if largest.is_some() {
+                    serve(&mut pair, id);
+                } else {
+                    let code = RequestErrorCode::INVALID_RANGE;
+                    let error = crate::message::RequestError::new(code, "nothing is there");
+                    pair.server(|session, view| session.request_error(view, id, error));
+                }
+            }
+            let fetched = pair.run_events(Side::Client).into_iter().find_map(|event| {
+                if let Event::Fetched { request, .. } = event {
+                    Some(request)
+                } else {
+                    None
+                }
+            });
+            assert_eq!(fetched, fetch.filter(|_| largest.is_some()));
+            pair.server(|session, view| session.publish_done(view, subscription, done()));
+            pair.run();
+            pair.assert_no_requests();
+        }
+    });
+}
+
+#[test]
+fn the_request_for_the_past_ends_with_a_refused_subscription() {
+    each_draft(|| {
+        let mut pair = Pair::ready(1);
+        let sent = pair.client(|session, view| {
+            session.subscribe_with_past(view, track("t"), Parameters::none(), 0)
+        });
+        let (subscription, _) = sent.expect("there is room");
+        pair.run_events(Side::Server);
+        let code = RequestErrorCode::DOES_NOT_EXIST;
+        let error = crate::message::RequestError::new(code, "no");
+        pair.server(|session, view| session.request_error(view, subscription, error));
+        pair.run();
+        assert_eq!(pair.session(Side::Client).requests_len(), 0);
+    });
+}
+
+#[test]
 fn a_refused_fill_resets_a_stream_unless_it_is_empty() {
     each_draft(|| {
         for code in [RequestErrorCode::INVALID_RANGE, RequestErrorCode::TIMEOUT] {
@@ -205,7 +265,7 @@ fn a_fill_ends_with_its_subscription() {
 
 #[test]
 fn a_subscribe_with_a_fill_is_a_subscribe_and_a_joining_fetch() {
-    for draft in DRAFTS
+    for draft in Draft::ALL
         .into_iter()
         .filter(|draft| !draft.has_joining_fetches())
     {
@@ -367,7 +427,10 @@ fn own_updates_keep_the_limit_in_the_peers_setup() {
 
 #[test]
 fn range_filters_that_are_not_accepted_fail_the_request() {
-    for draft in DRAFTS.into_iter().filter(|draft| draft.setup_has_limits()) {
+    for draft in Draft::ALL
+        .into_iter()
+        .filter(|draft| draft.setup_has_limits())
+    {
         set_draft(draft);
         let filter = |ranges| {
             let condition = RangeCondition {
@@ -407,7 +470,10 @@ fn range_filters_that_are_not_accepted_fail_the_request() {
 
 #[test]
 fn an_update_with_range_filters_that_are_not_accepted_ends_the_subscription() {
-    for draft in DRAFTS.into_iter().filter(|draft| draft.setup_has_limits()) {
+    for draft in Draft::ALL
+        .into_iter()
+        .filter(|draft| draft.setup_has_limits())
+    {
         set_draft(draft);
         let mut pair = Pair::ready(1);
         let id = subscribed(&mut pair);
@@ -437,7 +503,7 @@ fn an_update_with_range_filters_that_are_not_accepted_ends_the_subscription() {
 
 #[test]
 fn a_requester_may_want_no_track_properties() {
-    for draft in DRAFTS
+    for draft in Draft::ALL
         .into_iter()
         .filter(|draft| !draft.has_joining_fetches())
     {
@@ -486,7 +552,7 @@ fn a_publisher_reports_what_changed() {
 
 #[test]
 fn only_a_publisher_reports_what_changed() {
-    for draft in DRAFTS
+    for draft in Draft::ALL
         .into_iter()
         .filter(|draft| !draft.has_joining_fetches())
     {

@@ -27,15 +27,6 @@ thread_local! {
     static DRAFT: Cell<Draft> = const { Cell::new(Draft::Draft18) };
 }
 
-/// All drafts.
-pub(super) const DRAFTS: [Draft; 5] = [
-    Draft::Draft18,
-    Draft::Draft19,
-    Draft::Draft20,
-    Draft::Draft21,
-    Draft::Draft22,
-];
-
 /// The draft of the sessions in this test.
 pub(super) fn draft() -> Draft {
     DRAFT.get()
@@ -58,7 +49,7 @@ pub(super) struct Pair {
 
 /// Runs a story under several seeds and in all drafts, or under the seed in `WEIR_SEED`; a failure prints both.
 pub(super) fn each_seed(story: impl Fn(u64)) {
-    let drafts = DRAFTS.into_iter();
+    let drafts = Draft::ALL.into_iter();
     let runs: Vec<(u64, Draft)> = match std::env::var("WEIR_SEED") {
         Ok(seed) => {
             let seed = seed.parse().expect("WEIR_SEED is a number");

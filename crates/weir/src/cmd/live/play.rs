@@ -18,7 +18,7 @@ use super::{TokenArgument, TrustArguments, namespace, relay_url, target};
 use crate::live::hosting::{host_viewer, timebase};
 use crate::live::lab::{named_strategy, strategy_help};
 use crate::output::{check_writable, print_out};
-use crate::run::RelayUrl;
+use crate::run::{DraftArguments, RelayUrl};
 use crate::signals;
 use crate::time::{long_time, time};
 
@@ -60,6 +60,8 @@ pub(crate) struct PlayArguments {
     trust: TrustArguments,
     #[command(flatten)]
     token: TokenArgument,
+    #[command(flatten)]
+    draft: DraftArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -126,7 +128,7 @@ fn config(
     timebase: Timebase,
 ) -> anyhow::Result<ViewerConfig> {
     Ok(ViewerConfig {
-        target: target(relay, &arguments.trust, &arguments.token)?,
+        target: target(relay, &arguments.trust, &arguments.token, &arguments.draft)?,
         namespace: arguments.namespace.clone(),
         choice: strategy.map_or(Choice::Catalog, Choice::of),
         join: match arguments.join {

@@ -28,7 +28,7 @@ use crate::output::{print_line, print_out};
 use crate::signals;
 use crate::{
     harness::own_relay::ChildRelay,
-    run::{RelayUrl, TrustChoice, client_target},
+    run::{DraftArguments, RelayUrl, TrustChoice, client_target},
 };
 
 /// Publish a live stream from ffmpeg, as fragmented MP4
@@ -68,6 +68,8 @@ pub(crate) struct PublishArguments {
     trust: TrustArguments,
     #[command(flatten)]
     token: TokenArgument,
+    #[command(flatten)]
+    draft: DraftArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -92,11 +94,12 @@ pub(super) fn run(arguments: &PublishArguments) -> anyhow::Result<ExitCode> {
     }
     let target = match (&own, &arguments.relay) {
         (Some(own), _) => {
-            client_target(&RelayUrl::of_child(own.reachable()), &TrustChoice::Anyone)?
+            let url = RelayUrl::of_child(own.reachable());
+            client_target(&url, &TrustChoice::Anyone, &arguments.draft.protocols())?
         }
         (None, Some(url)) => {
             let url = relay_url("RELAY", url)?;
-            target(&url, &arguments.trust, &arguments.token)?
+            target(&url, &arguments.trust, &arguments.token, &arguments.draft)?
         }
         (None, None) => bail!(
             "RELAY is missing: expected moqt://HOST:PORT, https://HOST:PORT, or --listen ADDRESS"

@@ -30,7 +30,7 @@ use crate::output::{print_line, print_out};
 use crate::signals;
 use crate::{
     harness::own_relay::ChildRelay,
-    run::{RelayUrl, TrustChoice, client_target, token},
+    run::{DraftArguments, RelayUrl, TrustChoice, client_target, token},
     urls::Redacted,
 };
 
@@ -48,6 +48,8 @@ pub(crate) struct WatchArguments {
     certificate_hash: Option<String>,
     #[command(flatten)]
     token: TokenArgument,
+    #[command(flatten)]
+    draft: DraftArguments,
     /// Namespace of the tracks, with / between its fields
     #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace_text)]
     namespace: String,
@@ -89,6 +91,7 @@ pub(super) fn run(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
                 "certificate_sha256": arguments.certificate_hash,
                 "namespace": arguments.namespace,
                 "strategy": arguments.delivery.strategy,
+                "drafts": arguments.draft.protocols(),
             });
             let mut config = shown.clone();
             config["relay"] = url.for_browsers().into();
@@ -120,6 +123,7 @@ fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode
         "certificate_sha256": relay.ready["certificate_sha256"],
         "namespace": arguments.namespace,
         "strategy": arguments.delivery.strategy,
+        "drafts": arguments.draft.protocols(),
     });
     announce(arguments, &config, &config)?;
     let publishing = source.map(|source| publish(arguments, source, address, congestion, stop));
@@ -260,7 +264,8 @@ fn publish(
     } = source;
     let waker = Waker::new().context("cannot make an event descriptor")?;
     let queue = IngestQueue::new(waker.clone());
-    let target = client_target(&RelayUrl::of_child(relay), &TrustChoice::Anyone)?;
+    let url = RelayUrl::of_child(relay);
+    let target = client_target(&url, &TrustChoice::Anyone, &arguments.draft.protocols())?;
     let namespace = named(&arguments.namespace)?;
     let (delivery, packaging) = (arguments.delivery.clone(), arguments.packaging);
     let reader = queue.fill(input, is_paced, stop.clone())?;

@@ -50,6 +50,10 @@ fn operation() -> Vec<Setting<RelayConfig>> {
             pauses_publishers,
             "Whether publishers get FORWARD 0 while nobody subscribes to their track. Some publishers then end the track."
         ),
+        setting!(
+            drafts,
+            "Drafts of MOQT that the relay speaks with clients and upstream relays, by name or number, the preferred one first. A session has the first of them that its client offers."
+        ),
     ]
 }
 

@@ -64,6 +64,26 @@ fn flags_win_over_environment_over_file_over_default() {
 }
 
 #[test]
+fn drafts_are_limited_by_name_or_number_in_the_order_given() {
+    let all = read("", &[], &[]).unwrap().config.protocols();
+    assert_eq!((all.len(), all[0]), (Draft::ALL.len(), "moqt-22"));
+    let file = read("drafts = [18, \"moqt-22\"]\n", &[], &[]).unwrap();
+    assert_eq!(file.config.protocols(), ["moqt-18", "moqt-22"]);
+    let flags = [("--set", "drafts", "moqt-19, 20")];
+    let flag = read("", &[], &flags).unwrap();
+    assert_eq!(flag.config.protocols(), ["moqt-19", "moqt-20"]);
+    let known = "expected one of moqt-22, moqt-21, moqt-20, moqt-19, moqt-18, or its number";
+    for (file, problem) in [
+        ("drafts = [17]", format!("{known}, not 17")),
+        ("drafts = [\"moq\"]", format!("{known}, not `moq`")),
+        ("drafts = []", "expected at least one draft".to_owned()),
+    ] {
+        let problems = read(file, &[], &[]).unwrap_err();
+        assert_eq!(problems, [format!("relay.toml:1: drafts: {problem}")]);
+    }
+}
+
+#[test]
 fn the_default_is_printed_in_full_and_read_again() {
     let printed = read("", &[], &[]).unwrap().print();
     let again = read(&printed, &[], &[]).unwrap_or_else(|problems| panic!("{problems:?}"));

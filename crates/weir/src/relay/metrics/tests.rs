@@ -57,6 +57,7 @@ fn numbers() -> Numbers {
         Duration::from_millis(500),
     );
     thread.0.gauges.sessions = 3;
+    thread.0.drafts[0] = 2;
     thread.0.counters.datagrams_sent = 10;
     thread.0.quic.datagrams_dropped_expired = 2;
     thread.0.sessions.setup_overdue = 3;
@@ -98,6 +99,8 @@ fn a_page_can_be_read_back_and_adds_threads_up() {
     let samples = parse(&text);
     for (name, value) in [
         ("weir_relay_sessions", 6.0),
+        ("weir_relay_sessions_in_draft{draft=\"moqt-22\"}", 4.0),
+        ("weir_relay_sessions_in_draft{draft=\"moqt-18\"}", 0.0),
         ("weir_relay_datagrams_sent_total", 20.0),
         (
             "weir_link_objects_total{upstream=\"moqt://origin.example:4443\"}",

@@ -154,7 +154,7 @@ fn configs(assignment: &Assignment) -> anyhow::Result<(PublisherConfig, Subscrib
         plan, url, clock, ..
     } = assignment;
     let wait = controller::wait_for_others(plan);
-    let mut target = target::target_with(url, &plan.trust, 1, &plan.drafts)?;
+    let mut target = target::target(url, &plan.trust, &plan.drafts)?;
     target.tokens = plan.tokens.of_publishers.clone();
     let plans = track_plans(plan, *clock);
     let (profile, seed) = (&plan.profile, plan.seed);

@@ -309,4 +309,4 @@ impl App for Role {
 }
 
 /// The ALPN of the client.
-pub(crate) const PROTOCOLS: [&str; 1] = ["moqt-18"];
+pub(crate) const PROTOCOLS: [&str; 1] = [Draft::ALL[0].alpn()];

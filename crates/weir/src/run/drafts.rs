@@ -1,0 +1,72 @@
+//! The drafts of MOQT that clients offer, from flags.
+
+use clap::Args;
+use weir_moqt::draft::Draft;
+
+// The flag of all commands with clients. No doc comment: clap would show it as the help of the command.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct DraftArguments {
+    /// Drafts of MOQT to offer, with commas between, the preferred one first, such as 22,18 [default: all, newest first]
+    #[arg(
+        long = "draft",
+        value_name = "DRAFTS",
+        value_delimiter = ',',
+        value_parser = draft
+    )]
+    drafts: Vec<Draft>,
+}
+
+impl DraftArguments {
+    /// Returns the drafts to offer, as ALPN names, the preferred one first.
+    pub(crate) fn protocols(&self) -> Vec<&'static str> {
+        if self.drafts.is_empty() {
+            return protocols();
+        }
+        self.drafts.iter().map(|draft| draft.alpn()).collect()
+    }
+}
+
+/// Returns the drafts that weir supports, as ALPN names, the preferred one first.
+pub(crate) fn protocols() -> Vec<&'static str> {
+    Draft::alpns().to_vec()
+}
+
+/// Parses the name of a draft: its ALPN or its number.
+pub(crate) fn draft(name: &str) -> Result<Draft, String> {
+    Draft::by_name(name).ok_or_else(expected)
+}
+
+/// Says which drafts there are, as the end of an error text.
+pub(crate) fn expected() -> String {
+    format!("expected one of {}, or its number", protocols().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        draft: DraftArguments,
+    }
+
+    fn offered(arguments: &[&str]) -> Result<Vec<&'static str>, String> {
+        let arguments = ["weir"].iter().chain(arguments);
+        let command = Command::try_parse_from(arguments).map_err(|error| error.to_string())?;
+        Ok(command.draft.protocols())
+    }
+
+    #[test]
+    fn a_flag_limits_the_drafts_and_orders_them() {
+        assert_eq!(offered(&[]), Ok(protocols()));
+        assert_eq!(offered(&["--draft", "18"]), Ok(vec!["moqt-18"]));
+        let two = offered(&["--draft", "moqt-18,22"]);
+        assert_eq!(two, Ok(vec!["moqt-18", "moqt-22"]));
+        let error = offered(&["--draft", "17"]).unwrap_err();
+        let problem = "expected one of moqt-22, moqt-21, moqt-20, moqt-19, moqt-18, or its number";
+        assert!(error.contains(problem), "{error}");
+    }
+}
