@@ -121,6 +121,16 @@ fn setup_has_at_most_64_tokens() {
 }
 
 #[test]
+fn a_relay_of_a_fleet_names_itself_and_other_options_of_implementations_are_ignored() {
+    let setup = Setup {
+        fleet_relay: Some(u64::MAX),
+        ..Setup::default()
+    };
+    let encoded = encode(&Message::Setup(setup.clone())).expect("short");
+    assert_eq!(decode(&encoded), Ok(Message::Setup(setup)));
+}
+
+#[test]
 fn a_setup_option_too_long_for_a_message_is_reported() {
     let setup = Setup {
         implementation: Some("w".repeat(65_536)),

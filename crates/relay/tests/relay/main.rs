@@ -21,6 +21,7 @@ mod discovering;
 mod draining;
 mod fetching;
 mod filling;
+mod fleet;
 mod flood;
 mod forwarding;
 mod gaps;
