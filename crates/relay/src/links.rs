@@ -31,11 +31,11 @@ use weir_moqt::{
 };
 use weir_quic::Handle;
 
+use self::{fleet::Fleet, interests::Interests, rings::Probe, upstreams::Upstreams};
 pub use self::{
     fleet::{FleetRelay, FleetState},
     upstreams::{LinkState, Upstream},
 };
-use self::{fleet::Fleet, interests::Interests, rings::Probe, upstreams::Upstreams};
 use crate::{
     Config,
     catalogue::Catalogue,

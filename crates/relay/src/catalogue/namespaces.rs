@@ -260,10 +260,8 @@ impl Catalogue {
 
     /// Sets the established link to a relay of the fleet, or removes it.
     pub(crate) fn set_fleet_link(&mut self, relay: RelayId, link: Option<Handle>) {
-        match link {
-            Some(handle) => drop(self.fleet_links.insert(relay, handle)),
-            None => drop(self.fleet_links.remove(&relay)),
-        }
+        self.fleet_links.remove(&relay);
+        self.fleet_links.extend(link.map(|handle| (relay, handle)));
     }
 
     /// Returns the established link to a relay of the fleet.
@@ -361,14 +359,29 @@ mod tests {
     fn prefixes_match_field_by_field_and_each_session_once() {
         let [one, other] = handles();
         let mut announcements = Announcements::default();
-        announce(&mut announcements, namespace(&["a", "b"]), one, PeerKind::Client);
-        announce(&mut announcements, namespace(&["a"]), other, PeerKind::Client);
+        announce(
+            &mut announcements,
+            namespace(&["a", "b"]),
+            one,
+            PeerKind::Client,
+        );
+        announce(
+            &mut announcements,
+            namespace(&["a"]),
+            other,
+            PeerKind::Client,
+        );
         announce(&mut announcements, namespace(&["a"]), one, PeerKind::Client);
         assert_eq!(matching(&announcements, &["a"]), [other, one]);
         assert_eq!(matching(&announcements, &["a", "b", "c"]), [one, other]);
         assert_eq!(matching(&announcements, &["ab"]), []);
         assert_eq!(matching(&announcements, &[]), []);
-        announce(&mut announcements, Namespace::EMPTY, other, PeerKind::Client);
+        announce(
+            &mut announcements,
+            Namespace::EMPTY,
+            other,
+            PeerKind::Client,
+        );
         assert_eq!(matching(&announcements, &["ab"]), [other]);
         assert_eq!(announcements.client_count(), 4);
     }
@@ -378,9 +391,22 @@ mod tests {
         let [one, other] = handles();
         let a = namespace(&["a"]);
         let mut announcements = Announcements::default();
-        assert!(announce(&mut announcements, a.clone(), one, PeerKind::Client));
-        assert!(!announce(&mut announcements, a.clone(), one, PeerKind::Client));
-        assert!(!announcements.remove(&a, Who::Session(other)), "it announced nothing");
+        assert!(announce(
+            &mut announcements,
+            a.clone(),
+            one,
+            PeerKind::Client
+        ));
+        assert!(!announce(
+            &mut announcements,
+            a.clone(),
+            one,
+            PeerKind::Client
+        ));
+        assert!(
+            !announcements.remove(&a, Who::Session(other)),
+            "it announced nothing"
+        );
         assert!(!announcements.remove(&a, Who::Session(one)));
         assert_eq!(matching(&announcements, &["a"]), [one]);
         assert_eq!(
@@ -389,7 +415,10 @@ mod tests {
         );
         assert!(announcements.remove(&a, Who::Session(one)));
         assert_eq!(matching(&announcements, &["a"]), []);
-        assert!(!announcements.remove(&a, Who::Session(one)), "nothing goes twice");
+        assert!(
+            !announcements.remove(&a, Who::Session(one)),
+            "nothing goes twice"
+        );
         assert_eq!(announcements.client_count(), 0);
         assert!(announcements.announcers.is_empty());
     }
@@ -399,17 +428,37 @@ mod tests {
         let [hostile, honest, late] = handles();
         let mut announcements = Announcements::default();
         for _ in 0..5000 {
-            announce(&mut announcements, namespace(&["a", "b"]), hostile, PeerKind::Client);
-            announce(&mut announcements, Namespace::EMPTY, hostile, PeerKind::Client);
+            announce(
+                &mut announcements,
+                namespace(&["a", "b"]),
+                hostile,
+                PeerKind::Client,
+            );
+            announce(
+                &mut announcements,
+                Namespace::EMPTY,
+                hostile,
+                PeerKind::Client,
+            );
         }
-        announce(&mut announcements, namespace(&["a"]), honest, PeerKind::Client);
+        announce(
+            &mut announcements,
+            namespace(&["a"]),
+            honest,
+            PeerKind::Client,
+        );
         let found = |max| announcements.matching(&namespace(&["a", "b"]), max);
         let (sessions, is_cut) = (vec![hostile, honest], false);
         assert_eq!(found(2), Matching { sessions, is_cut });
         let (sessions, is_cut) = (vec![hostile], true);
         assert_eq!(found(1), Matching { sessions, is_cut });
         assert_eq!(matching(&announcements, &["c"]), [hostile]);
-        announce(&mut announcements, namespace(&["a"]), late, PeerKind::Client);
+        announce(
+            &mut announcements,
+            namespace(&["a"]),
+            late,
+            PeerKind::Client,
+        );
         let found = announcements.matching(&namespace(&["a", "b"]), 2);
         let (sessions, is_cut) = (vec![hostile, honest], true);
         assert_eq!(found, Matching { sessions, is_cut });
@@ -420,11 +469,31 @@ mod tests {
         let [one, other, near, far] = handles();
         let mut announcements = Announcements::default();
         for handle in [one, other] {
-            announce(&mut announcements, namespace(&["a", "b"]), handle, PeerKind::Client);
-            announce(&mut announcements, namespace(&["a"]), handle, PeerKind::Client);
+            announce(
+                &mut announcements,
+                namespace(&["a", "b"]),
+                handle,
+                PeerKind::Client,
+            );
+            announce(
+                &mut announcements,
+                namespace(&["a"]),
+                handle,
+                PeerKind::Client,
+            );
         }
-        announce(&mut announcements, namespace(&["a"]), near, PeerKind::Sibling);
-        announce(&mut announcements, namespace(&["a", "b"]), far, PeerKind::Sibling);
+        announce(
+            &mut announcements,
+            namespace(&["a"]),
+            near,
+            PeerKind::Sibling,
+        );
+        announce(
+            &mut announcements,
+            namespace(&["a", "b"]),
+            far,
+            PeerKind::Sibling,
+        );
         let found = announcements.matching(&namespace(&["a", "b"]), 1);
         let (sessions, is_cut) = (vec![one, far, near], true);
         assert_eq!(found, Matching { sessions, is_cut });
@@ -458,8 +527,16 @@ mod tests {
             let who = Who::Relay(relay);
             announcements.insert(namespace(fields), who, PeerKind::Fleet);
         }
-        announce(&mut announcements, namespace(&["a"]), session, PeerKind::Client);
-        assert_eq!(announcements.relays(&namespace(&["a", "b", "c"])), [near, far]);
+        announce(
+            &mut announcements,
+            namespace(&["a"]),
+            session,
+            PeerKind::Client,
+        );
+        assert_eq!(
+            announcements.relays(&namespace(&["a", "b", "c"])),
+            [near, far]
+        );
         assert_eq!(announcements.relays(&namespace(&["a"])), [far, near]);
         assert_eq!(announcements.relays(&namespace(&["b"])), []);
         assert_eq!(matching(&announcements, &["a", "b"]), [session]);

@@ -214,7 +214,8 @@ impl Owners {
             return true;
         }
         let is_upstream = |handle: &Handle| self.catalogue.fallbacks().contains(handle);
-        if !declined.as_ref().is_some_and(is_upstream) && self.linking().ask_fleet(turn, id, declined)
+        if !declined.as_ref().is_some_and(is_upstream)
+            && self.linking().ask_fleet(turn, id, declined)
         {
             return true;
         }

@@ -118,12 +118,15 @@ impl Fleet {
 
     /// Returns the numbers of other relays and of their registrations, and whether they are stale.
     pub(super) fn numbers(&self) -> (usize, usize, bool) {
-        let is_stale = self.stale_since.is_some();
-        (self.relays.len(), self.registered, is_stale)
+        let relays = self.relays.values();
+        let relays = relays.filter(|known| !known.namespaces.is_empty());
+        (relays.count(), self.registered, self.stale_since.is_some())
     }
 
     pub(super) fn state(&self, now: Instant) -> FleetState {
-        let relays = self.relays.iter().map(|(&id, known)| FleetRelay {
+        let relays = self.relays.iter();
+        let relays = relays.filter(|(_, known)| !known.namespaces.is_empty());
+        let relays = relays.map(|(&id, known)| FleetRelay {
             id,
             name: known.member.name.clone(),
             registered: known.namespaces.len(),
@@ -304,7 +307,9 @@ impl Links {
                 }
                 RegistryEvent::Stale => {
                     fleet.stale_since.get_or_insert(turn.now);
-                    tracing::warn!("the registry of the fleet is stale: what it said before counts");
+                    tracing::warn!(
+                        "the registry of the fleet is stale: what it said before counts"
+                    );
                 }
                 RegistryEvent::Current => {
                     fleet.stale_since = None;
@@ -394,7 +399,11 @@ impl Linking<'_> {
         if track.is_some_and(|track| track.is_established() || track.is_published()) {
             return None;
         }
-        if !self.catalogue.announcers_of(turn, &name.namespace).is_empty() {
+        if !self
+            .catalogue
+            .announcers_of(turn, &name.namespace)
+            .is_empty()
+        {
             return None;
         }
         let upstreams = &self.links.upstreams;
@@ -418,7 +427,7 @@ impl Linking<'_> {
             && let Some(known) = &mut known.link
         {
             known.is_leaving = false;
-            known.was_idle = false;
+            known.was_idle &= link.is_none();
         }
         let (tracks, parked) = fleet.take_waiting(relay);
         for (key, _) in &parked {
@@ -453,8 +462,7 @@ impl Linking<'_> {
         let publishers = track.publishers().iter();
         let mut sessions = publishers.filter(|it| it.is_established()).peekable();
         let links = &*self.links;
-        sessions.peek().is_some()
-            && sessions.all(|publisher| links.is_leaving(publisher.session()))
+        sessions.peek().is_some() && sessions.all(|publisher| links.is_leaving(publisher.session()))
     }
 
     /// Closes the links to relays of the fleet that nothing has needed since the last check.

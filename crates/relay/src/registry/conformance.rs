@@ -181,7 +181,7 @@ fn space(field: &str) -> Namespace {
 }
 
 /// How long a registry may take for a step.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {

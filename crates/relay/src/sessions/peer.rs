@@ -379,7 +379,8 @@ impl Peer {
                 | Purpose::UpstreamTrackStatus(_)
                 | Purpose::UpstreamPrefix
                 | Purpose::Announcement
-                | Purpose::RingProbe => None,
+                | Purpose::RingProbe
+                | Purpose::AwaitsLink => None,
             })
     }
 }

@@ -116,6 +116,13 @@ fn wait_until(stage: &mut Stage, step: &str, is_so: impl Fn(&mut Stage) -> bool)
     stage.step(step, millis(0));
 }
 
+/// Returns a setting in which clients stay connected although nothing happens.
+fn lasting() -> Setting {
+    let mut setting = Setting::default();
+    setting.client.keep_alive = Some(secs(5));
+    setting
+}
+
 #[test]
 fn a_track_is_found_and_each_relay_takes_one_copy() {
     story(&Setting::default(), |stage| {
@@ -257,9 +264,11 @@ fn a_publisher_moves_to_another_relay() {
                 stage.publish(second, "a--x")
             };
             // The first relay notices that the publisher is silent.
-            wait_until(stage, "the viewer's relay takes it from the second", |stage| {
-                fleet.subscriptions(stage, 1) == 1
-            });
+            wait_until(
+                stage,
+                "the viewer's relay takes it from the second",
+                |stage| fleet.subscriptions(stage, 1) == 1,
+            );
             stage.group(moved, 2, 3, 500);
             stage.step("another group", millis(300));
             stage.expect_objects(subscription, &[1, 2], 3, 500);
@@ -339,7 +348,7 @@ fn tracks_of_one_namespace_at_several_relays_are_all_found() {
 
 #[test]
 fn a_relay_dies_and_its_lease_ends() {
-    story(&Setting::default(), |stage| {
+    story(&lasting(), |stage| {
         let fleet = Fleet::new(stage, 3);
         let publisher = fleet.client(stage, 0);
         stage.publish(publisher, "a--x");
@@ -369,7 +378,7 @@ fn a_relay_dies_and_its_lease_ends() {
 
 #[test]
 fn a_stale_registry_is_served_and_media_does_not_notice() {
-    story(&Setting::default(), |stage| {
+    story(&lasting(), |stage| {
         let fleet = Fleet::new(stage, 3);
         let publisher = fleet.client(stage, 0);
         let running = stage.publish(publisher, "a--x");
