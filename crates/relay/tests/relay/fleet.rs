@@ -499,3 +499,26 @@ fn a_client_that_says_it_is_a_relay_gets_no_more_rights_than_a_client() {
         assert_eq!(refusal, Some(RequestErrorCode::EXCESSIVE_LOAD));
     });
 }
+
+#[test]
+fn registrations_of_other_relays() {
+    story(&lasting(), |stage| {
+        stage.edge.registrations_max = 2;
+        let fleet = Fleet::new(stage, 2);
+        let publisher = fleet.client(stage, 0);
+        let announced = ["a", "b"].map(|namespace| stage.announce(publisher, namespace));
+        stage.step("as many as there is room for", millis(200));
+        let relay = fleet.relays[1];
+        assert_eq!(stage.counters_at(relay).registrations_dropped, 0);
+        stage.announce(publisher, "c");
+        stage.step("one more", millis(200));
+        assert_eq!(stage.counters_at(relay).registrations_dropped, 1);
+        assert_eq!(stage.gauges_at(relay).fleet_namespaces, 2);
+        stage.cancel(announced[0]);
+        stage.step("one goes", millis(200));
+        stage.announce(publisher, "d");
+        stage.step("and there is room again", millis(200));
+        assert_eq!(stage.counters_at(relay).registrations_dropped, 1);
+        assert_eq!(stage.gauges_at(relay).fleet_namespaces, 2);
+    });
+}
