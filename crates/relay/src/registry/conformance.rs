@@ -22,7 +22,7 @@ pub trait Setting {
 }
 
 /// One relay of the sequence, and what it was told.
-struct Relay {
+struct Participant {
     id: RelayId,
     registry: Box<dyn Registry>,
     known: Vec<(String, u64)>,
@@ -31,7 +31,7 @@ struct Relay {
     losses: usize,
 }
 
-impl Relay {
+impl Participant {
     fn take_events(&mut self, now: Instant) {
         while let Some(event) = self.registry.poll(now) {
             match event {
@@ -58,14 +58,14 @@ impl Relay {
 /// The relays of the sequence.
 struct Scene<'a> {
     setting: &'a mut dyn Setting,
-    relays: BTreeMap<u64, Relay>,
+    relays: BTreeMap<u64, Participant>,
     now: Instant,
 }
 
 impl Scene<'_> {
     fn join(&mut self, number: u64) {
         let id = RelayId(number);
-        let relay = Relay {
+        let relay = Participant {
             id,
             registry: self.setting.join(id),
             known: Vec::new(),
@@ -112,7 +112,7 @@ impl Scene<'_> {
         self.wait_until(step, |relays| relays[&number].known == known);
     }
 
-    fn wait_until(&mut self, step: &str, is_so: impl Fn(&BTreeMap<u64, Relay>) -> bool) {
+    fn wait_until(&mut self, step: &str, is_so: impl Fn(&BTreeMap<u64, Participant>) -> bool) {
         let until = self.now + PATIENCE;
         while !is_so(&self.relays) {
             let known: Vec<_> = self.relays.values().map(|relay| &relay.known).collect();
@@ -136,7 +136,8 @@ pub fn check(setting: &mut dyn Setting) {
     };
     scene.join(1);
     scene.join(2);
-    let all_are_current = |relays: &BTreeMap<u64, Relay>| relays.values().all(|it| it.is_current);
+    let all_are_current =
+        |relays: &BTreeMap<u64, Participant>| relays.values().all(|it| it.is_current);
     scene.wait_until("the first relays join", all_are_current);
     scene.register(1, "x");
     scene.expect("a namespace is found", 2, &[("x", 1)]);
@@ -164,7 +165,8 @@ pub fn check(setting: &mut dyn Setting) {
     scene.expect("a relay is gone", 3, &[("x", 1)]);
 
     scene.setting.set_reachable(false);
-    let all_are_stale = |relays: &BTreeMap<u64, Relay>| relays.values().all(|it| !it.is_current);
+    let all_are_stale =
+        |relays: &BTreeMap<u64, Participant>| relays.values().all(|it| !it.is_current);
     scene.wait_until("the registry cannot be reached", all_are_stale);
     scene.register(1, "z");
     scene.wait(STALE_AFTER);
