@@ -39,9 +39,9 @@ doc: ## The crates' documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 .PHONY: test-fleet
-test-fleet: ## Tests that need nats-server 2.11 or later in PATH: agents on several hosts
-	$(CARGO) test --locked -p weir --test program -- --ignored agents::
-	$(CARGO) test --locked -p weir --bin weir -- --ignored remote::
+test-fleet: ## Tests that need nats-server 2.11 or later in PATH: agents on several hosts, relays of a fleet
+	$(CARGO) test --locked -p weir --test program -- --ignored agents:: fleet::
+	$(CARGO) test --locked -p weir --bin weir -- --ignored remote:: nats_registry::
 
 .PHONY: fleet-topology
 fleet-topology: ## The draft's own topology in three network namespaces: its Table 4 (needs root, ip, nats-server)

@@ -232,6 +232,9 @@ pub struct Setup {
     pub max_filter_ranges: Option<u64>,
     /// Limit of the unanswered updates of a request; 0 and absent for none. From draft-19 on.
     pub max_request_updates: Option<u64>,
+    /// The number of the relay that sends this, if it connects as a relay of a fleet of weir's relays: the receiver serves
+    /// it only from what its own clients publish. An option of weir, which other implementations ignore.
+    pub fleet_relay: Option<u64>,
 }
 
 /// Announces that the sender will close the session, or end the request on whose stream it is sent.

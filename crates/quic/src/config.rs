@@ -172,13 +172,16 @@ pub struct ClientConfig {
     pub web_transport: Option<Request>,
 }
 
-/// How soon a connection notices that its peer is gone.
+/// How a connection to another relay differs from that of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Liveness {
+pub struct LinkOptions {
     /// See [`Limits::idle_timeout`].
     pub idle_timeout: Duration,
     /// See [`Limits::keep_alive`].
     pub keep_alive: Duration,
+    /// Whether the connection goes to the first of the endpoints that share the server's address
+    /// ([`Shard`](crate::Shard)), instead of one that chance selects.
+    pub to_first_shard: bool,
 }
 
 /// A limit that QUIC cannot express.
@@ -187,11 +190,11 @@ pub struct Liveness {
 pub struct ConfigError(pub &'static str);
 
 impl Limits {
-    /// Returns these limits with another liveness.
-    pub(crate) fn with_liveness(&self, liveness: Liveness) -> Self {
+    /// Returns these limits with the timeouts of a link.
+    pub(crate) fn with_link(&self, link: LinkOptions) -> Self {
         Self {
-            idle_timeout: liveness.idle_timeout,
-            keep_alive: Some(liveness.keep_alive),
+            idle_timeout: link.idle_timeout,
+            keep_alive: Some(link.keep_alive),
             ..self.clone()
         }
     }

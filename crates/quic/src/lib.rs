@@ -33,7 +33,8 @@ mod wheel;
 
 pub use app::App;
 pub use config::{
-    ClientConfig, ConfigError, EndpointConfig, Limits, Liveness, OpenLog, Packets, Qlog, TimeSource,
+    ClientConfig, ConfigError, EndpointConfig, Limits, LinkOptions, OpenLog, Packets, Qlog,
+    TimeSource,
 };
 pub use congestion::{Congestion, QUEUE_TARGET};
 pub use connection::{Carrier, Connection, ConnectionStats, SendDatagramError};

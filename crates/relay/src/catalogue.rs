@@ -15,7 +15,7 @@ use self::{
     track_status::TrackStatusRequest, walks::Walks,
 };
 pub(crate) use self::{prefix_subscriptions::PrefixSubscription, track_status::TrackStatusEvent};
-use crate::{delivery::Delivery, ids::RequestKey, track::Tracks};
+use crate::{delivery::Delivery, ids::RequestKey, registry::RelayId, track::Tracks};
 
 /// The open requests of clients and links about namespaces, prefixes and track status.
 #[derive(Debug, Default)]
@@ -25,6 +25,8 @@ pub(crate) struct Catalogue {
     walks: Walks,
     /// Links to ask for namespaces that no session announced, in order of preference.
     fallbacks: Vec<Handle>,
+    /// The established links to relays of the fleet.
+    fleet_links: BTreeMap<RelayId, Handle>,
     /// TRACK_STATUS requests that wait for a publisher's answer.
     track_statuses: BTreeMap<RequestKey, TrackStatusRequest>,
 }

@@ -60,6 +60,8 @@ pub struct Limits {
     pub namespaces_per_session_max: usize,
     /// Namespaces that all sessions may announce. Further ones are refused with `EXCESSIVE_LOAD`.
     pub namespaces_max: usize,
+    /// Namespaces that all other relays of a fleet may register. Further ones are not used.
+    pub registrations_max: usize,
     /// Prefixes that one session may subscribe to, of namespaces and tracks together. Further ones are refused with
     /// `EXCESSIVE_LOAD`.
     pub prefixes_per_session_max: usize,
@@ -146,6 +148,7 @@ impl Default for Limits {
             publications_per_session_max: 1024,
             namespaces_per_session_max: 1024,
             namespaces_max: 50_000,
+            registrations_max: 200_000,
             prefixes_per_session_max: 64,
             matches_per_prefix_max: 4096,
             token_cache_bytes_max: 16 << 10,

@@ -69,9 +69,9 @@ metrics! {
         datagrams_dropped_unsupported,
         /// Objects received from other threads of the relay, in datagrams and on streams.
         objects_crossed,
-        /// Links established to upstream relays.
+        /// Links established to upstream relays and relays of the fleet.
         links_established,
-        /// Links to upstream relays that were lost or could not be established.
+        /// Links to upstream relays and relays of the fleet that were lost or could not be established.
         links_failed,
         /// Links closed because the relay's own requests came back to it: the upstream relays form a ring. The log names
         /// the upstream relay.
@@ -81,6 +81,11 @@ metrics! {
         link_requests_refused,
         /// Requests of the relay itself that could not be sent over a link, at a limit of the session.
         link_requests_unsent,
+        /// Registrations of other relays that were ignored at `limits.relay.registrations_max`.
+        registrations_dropped,
+        /// FETCH and TRACK_STATUS requests that did not wait for a link to a relay of the fleet, at
+        /// `limits.relay.tracks_waiting_max`.
+        link_waits_dropped,
         /// Objects received on subgroup streams.
         stream_objects_received,
         /// Subgroup streams received.
@@ -229,10 +234,16 @@ metrics! {
         prefixes,
         /// Subgroups that are being received, or that some subscriber has not read in full.
         subgroups,
-        /// Links to upstream relays that are established.
+        /// Links to upstream relays and relays of the fleet that are established.
         links,
-        /// Subscriptions of the relay at upstream relays, requests without an answer included.
+        /// Subscriptions of the relay over these links, requests without an answer included.
         link_subscriptions,
+        /// Other relays of the fleet that have registered something.
+        fleet_relays,
+        /// Namespaces that other relays of the fleet have registered.
+        fleet_namespaces,
+        /// 1 if the registry of the fleet cannot be reached, so that the list of namespaces may be old.
+        fleet_stale,
         /// Bytes of subgroups kept because some subscriber has not read them.
         log_bytes,
         /// Bytes that subscribers have not read, counted once for each subscriber. If it grows, subscribers are too

@@ -4,10 +4,8 @@ mod closing;
 mod effects;
 mod inspection;
 
-use std::time::Instant;
-
 pub use self::inspection::TrackState;
-pub(crate) use self::inspection::{link_states, track_states};
+pub(crate) use self::inspection::{fleet_state, link_states, track_states};
 use weir_moqt::{
     data::ObjectDatagram,
     error::{RequestErrorCode, SessionError},
@@ -24,9 +22,9 @@ use crate::{
     delivery::Delivery,
     fetch::{Fetches, Serving},
     ids::RequestKey,
-    links::{Linking, Links, Upstream},
+    links::{Linking, Links},
     sessions::{authorization::joined, peer::Purpose},
-    timers::{Timer, Timers},
+    timers::Timer,
     track::Tracks,
     turn::Turn,
 };
@@ -71,9 +69,9 @@ impl Owners {
         }
     }
 
-    /// Adds an upstream relay, to be asked after those that were added before.
-    pub(crate) fn add_upstream(&mut self, timers: &mut Timers, now: Instant, upstream: Upstream) {
-        self.links.add_upstream(timers, now, upstream);
+    /// Returns the links to other machines, to be set up.
+    pub(crate) fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
     }
 
     /// Handles an event of a connection.
@@ -291,7 +289,10 @@ impl Owners {
         }
         turn.counters.sessions += 1;
         turn.log_session(handle, setup);
-        turn.authorise_session(handle, setup);
+        if self.links.welcome(turn, handle, setup) {
+            self.linking().on_ready(turn, handle);
+            turn.authorise_session(handle, setup);
+        }
     }
 
     /// Handles the acceptance of a request of the relay.
@@ -349,7 +350,8 @@ impl Owners {
                 Purpose::Namespace(_)
                 | Purpose::Prefix(_)
                 | Purpose::Fetch(_)
-                | Purpose::TrackStatus,
+                | Purpose::TrackStatus
+                | Purpose::AwaitsLink,
             )
             | None => {}
         }
@@ -387,6 +389,9 @@ impl Owners {
     }
 
     fn on_permitted(&mut self, turn: &mut Turn<'_>, id: RequestKey, request: Request) {
+        let Some(request) = self.linking().park(turn, id, request) else {
+            return;
+        };
         let tracks = &mut self.tracks;
         match request {
             Request::Subscribe(subscribe) => {
@@ -495,7 +500,8 @@ impl Owners {
             | Purpose::UpstreamTrackStatus(_)
             | Purpose::UpstreamPrefix
             | Purpose::Announcement
-            | Purpose::RingProbe => return None,
+            | Purpose::RingProbe
+            | Purpose::AwaitsLink => return None,
         };
         Some(Subject { action, namespace })
     }
@@ -553,6 +559,8 @@ impl Owners {
             }
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Upstream(number) => self.links.connect(turn, number),
+            Timer::Registry => self.links.on_registry(turn, &mut self.catalogue),
+            Timer::FleetLinks => self.linking().close_idle(turn),
             Timer::Awaited(track) => self.on_await_over(turn, track),
             Timer::Ring(number) => self.links.probe(turn, number),
             Timer::InterestsRefused => self.links.send_interests_again(turn),

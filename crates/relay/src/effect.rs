@@ -12,6 +12,7 @@ use weir_quic::Handle;
 
 use crate::{
     ids::{PublisherId, SubgroupId, TrackId},
+    registry::RelayId,
     sessions::peer::{PeerKind, PrefixKind, Purpose},
 };
 
@@ -32,6 +33,10 @@ pub(crate) enum Effect {
     NamespaceAnnounced(Namespace, Handle),
     /// A session does not announce a namespace any more.
     NamespaceWithdrawn(Namespace),
+    /// A relay of the fleet has registered a namespace.
+    NamespaceRegistered(Namespace),
+    /// A link to a relay of the fleet was established, or was lost or could not be established.
+    FleetLinkChanged(RelayId, Option<Handle>),
     /// A link can be asked for namespaces that no session announced.
     FallbackFound(Handle),
     /// A link can no longer be asked for namespaces that no session announced.

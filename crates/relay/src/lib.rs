@@ -20,6 +20,7 @@ mod ids;
 mod links;
 mod load;
 mod ownership;
+pub mod registry;
 mod relay;
 mod sessions;
 mod timers;
@@ -33,7 +34,7 @@ pub use authority::{AccessToken, Authority, Credentials, Denial, Grant, Open, To
 pub use config::{Config, Limits};
 pub use counters::{Counters, Gauges};
 pub use dispatch::TrackState;
-pub use links::{LinkState, Upstream};
+pub use links::{FleetRelay, FleetState, LinkState, Upstream};
 pub use load::{Load, LoadLimits, Overload, STANDING, Shedder};
 pub use ownership::Ownership;
 pub use relay::Relay;

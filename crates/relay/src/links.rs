@@ -8,8 +8,10 @@
 //! for what no client and no other thread has, and are sent the namespaces that those publish. What came over a link is
 //! not passed on over a link of the same kind ([`PeerKind::serves`]), so nothing circulates. One thread owns the links to
 //! upstream relays: it announces the empty namespace to the other threads, which then ask it for what nobody announced.
-//! So a process has one copy of a track, whatever its number of threads.
+//! So a process has one copy of a track, whatever its number of threads. The same thread has the links to relays of its
+//! fleet (`fleet.rs`), which find each other through a registry.
 
+mod fleet;
 mod interests;
 mod peer_threads;
 mod rings;
@@ -29,8 +31,11 @@ use weir_moqt::{
 };
 use weir_quic::Handle;
 
-pub use self::upstreams::{LinkState, Upstream};
-use self::{interests::Interests, rings::Probe, upstreams::Upstreams};
+use self::{fleet::Fleet, interests::Interests, rings::Probe, upstreams::Upstreams};
+pub use self::{
+    fleet::{FleetRelay, FleetState},
+    upstreams::{LinkState, Upstream},
+};
 use crate::{
     Config,
     catalogue::Catalogue,
@@ -55,6 +60,7 @@ pub(crate) struct Links {
     awaited: BTreeSet<TrackId>,
     interests: Interests,
     upstreams: Upstreams,
+    fleet: Option<Fleet>,
 }
 
 /// The links, and what is exchanged over them.
@@ -76,16 +82,16 @@ impl Links {
         self.ready.is_empty()
     }
 
-    /// Returns the links to upstream relays.
+    /// Returns the links to other machines.
     pub(crate) fn states(&self) -> impl Iterator<Item = (Option<Handle>, LinkState)> {
         self.upstreams.states()
     }
 
-    /// Returns the established links to upstream relays.
+    /// Returns the established links to other machines.
     pub(crate) fn established(&self) -> impl Iterator<Item = Handle> {
         let links = self.ready.iter();
         links
-            .filter(|(kind, _)| *kind == PeerKind::Upstream)
+            .filter(|(kind, _)| kind.is_remote_link())
             .map(|&(_, handle)| handle)
     }
 
@@ -162,9 +168,9 @@ impl Links {
 
     fn is_used(&self, turn: &Turn<'_>, kind: PeerKind) -> bool {
         match kind {
-            PeerKind::Client => false,
+            PeerKind::Client | PeerKind::Relay | PeerKind::Fleet => false,
             PeerKind::Sibling => turn.has_peer_threads(),
-            PeerKind::Upstream => !self.upstreams.is_empty(),
+            PeerKind::Upstream => !self.upstreams.is_empty() || self.fleet.is_some(),
         }
     }
 
@@ -178,15 +184,20 @@ impl Links {
     }
 
     /// Announces a namespace of a session of the kind `from` over all links that it is passed on over, unless it was
-    /// announced already.
+    /// announced already. What is announced to upstream relays is registered in the fleet, too.
     pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, from: PeerKind, namespace: &Namespace) {
-        for kind in PeerKind::LINKS {
+        for kind in ANNOUNCED_TO {
             let name = (kind, namespace.clone());
             if !from.serves(kind) || !self.is_used(turn, kind) || self.announced.contains_key(&name)
             {
                 continue;
             }
             self.announced.insert(name, Vec::new());
+            if kind == PeerKind::Upstream
+                && let Some(fleet) = &mut self.fleet
+            {
+                fleet.register(turn.now, namespace);
+            }
             for handle in self.ready(kind) {
                 self.announce_to(turn, (kind, handle), namespace);
             }
@@ -218,7 +229,7 @@ impl Links {
         catalogue: &Catalogue,
         namespace: &Namespace,
     ) {
-        for kind in PeerKind::LINKS {
+        for kind in ANNOUNCED_TO {
             let is_published = kind == PeerKind::Upstream && self.published.contains_key(namespace);
             if is_published || catalogue.is_announced_for(namespace, kind) {
                 continue;
@@ -227,6 +238,9 @@ impl Links {
                 end(turn, announcements);
                 if kind == PeerKind::Upstream {
                     self.interests.review_later(turn);
+                    if let Some(fleet) = &mut self.fleet {
+                        fleet.withdraw(turn.now, namespace);
+                    }
                 }
             }
         }
@@ -234,9 +248,13 @@ impl Links {
 }
 
 impl Linking<'_> {
-    /// Handles the SETUP of the relay behind a new link: announces and offers everything that is passed on over it.
+    /// Handles the SETUP of the relay behind a new link: announces and offers everything that is passed on over it. A
+    /// relay of the fleet that connected asks for what it wants.
     pub(crate) fn on_ready(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         let kind = turn.kind(handle);
+        if kind == PeerKind::Client {
+            return;
+        }
         self.links.ready.push((kind, handle));
         let announced = self.links.announced.keys();
         let namespaces: Vec<_> = announced
@@ -247,7 +265,7 @@ impl Linking<'_> {
             self.links.announce_to(turn, (kind, handle), &namespace);
         }
         match kind {
-            PeerKind::Client => {}
+            PeerKind::Client | PeerKind::Relay => {}
             PeerKind::Sibling => {
                 let tracks: Vec<_> = self.tracks.under(&Namespace::EMPTY).collect();
                 for track in tracks {
@@ -258,6 +276,7 @@ impl Linking<'_> {
                 self.links.upstreams.on_ready(turn, handle);
                 turn.push(Effect::FallbackFound(handle));
             }
+            PeerKind::Fleet => self.links.upstreams.on_ready(turn, handle),
         }
     }
 
@@ -388,7 +407,7 @@ impl Linking<'_> {
         for handle in self.links.ready(PeerKind::Sibling) {
             self.offer_to(turn, id, handle);
         }
-        if self.links.upstreams.is_empty() {
+        if !self.links.is_used(turn, PeerKind::Upstream) {
             return;
         }
         if let Some(track) = self.tracks.get(id)
@@ -455,7 +474,7 @@ impl Linking<'_> {
     /// Ends the subscriptions of links to a track that no publisher serves them any more. Other relays may still have
     /// the track, and each finds out for itself whether it has ended.
     pub(crate) fn end_unserved(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        for kind in PeerKind::LINKS {
+        for kind in SERVED_TO {
             let mut ready = self.links.ready.iter();
             if !ready.any(|&(other, _)| other == kind) {
                 continue;
@@ -467,7 +486,8 @@ impl Linking<'_> {
                 continue;
             }
             let done = PublishDone::new(MOVED, "no session here publishes it any more");
-            let is_asking = track.is_asking_for(kind);
+            let awaits = PeerKind::Fleet.serves(kind) && self.links.awaits(id);
+            let is_asking = track.is_asking_for(kind) || awaits;
             self.delivery.end(turn, id, Scope::Kind(kind), &done);
             if !is_asking {
                 self.delivery.refuse_pending_links(turn, id, kind);
@@ -475,6 +495,11 @@ impl Linking<'_> {
         }
     }
 }
+
+/// The kinds of links that namespaces are announced over.
+const ANNOUNCED_TO: [PeerKind; 2] = [PeerKind::Sibling, PeerKind::Upstream];
+/// The kinds of sessions that are served only while some publisher serves them.
+const SERVED_TO: [PeerKind; 3] = [PeerKind::Sibling, PeerKind::Upstream, PeerKind::Relay];
 
 /// Ends the relay's own announcements.
 fn end(turn: &mut Turn<'_>, announcements: Vec<RequestKey>) {

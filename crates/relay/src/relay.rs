@@ -6,10 +6,11 @@ use weir_moqt::{draft::Draft, session};
 use weir_quic::{App, Endpoint, Event, OriginCounts};
 
 use crate::{
-    Authority, Config, Counters, Gauges, LinkState, Load, Open, Overload, Ownership, TrackState,
-    Upstream,
-    dispatch::{Owners, link_states, track_states},
+    Authority, Config, Counters, FleetState, Gauges, LinkState, Load, Open, Overload, Ownership,
+    TrackState, Upstream,
+    dispatch::{Owners, fleet_state, link_states, track_states},
     effect::Effects,
+    registry::{Registry, RelayId},
     sessions::Sessions,
     timers::Timers,
     turn::Turn,
@@ -85,7 +86,7 @@ impl Relay {
         track_states(&self.owners)
     }
 
-    /// Returns the state of the links to upstream relays, in order of preference.
+    /// Returns the state of the links to other machines: upstream relays in order of preference, and relays of the fleet.
     pub fn links(&self, now: Instant, endpoint: &mut Endpoint) -> Vec<LinkState> {
         link_states(&self.owners, &self.sessions, now, endpoint)
     }
@@ -103,7 +104,21 @@ impl Relay {
     /// Adds a relay that is asked for what this one does not have, after those that were added before. Of several threads
     /// with one address, only one may have upstream relays.
     pub fn add_upstream(&mut self, now: Instant, upstream: Upstream) {
-        self.owners.add_upstream(&mut self.timers, now, upstream);
+        let links = self.owners.links_mut();
+        links.add_upstream(&mut self.timers, now, upstream);
+    }
+
+    /// Joins a fleet: registers what clients of this relay publish, and asks relays of the fleet for what they have
+    /// registered. Of several threads with one address, only the first may join. `own` is the number of this relay in the
+    /// registry.
+    pub fn join_fleet(&mut self, now: Instant, own: RelayId, registry: Box<dyn Registry>) {
+        let links = self.owners.links_mut();
+        links.join_fleet(&mut self.timers, now, (own, registry));
+    }
+
+    /// Returns what is known of the fleet, if the relay is in one.
+    pub fn fleet(&self, now: Instant) -> Option<FleetState> {
+        fleet_state(&self.owners, now)
     }
 
     /// Observes how the host keeps up. Under too much load, new connections are refused before their handshake, and new

@@ -30,6 +30,10 @@ pub(crate) enum Timer {
     Delivery(Handle),
     /// The next attempt to connect to an upstream relay is due.
     Upstream(usize),
+    /// The registry of the fleet may have events.
+    Registry,
+    /// Links to relays of the fleet that are no longer needed are closed.
+    FleetLinks,
     /// Links may be asked again to wait for a track.
     Awaited(TrackId),
     /// An upstream relay is asked whether requests return to this relay.

@@ -51,10 +51,10 @@ impl Turn<'_> {
         peer.map_or(PeerKind::Client, |peer| peer.kind())
     }
 
-    /// Counts an object that came from a session, if that is a link to an upstream relay.
+    /// Counts an object that came from a session, if that is a link to another machine.
     #[inline]
     pub(crate) fn note_object_over(&mut self, kind: PeerKind, handle: Handle) {
-        if kind == PeerKind::Upstream
+        if kind.is_remote_link()
             && let Some(peer) = self.sessions.get(handle)
         {
             peer.objects += 1;

@@ -9,6 +9,7 @@ mod h3;
 mod harness;
 mod hints;
 mod live;
+mod nats;
 mod numbers;
 mod output;
 mod progress;

@@ -19,6 +19,8 @@ const AUTHORITY: u64 = 0x05;
 const MAX_FILTER_RANGES: u64 = 0x06;
 const MOQT_IMPLEMENTATION: u64 = 0x07;
 const MAX_REQUEST_UPDATES: u64 = 0x08;
+/// "weir" in ASCII, an even number, whose value is an integer.
+const FLEET_RELAY: u64 = 0x7765_6972;
 
 const REPEATED: DecodeError = DecodeError::protocol("a setup option is repeated");
 
@@ -58,6 +60,9 @@ impl Field for Setup {
         if let Some(updates) = self.max_request_updates.filter(|_| has_limits) {
             writer.int(MAX_REQUEST_UPDATES, updates, out);
         }
+        if let Some(relay) = self.fleet_relay {
+            writer.int(FLEET_RELAY, relay, out);
+        }
     }
 }
 
@@ -87,6 +92,7 @@ impl Setup {
             (MAX_REQUEST_UPDATES, Value::Int(updates)) if draft.setup_has_limits() => {
                 set(&mut self.max_request_updates, updates)
             }
+            (FLEET_RELAY, Value::Int(relay)) => set(&mut self.fleet_relay, relay),
             // "Receivers MUST ignore unrecognized Setup Options", repeated or not.
             (_, Value::Int(_) | Value::Bytes(_)) => Ok(()),
         }

@@ -121,6 +121,17 @@ fn setup_has_at_most_64_tokens() {
 }
 
 #[test]
+fn a_relay_of_a_fleet_names_itself() {
+    let setup = Setup {
+        fleet_relay: Some(u64::MAX),
+        ..Setup::default()
+    };
+    let encoded = encode(&Message::Setup(setup.clone())).expect("short");
+    let decoded = Message::decode(DRAFT, 0x2F00, &encoded.freeze().slice(4..));
+    assert_eq!(decoded, Ok(Message::Setup(setup)));
+}
+
+#[test]
 fn a_setup_option_too_long_for_a_message_is_reported() {
     let setup = Setup {
         implementation: Some("w".repeat(65_536)),

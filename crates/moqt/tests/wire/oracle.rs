@@ -226,6 +226,7 @@ fn setup(value: &Setup) -> Vec<KeyValuePair> {
     let implementation = value.implementation.as_ref();
     options.extend(implementation.map(|text| bytes(0x07, text.clone().into_bytes())));
     options.extend(value.max_request_updates.map(|value| number(0x08, value)));
+    options.extend(value.fleet_relay.map(|value| number(0x7765_6972, value)));
     options
 }
 

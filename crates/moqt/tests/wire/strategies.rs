@@ -267,7 +267,7 @@ fn setup(draft: Draft) -> impl Strategy<Value = Setup> {
         option::of(".{0,40}"),
         option::of(int()),
         vec(setup_token(), 0..4),
-        (option::of(int()), option::of(int())),
+        (option::of(int()), option::of(int()), option::of(int())),
     )
         .prop_map(
             move |(
@@ -278,7 +278,7 @@ fn setup(draft: Draft) -> impl Strategy<Value = Setup> {
                 authorization_tokens,
                 limits,
             )| {
-                let (max_filter_ranges, max_request_updates) = limits;
+                let (max_filter_ranges, max_request_updates, fleet_relay) = limits;
                 Setup {
                     max_filter_ranges: max_filter_ranges.filter(|_| has_limits),
                     max_request_updates: max_request_updates.filter(|_| has_limits),
@@ -287,6 +287,7 @@ fn setup(draft: Draft) -> impl Strategy<Value = Setup> {
                     implementation,
                     max_auth_token_cache_size,
                     authorization_tokens,
+                    fleet_relay,
                 }
             },
         )

@@ -6,7 +6,7 @@ use quinn_proto::{ConnectionId, TransportConfig};
 use rand::RngExt as _;
 
 use super::{Endpoint, Handle, INITIAL_ID_BYTES};
-use crate::{ClientConfig, Liveness, web_transport::WebTransport};
+use crate::{ClientConfig, LinkOptions, web_transport::WebTransport};
 
 /// Why a connection could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +39,7 @@ impl Endpoint {
         self.connect_with(now, config, remote, server_name, socket, None)
     }
 
-    /// Does the same, with a liveness that replaces the endpoint's limits for this connection.
+    /// Does the same for a connection to another relay, with options that replace the endpoint's limits.
     pub fn connect_with(
         &mut self,
         now: Instant,
@@ -47,15 +47,20 @@ impl Endpoint {
         remote: SocketAddr,
         server_name: &str,
         socket: u32,
-        liveness: Option<Liveness>,
+        link: Option<LinkOptions>,
     ) -> Result<Handle, ConnectError> {
         if self.slots.open() >= self.limits.connections_max {
             return Err(ConnectError::TooMany(self.limits.connections_max));
         }
-        let initial_id = ConnectionId::new(&self.initial_ids.random::<[u8; INITIAL_ID_BYTES]>());
+        let mut initial_id = self.initial_ids.random::<[u8; INITIAL_ID_BYTES]>();
+        if link.is_some_and(|link| link.to_first_shard) {
+            // Zero belongs to the first endpoint, however many there are.
+            initial_id[0] = 0;
+        }
+        let initial_id = ConnectionId::new(&initial_id);
         let mut client = quinn_proto::ClientConfig::new(config.tls.config.clone());
         client
-            .transport_config(self.client_transport(liveness)?)
+            .transport_config(self.client_transport(link)?)
             .token_store(self.tokens.clone())
             .initial_dst_cid_provider(Arc::new(move || initial_id));
         let (handle, engine) = self
@@ -88,14 +93,14 @@ impl Endpoint {
     /// Returns the transport configuration of the next outgoing connection.
     fn client_transport(
         &self,
-        liveness: Option<Liveness>,
+        link: Option<LinkOptions>,
     ) -> Result<Arc<TransportConfig>, ConnectError> {
-        let Some(liveness) = liveness else {
+        let Some(link) = link else {
             let logged = self.logged_transport();
             return Ok(logged.unwrap_or_else(|| Arc::clone(&self.transport)));
         };
         let stream = self.qlog.as_ref().and_then(|it| it.stream(self.opened));
-        let limits = self.limits.with_liveness(liveness);
+        let limits = self.limits.with_link(link);
         let transport = limits.transport(&self.packets, self.segmentation_offload, stream);
         transport
             .map(Arc::new)

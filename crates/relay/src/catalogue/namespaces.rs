@@ -1,4 +1,5 @@
-//! PUBLISH_NAMESPACE: announced namespaces, and the sessions that announced them.
+//! PUBLISH_NAMESPACE: announced namespaces, and the sessions that announced them. In a fleet, also the namespaces that
+//! other relays have registered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +10,7 @@ use crate::{
     catalogue::Catalogue,
     effect::Effect,
     ids::RequestKey,
+    registry::RelayId,
     sessions::peer::{PeerKind, Purpose},
     turn::Turn,
 };
@@ -22,14 +24,41 @@ pub(super) struct Announcements {
     from_clients: usize,
 }
 
-/// A session that announced a namespace.
+/// Who has a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    /// A session announced it.
+    Session(Handle),
+    /// A relay of the fleet registered it.
+    Relay(RelayId),
+}
+
+/// A session that announced a namespace, or a relay that registered it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Announcer {
-    handle: Handle,
+    who: Who,
     /// What the session is to this relay. The relay behind a link passes on what its clients announce.
     kind: PeerKind,
     /// Number of its open PUBLISH_NAMESPACE requests for this one namespace.
     requests: usize,
+}
+
+impl Announcer {
+    /// Returns the session that announced the namespace, if there is one.
+    fn session(&self) -> Option<Handle> {
+        match self.who {
+            Who::Session(handle) => Some(handle),
+            Who::Relay(_) => None,
+        }
+    }
+
+    /// Returns the relay that registered the namespace, if it was one.
+    fn relay(&self) -> Option<RelayId> {
+        match self.who {
+            Who::Session(_) => None,
+            Who::Relay(relay) => Some(relay),
+        }
+    }
 }
 
 /// Sessions that may have a track.
@@ -43,17 +72,17 @@ struct Matching {
 
 impl Announcements {
     /// Adds an announcement; returns whether it is the first of its namespace.
-    fn insert(&mut self, namespace: Namespace, handle: Handle, kind: PeerKind) -> bool {
+    fn insert(&mut self, namespace: Namespace, who: Who, kind: PeerKind) -> bool {
         let announcers = self.announcers.entry(namespace).or_default();
         let is_first = announcers.is_empty();
         self.from_clients += usize::from(!kind.is_link());
-        if let Some(announcer) = announcers.iter_mut().find(|it| it.handle == handle) {
+        if let Some(announcer) = announcers.iter_mut().find(|it| it.who == who) {
             announcer.requests += 1;
             return is_first;
         }
         let place = if kind.is_link() { 0 } else { announcers.len() };
         let announcer = Announcer {
-            handle,
+            who,
             kind,
             requests: 1,
         };
@@ -61,12 +90,12 @@ impl Announcements {
         is_first
     }
 
-    /// Removes one announcement of a session; returns whether it was the last of its namespace.
-    fn remove(&mut self, namespace: &Namespace, handle: Handle) -> bool {
+    /// Removes one announcement; returns whether it was the last of its namespace.
+    fn remove(&mut self, namespace: &Namespace, who: Who) -> bool {
         let Some(announcers) = self.announcers.get_mut(namespace) else {
             return false;
         };
-        let Some(place) = announcers.iter().position(|it| it.handle == handle) else {
+        let Some(place) = announcers.iter().position(|it| it.who == who) else {
             return false;
         };
         self.from_clients -= usize::from(!announcers[place].kind.is_link());
@@ -81,7 +110,7 @@ impl Announcements {
         is_last
     }
 
-    /// Returns the sessions that announced exactly `namespace`.
+    /// Returns who announced exactly `namespace`.
     fn of(&self, namespace: &Namespace) -> &[Announcer] {
         self.announcers.get(namespace).map_or(&[], Vec::as_slice)
     }
@@ -95,23 +124,38 @@ impl Announcements {
         let (mut seen, mut is_cut) = (BTreeSet::new(), false);
         for announcers in prefixes(namespace).filter_map(|prefix| self.announcers.get(&prefix)) {
             for announcer in announcers {
-                let is_seen = seen.contains(&announcer.handle);
+                let Some(handle) = announcer.session() else {
+                    continue;
+                };
+                let is_seen = seen.contains(&handle);
                 if !is_seen && !announcer.kind.is_link() && sessions.len() >= max {
                     is_cut = true;
                     break;
                 }
                 if !is_seen {
-                    seen.insert(announcer.handle);
+                    seen.insert(handle);
                     if announcer.kind.is_link() {
-                        links.push(announcer.handle);
+                        links.push(handle);
                     } else {
-                        sessions.push(announcer.handle);
+                        sessions.push(handle);
                     }
                 }
             }
         }
         sessions.append(&mut links);
         Matching { sessions, is_cut }
+    }
+
+    /// Returns the relays that registered `namespace` or a prefix of it, those with the longest prefix first.
+    fn relays(&self, namespace: &Namespace) -> Vec<RelayId> {
+        let mut relays = Vec::new();
+        for announcers in prefixes(namespace).filter_map(|prefix| self.announcers.get(&prefix)) {
+            let mut registered: Vec<_> = announcers.iter().filter_map(Announcer::relay).collect();
+            registered.sort_unstable();
+            registered.retain(|relay| !relays.contains(relay));
+            relays.append(&mut registered);
+        }
+        relays
     }
 
     /// Returns the announced namespaces that are `prefix` or lie under it, sorted.
@@ -174,7 +218,7 @@ impl Catalogue {
             return turn.push(Effect::FallbackFound(handle));
         }
         let announcements = &mut self.announcements;
-        if announcements.insert(namespace.clone(), handle, kind) {
+        if announcements.insert(namespace.clone(), Who::Session(handle), kind) {
             self.send_namespace_to_all(turn, namespace);
         }
         turn.push(Effect::NamespaceAnnounced(namespace.clone(), handle));
@@ -185,10 +229,57 @@ impl Catalogue {
         if *namespace == Namespace::EMPTY && self.fallbacks.contains(&handle) {
             return turn.push(Effect::FallbackLost(handle));
         }
-        if self.announcements.remove(namespace, handle) {
+        if self.announcements.remove(namespace, Who::Session(handle)) {
             self.send_namespace_done(turn, namespace);
         }
         turn.push(Effect::NamespaceWithdrawn(namespace.clone()));
+    }
+
+    /// Adds a namespace that a relay of the fleet has registered.
+    pub(crate) fn register(&mut self, turn: &mut Turn<'_>, relay: RelayId, namespace: &Namespace) {
+        let announcements = &mut self.announcements;
+        let who = Who::Relay(relay);
+        if announcements.insert(namespace.clone(), who, PeerKind::Fleet) {
+            self.send_namespace_to_all(turn, namespace);
+        }
+        turn.push(Effect::NamespaceRegistered(namespace.clone()));
+    }
+
+    /// Removes a namespace that a relay of the fleet no longer has.
+    pub(crate) fn deregister(
+        &mut self,
+        turn: &mut Turn<'_>,
+        relay: RelayId,
+        namespace: &Namespace,
+    ) {
+        if self.announcements.remove(namespace, Who::Relay(relay)) {
+            self.send_namespace_done(turn, namespace);
+        }
+        turn.push(Effect::NamespaceWithdrawn(namespace.clone()));
+    }
+
+    /// Sets the established link to a relay of the fleet, or removes it.
+    pub(crate) fn set_fleet_link(&mut self, relay: RelayId, link: Option<Handle>) {
+        self.fleet_links.remove(&relay);
+        self.fleet_links.extend(link.map(|handle| (relay, handle)));
+    }
+
+    /// Returns the established link to a relay of the fleet.
+    pub(crate) fn fleet_link(&self, relay: RelayId) -> Option<Handle> {
+        self.fleet_links.get(&relay).copied()
+    }
+
+    /// Returns the relays of the fleet that may have tracks of a namespace, in order of preference.
+    pub(crate) fn relays_of(&self, namespace: &Namespace) -> Vec<RelayId> {
+        self.announcements.relays(namespace)
+    }
+
+    /// Returns the links that are asked for a track which no session announced: those to relays of the fleet that
+    /// registered its namespace, then upstream relays.
+    pub(crate) fn fallbacks_for(&self, namespace: &Namespace) -> Vec<Handle> {
+        let relays = self.relays_of(namespace).into_iter();
+        let links = relays.filter_map(|relay| self.fleet_link(relay));
+        links.chain(self.fallbacks.iter().copied()).collect()
     }
 
     /// Adds a link that is asked for namespaces that no session announced, at this place among them.
@@ -220,7 +311,7 @@ impl Catalogue {
     /// Returns whether a session announces exactly this namespace.
     pub(crate) fn is_announced_by(&self, namespace: &Namespace, handle: Handle) -> bool {
         let mut announcers = self.announcements.of(namespace).iter();
-        announcers.any(|announcer| announcer.handle == handle)
+        announcers.any(|announcer| announcer.session() == Some(handle))
     }
 
     /// Returns the sessions that announced a namespace or a prefix of it, and so may have its tracks: links, and as
@@ -245,6 +336,15 @@ mod tests {
     use super::*;
     use crate::tests::handles;
 
+    fn announce(
+        announcements: &mut Announcements,
+        namespace: Namespace,
+        handle: Handle,
+        kind: PeerKind,
+    ) -> bool {
+        announcements.insert(namespace, Who::Session(handle), kind)
+    }
+
     fn namespace(fields: &[&str]) -> Namespace {
         Namespace::new(fields).unwrap()
     }
@@ -259,14 +359,29 @@ mod tests {
     fn prefixes_match_field_by_field_and_each_session_once() {
         let [one, other] = handles();
         let mut announcements = Announcements::default();
-        announcements.insert(namespace(&["a", "b"]), one, PeerKind::Client);
-        announcements.insert(namespace(&["a"]), other, PeerKind::Client);
-        announcements.insert(namespace(&["a"]), one, PeerKind::Client);
+        announce(
+            &mut announcements,
+            namespace(&["a", "b"]),
+            one,
+            PeerKind::Client,
+        );
+        announce(
+            &mut announcements,
+            namespace(&["a"]),
+            other,
+            PeerKind::Client,
+        );
+        announce(&mut announcements, namespace(&["a"]), one, PeerKind::Client);
         assert_eq!(matching(&announcements, &["a"]), [other, one]);
         assert_eq!(matching(&announcements, &["a", "b", "c"]), [one, other]);
         assert_eq!(matching(&announcements, &["ab"]), []);
         assert_eq!(matching(&announcements, &[]), []);
-        announcements.insert(Namespace::EMPTY, other, PeerKind::Client);
+        announce(
+            &mut announcements,
+            Namespace::EMPTY,
+            other,
+            PeerKind::Client,
+        );
         assert_eq!(matching(&announcements, &["ab"]), [other]);
         assert_eq!(announcements.client_count(), 4);
     }
@@ -276,18 +391,34 @@ mod tests {
         let [one, other] = handles();
         let a = namespace(&["a"]);
         let mut announcements = Announcements::default();
-        assert!(announcements.insert(a.clone(), one, PeerKind::Client));
-        assert!(!announcements.insert(a.clone(), one, PeerKind::Client));
-        assert!(!announcements.remove(&a, other), "it announced nothing");
-        assert!(!announcements.remove(&a, one));
+        assert!(announce(
+            &mut announcements,
+            a.clone(),
+            one,
+            PeerKind::Client
+        ));
+        assert!(!announce(
+            &mut announcements,
+            a.clone(),
+            one,
+            PeerKind::Client
+        ));
+        assert!(
+            !announcements.remove(&a, Who::Session(other)),
+            "it announced nothing"
+        );
+        assert!(!announcements.remove(&a, Who::Session(one)));
         assert_eq!(matching(&announcements, &["a"]), [one]);
         assert_eq!(
             (announcements.client_count(), announcements.of(&a).len()),
             (1, 1)
         );
-        assert!(announcements.remove(&a, one));
+        assert!(announcements.remove(&a, Who::Session(one)));
         assert_eq!(matching(&announcements, &["a"]), []);
-        assert!(!announcements.remove(&a, one), "nothing goes twice");
+        assert!(
+            !announcements.remove(&a, Who::Session(one)),
+            "nothing goes twice"
+        );
         assert_eq!(announcements.client_count(), 0);
         assert!(announcements.announcers.is_empty());
     }
@@ -297,17 +428,37 @@ mod tests {
         let [hostile, honest, late] = handles();
         let mut announcements = Announcements::default();
         for _ in 0..5000 {
-            announcements.insert(namespace(&["a", "b"]), hostile, PeerKind::Client);
-            announcements.insert(Namespace::EMPTY, hostile, PeerKind::Client);
+            announce(
+                &mut announcements,
+                namespace(&["a", "b"]),
+                hostile,
+                PeerKind::Client,
+            );
+            announce(
+                &mut announcements,
+                Namespace::EMPTY,
+                hostile,
+                PeerKind::Client,
+            );
         }
-        announcements.insert(namespace(&["a"]), honest, PeerKind::Client);
+        announce(
+            &mut announcements,
+            namespace(&["a"]),
+            honest,
+            PeerKind::Client,
+        );
         let found = |max| announcements.matching(&namespace(&["a", "b"]), max);
         let (sessions, is_cut) = (vec![hostile, honest], false);
         assert_eq!(found(2), Matching { sessions, is_cut });
         let (sessions, is_cut) = (vec![hostile], true);
         assert_eq!(found(1), Matching { sessions, is_cut });
         assert_eq!(matching(&announcements, &["c"]), [hostile]);
-        announcements.insert(namespace(&["a"]), late, PeerKind::Client);
+        announce(
+            &mut announcements,
+            namespace(&["a"]),
+            late,
+            PeerKind::Client,
+        );
         let found = announcements.matching(&namespace(&["a", "b"]), 2);
         let (sessions, is_cut) = (vec![hostile, honest], true);
         assert_eq!(found, Matching { sessions, is_cut });
@@ -318,11 +469,31 @@ mod tests {
         let [one, other, near, far] = handles();
         let mut announcements = Announcements::default();
         for handle in [one, other] {
-            announcements.insert(namespace(&["a", "b"]), handle, PeerKind::Client);
-            announcements.insert(namespace(&["a"]), handle, PeerKind::Client);
+            announce(
+                &mut announcements,
+                namespace(&["a", "b"]),
+                handle,
+                PeerKind::Client,
+            );
+            announce(
+                &mut announcements,
+                namespace(&["a"]),
+                handle,
+                PeerKind::Client,
+            );
         }
-        announcements.insert(namespace(&["a"]), near, PeerKind::Sibling);
-        announcements.insert(namespace(&["a", "b"]), far, PeerKind::Sibling);
+        announce(
+            &mut announcements,
+            namespace(&["a"]),
+            near,
+            PeerKind::Sibling,
+        );
+        announce(
+            &mut announcements,
+            namespace(&["a", "b"]),
+            far,
+            PeerKind::Sibling,
+        );
         let found = announcements.matching(&namespace(&["a", "b"]), 1);
         let (sessions, is_cut) = (vec![one, far, near], true);
         assert_eq!(found, Matching { sessions, is_cut });
@@ -333,7 +504,7 @@ mod tests {
         let [one] = handles();
         let mut announcements = Announcements::default();
         for fields in [&["a"][..], &["a", "b"], &["ab"], &["b"]] {
-            announcements.insert(namespace(fields), one, PeerKind::Client);
+            announce(&mut announcements, namespace(fields), one, PeerKind::Client);
         }
         let under = |fields: &[&str]| {
             announcements
@@ -345,5 +516,33 @@ mod tests {
         assert_eq!(under(&["a", "b"]), [namespace(&["a", "b"])]);
         assert_eq!(under(&["c"]), []);
         assert_eq!(under(&[]).len(), 4);
+    }
+
+    #[test]
+    fn relays_are_found_by_the_longest_prefix_and_sessions_do_not_see_them() {
+        let [session] = handles();
+        let mut announcements = Announcements::default();
+        let (near, far) = (RelayId(2), RelayId(1));
+        for (relay, fields) in [(far, &["a"][..]), (near, &["a"]), (near, &["a", "b"])] {
+            let who = Who::Relay(relay);
+            announcements.insert(namespace(fields), who, PeerKind::Fleet);
+        }
+        announce(
+            &mut announcements,
+            namespace(&["a"]),
+            session,
+            PeerKind::Client,
+        );
+        assert_eq!(
+            announcements.relays(&namespace(&["a", "b", "c"])),
+            [near, far]
+        );
+        assert_eq!(announcements.relays(&namespace(&["a"])), [far, near]);
+        assert_eq!(announcements.relays(&namespace(&["b"])), []);
+        assert_eq!(matching(&announcements, &["a", "b"]), [session]);
+        assert_eq!(announcements.client_count(), 1);
+        assert!(!announcements.remove(&namespace(&["a"]), Who::Relay(near)));
+        assert!(announcements.remove(&namespace(&["a", "b"]), Who::Relay(near)));
+        assert_eq!(announcements.relays(&namespace(&["a", "b"])), [far]);
     }
 }

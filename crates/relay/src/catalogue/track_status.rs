@@ -157,7 +157,7 @@ impl Catalogue {
                 publishers.push(announcer);
             }
         }
-        for &fallback in self.fallbacks() {
+        for fallback in self.fallbacks_for(&name.namespace) {
             if !publishers.contains(&fallback) {
                 publishers.push(fallback);
             }

@@ -10,9 +10,6 @@ use weir_quic::Handle;
 
 use crate::{ids::RequestKey, sessions::peer::PeerKind, timers::Timer};
 
-/// Every kind of session.
-const KINDS: [PeerKind; 3] = [PeerKind::Client, PeerKind::Sibling, PeerKind::Upstream];
-
 /// A SUBSCRIBE request that waits for a publisher.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PendingSubscribe {
@@ -52,7 +49,7 @@ pub(super) struct Pending {
     /// The new groups that requests ask for, each with their number.
     new_groups: BTreeMap<u64, usize>,
     /// The number of requests of each kind of session, and of those among them that want objects.
-    counts: [(usize, usize); KINDS.len()],
+    counts: [(usize, usize); PeerKind::ALL.len()],
 }
 
 impl Pending {
@@ -71,13 +68,13 @@ impl Pending {
 
     /// Returns whether there is a request of a session of some kind.
     pub(super) fn any(&self, of: impl Fn(PeerKind) -> bool) -> bool {
-        let mut kinds = KINDS.into_iter();
+        let mut kinds = PeerKind::ALL.into_iter();
         kinds.any(|kind| of(kind) && self.counts[kind as usize].0 > 0)
     }
 
     /// Returns whether a request of a session of some kind wants objects.
     pub(super) fn any_wants_objects(&self, of: impl Fn(PeerKind) -> bool) -> bool {
-        let mut kinds = KINDS.into_iter();
+        let mut kinds = PeerKind::ALL.into_iter();
         kinds.any(|kind| of(kind) && self.counts[kind as usize].1 > 0)
     }
 
@@ -129,7 +126,7 @@ impl Pending {
         if !self.any(|kind| !of(kind)) {
             return std::mem::take(self).requests.into_values().collect();
         }
-        let taken: Vec<_> = KINDS
+        let taken: Vec<_> = PeerKind::ALL
             .into_iter()
             .filter(|&kind| of(kind))
             .flat_map(|kind| self.of_kind(kind))

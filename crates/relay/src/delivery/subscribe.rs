@@ -77,8 +77,7 @@ impl Delivery {
         let Some(track) = tracks.get(id) else {
             return;
         };
-        let serves = [PeerKind::Client, PeerKind::Sibling, PeerKind::Upstream]
-            .map(|kind| track.is_established_for(kind));
+        let serves = PeerKind::ALL.map(|kind| track.is_established_for(kind));
         let pending = &mut self.tracks.entry(id).pending;
         for pending in pending.take_all(|kind| serves[kind as usize]) {
             turn.timers.cancel(pending.wake, pending.timer());

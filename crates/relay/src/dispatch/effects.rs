@@ -18,6 +18,7 @@ use crate::{
     effect::Effect,
     ids::{PublisherId, RequestKey, TrackId},
     links::is_moved,
+    registry::RelayId,
     sessions::{
         peer::{PeerKind, Purpose},
         refusal::refusal,
@@ -54,6 +55,8 @@ impl Owners {
             Effect::NamespaceWithdrawn(namespace) => {
                 self.links.withdraw(turn, &self.catalogue, &namespace);
             }
+            Effect::NamespaceRegistered(namespace) => self.on_registered(turn, &namespace),
+            Effect::FleetLinkChanged(relay, link) => self.on_fleet_link(turn, relay, link),
             Effect::FallbackFound(handle) => self.on_fallback(turn, handle),
             Effect::FallbackLost(handle) => self.linking().on_fallback_lost(turn, handle),
             Effect::PrefixWanted(kind, prefix) => {
@@ -177,7 +180,7 @@ impl Owners {
         let is_asking = |track: &mut Track| track.is_asking_for(by);
         let is_asking = self.tracks.get(id).is_some_and(is_asking);
         let is_asked = self.ask_publishers(turn, id, None) || self.ask_fallback(turn, id, None);
-        if by.is_link() {
+        if by != PeerKind::Client {
             return self.linking().end_unserved(turn, id);
         }
         if !is_asking && !is_asked {
@@ -200,13 +203,20 @@ impl Owners {
         is_asked
     }
 
-    /// Sends SUBSCRIBE over the first link that is asked for what no session has; if `declined` is such a link, over the
-    /// next one. Returns whether one was asked, or is asked already.
+    /// Sends SUBSCRIBE over the first link that is asked for what no session has: those to relays of the fleet that
+    /// registered the namespace, then those to upstream relays. If `declined` is such a link, over the next one. Returns
+    /// whether one was asked or is waited for, or is asked already.
     fn ask_fallback(&mut self, turn: &mut Turn<'_>, id: TrackId, declined: Option<Handle>) -> bool {
         let Some(track) = self.tracks.get(id) else {
             return false;
         };
-        if track.is_asking() || track.is_established() {
+        if track.is_asking() || track.is_established() || self.links.awaits(id) {
+            return true;
+        }
+        let is_upstream = |handle: &Handle| self.catalogue.fallbacks().contains(handle);
+        if !declined.as_ref().is_some_and(is_upstream)
+            && self.linking().ask_fleet(turn, id, declined)
+        {
             return true;
         }
         let fallbacks = self.catalogue.fallbacks().to_vec();
@@ -252,11 +262,45 @@ impl Owners {
         self.ask_for_all(turn);
     }
 
+    /// Handles a namespace that a relay of the fleet has registered: asks it for tracks that are waited for, and for those
+    /// that come from a relay that leaves.
+    fn on_registered(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
+        self.links.announce(turn, PeerKind::Fleet, namespace);
+        for track in self.tracks.under(namespace).collect::<Vec<_>>() {
+            if self.linking().is_leaving(track) {
+                self.linking().ask_fleet(turn, track, None);
+            } else {
+                self.ask_fallback(turn, track, None);
+            }
+        }
+    }
+
+    /// Handles a link to a relay of the fleet that was established, or was lost or could not be established. What waited
+    /// for it continues.
+    fn on_fleet_link(&mut self, turn: &mut Turn<'_>, relay: RelayId, link: Option<Handle>) {
+        let (tracks, parked) = self.linking().on_fleet_link(turn, relay, link);
+        for (key, request) in parked {
+            self.on_permitted(turn, key, request);
+        }
+        for track in tracks {
+            if !self.ask_fallback(turn, track, None) {
+                let code = RequestErrorCode::DOES_NOT_EXIST;
+                self.delivery.on_publishers_declined(turn, track, code);
+                self.linking().end_unserved(turn, track);
+            }
+        }
+        if link.is_some() {
+            self.ask_for_all(turn);
+        }
+    }
+
     /// Handles GOAWAY of the relay behind a link. It is asked for nothing more, and the next link is asked for the tracks
     /// that come over this one, so that they are not interrupted.
     pub(super) fn on_link_leaving(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        if !turn.is_link(handle) {
-            return;
+        match turn.kind(handle) {
+            PeerKind::Client | PeerKind::Relay => return,
+            PeerKind::Fleet => return self.linking().on_fleet_leaving(turn, handle),
+            PeerKind::Sibling | PeerKind::Upstream => {}
         }
         self.linking().on_fallback_lost(turn, handle);
         let Some(&next) = self.catalogue.fallbacks().first() else {
@@ -303,7 +347,8 @@ impl Owners {
             | Purpose::TrackStatus
             | Purpose::UpstreamPrefix
             | Purpose::Announcement
-            | Purpose::RingProbe => {}
+            | Purpose::RingProbe
+            | Purpose::AwaitsLink => {}
         }
     }
 
@@ -376,7 +421,8 @@ impl Owners {
         } else {
             self.ask_fallback(turn, id, Some(last.session()));
         }
-        if self.tracks.get(id).is_some_and(|track| !track.is_asking()) {
+        let is_asking = |track: &mut Track| track.is_asking();
+        if !self.tracks.get(id).is_none_or(is_asking) && !self.links.awaits(id) {
             self.delivery.on_publishers_declined(turn, id, code);
         }
         turn.push(Effect::DemandChanged(id));
@@ -414,6 +460,7 @@ impl Owners {
     /// Forgets a track without publishers, subscribers and fetches.
     fn forget_if_unused(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         if self.delivery.is_unused(id) && self.fetches.is_unused(id) {
+            self.links.forget_track(id);
             self.delivery.forget_track(id);
             self.tracks.forget_if_unused(turn, id);
         }
@@ -439,6 +486,7 @@ impl Owners {
             Purpose::Prefix(_) => self.catalogue.on_prefix_closed(turn, (handle, id)),
             Purpose::UpstreamPrefix => self.linking().on_interest_closed(turn, (handle, id)),
             Purpose::Announcement | Purpose::RingProbe => {}
+            Purpose::AwaitsLink => self.links.unpark((handle, id)),
             Purpose::Fetch(_) => self.serving().cancel(turn, (handle, id)),
             Purpose::UpstreamFetch(_) => self.serving().fail_upstream(turn, (handle, id), code),
             Purpose::TrackStatus => {
@@ -486,7 +534,8 @@ impl Owners {
                 | Purpose::UpstreamTrackStatus(_)
                 | Purpose::UpstreamPrefix
                 | Purpose::Announcement
-                | Purpose::RingProbe,
+                | Purpose::RingProbe
+                | Purpose::AwaitsLink,
             )
             | None => {}
         }

@@ -6,7 +6,7 @@ use weir_moqt::{location::Location, name::FullTrackName};
 use weir_quic::Endpoint;
 
 use super::Owners;
-use crate::{Gauges, LinkState, sessions::Sessions};
+use crate::{FleetState, Gauges, LinkState, sessions::Sessions};
 
 /// The state of a track.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,7 @@ impl Gauges {
     pub(crate) fn of(owners: &Owners, sessions: &Sessions) -> Self {
         let totals = owners.delivery.totals();
         let (cache_objects, cache_bytes) = owners.tracks.cached();
+        let (fleet_relays, fleet_namespaces, is_stale) = owners.links.fleet_numbers();
         let mut gauges = Self {
             sessions: sessions.len() as u64,
             lag_bytes: owners.delivery.lag_bytes(),
@@ -44,6 +45,9 @@ impl Gauges {
             crossings: totals.siblings as u64,
             subscriptions: totals.clients as u64,
             waiting: totals.pending as u64,
+            fleet_relays: fleet_relays as u64,
+            fleet_namespaces: fleet_namespaces as u64,
+            fleet_stale: u64::from(is_stale),
             links: owners.links.established().count() as u64,
             link_subscriptions: owners
                 .links
@@ -60,7 +64,12 @@ impl Gauges {
     }
 }
 
-/// Returns the state of the links to upstream relays.
+/// Returns what is known of the fleet, if the relay is in one.
+pub(crate) fn fleet_state(owners: &Owners, now: Instant) -> Option<FleetState> {
+    owners.links.fleet_state(now)
+}
+
+/// Returns the state of the links to other machines.
 pub(crate) fn link_states(
     owners: &Owners,
     sessions: &Sessions,

@@ -112,8 +112,9 @@ impl Serving<'_> {
             .filter(|publisher| publisher.is_established() || publisher.is_offering())
             .map(Publisher::session)
             .collect();
-        found.extend(self.catalogue.announcers_of(turn, &track.name().namespace));
-        found.extend(self.catalogue.fallbacks());
+        let namespace = &track.name().namespace;
+        found.extend(self.catalogue.announcers_of(turn, namespace));
+        found.extend(self.catalogue.fallbacks_for(namespace));
         let mut publishers = Vec::new();
         for handle in found {
             if self.may_ask(turn, handle, except) && !publishers.contains(&handle) {

@@ -1,6 +1,8 @@
-//! Links to other machines: the relays that this relay was told to ask, and the connections to them.
+//! Links to other machines: the relays that this relay was told to ask, and those of its fleet that it needs, with the
+//! connections to them.
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -13,12 +15,13 @@ use weir_moqt::{
     parameter::Parameters,
     session::{self, Session, Side},
 };
-use weir_quic::{Handle, Liveness};
+use weir_quic::{Handle, LinkOptions};
 use weir_transport::Transport as _;
 
 use super::{link_limits, rings::Probe};
 use crate::{
     effect::Effect,
+    registry::{Member as FleetMember, RelayId},
     sessions::peer::{Peer, PeerKind, Purpose},
     timers::{Timer, Timers},
     turn::Turn,
@@ -35,11 +38,13 @@ pub struct Upstream {
     pub seed: u64,
 }
 
-/// The state of a link to an upstream relay, for operators.
+/// The state of a link to another machine, for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkState {
-    /// The name of the upstream relay.
+    /// The name of the other relay.
     pub name: String,
+    /// The number of the other relay, if it is one of the fleet.
+    pub relay: Option<RelayId>,
     /// Whether the link is established.
     pub is_ready: bool,
     /// How often the link was established.
@@ -58,16 +63,19 @@ pub struct LinkState {
     pub problem: Option<String>,
 }
 
-/// The configured upstream relays, in order of preference.
+/// The configured upstream relays in order of preference, and relays of the fleet.
 #[derive(Debug, Default)]
 pub(super) struct Upstreams {
-    members: Vec<Member>,
+    members: BTreeMap<usize, Member>,
+    next: usize,
 }
 
-/// One upstream relay and the link to it.
+/// One other relay and the link to it.
 #[derive(Debug)]
 struct Member {
     upstream: Upstream,
+    /// The number of the relay, if it is one of the fleet.
+    relay: Option<RelayId>,
     backoff: Backoff,
     /// The pauses between questions whether requests return to this relay.
     probes: Backoff,
@@ -108,49 +116,106 @@ impl State {
 impl Upstreams {
     /// Adds an upstream relay, and connects to it at the next timeout.
     pub(super) fn add(&mut self, timers: &mut Timers, now: Instant, upstream: Upstream) {
-        let number = self.members.len();
-        self.members.push(Member {
+        self.insert(timers, now, upstream, None);
+    }
+
+    /// Adds a relay of the fleet, and connects to it at the next timeout. Returns the number of the link.
+    /// `own` is the number of this relay.
+    pub(super) fn add_of_fleet(
+        &mut self,
+        turn: &mut Turn<'_>,
+        own: RelayId,
+        member: &FleetMember,
+    ) -> usize {
+        let mut target = Target::clone(&member.target);
+        target.setup.fleet_relay = Some(own.0);
+        let upstream = Upstream {
+            name: member.name.clone(),
+            target: Arc::new(target),
+            seed: own.0 ^ member.id.0,
+        };
+        self.insert(turn.timers, turn.now, upstream, Some(member.id))
+    }
+
+    fn insert(
+        &mut self,
+        timers: &mut Timers,
+        now: Instant,
+        upstream: Upstream,
+        relay: Option<RelayId>,
+    ) -> usize {
+        let number = self.next;
+        self.next += 1;
+        let member = Member {
             backoff: Backoff::new(PAUSE_FIRST, PAUSE_MAX, upstream.seed),
             probes: Backoff::new(PROBE_PAUSE_FIRST, PROBE_PAUSE_MAX, upstream.seed),
             probe_at: None,
             is_in_ring: false,
             upstream,
+            relay,
             state: State::Waiting,
             ready_since: None,
             connects: 0,
             failures: 0,
             objects: 0,
             problem: None,
-        });
+        };
+        self.members.insert(number, member);
         timers.set(now, Timer::Upstream(number));
+        number
     }
 
-    /// Returns whether there are none.
+    /// Removes the link to a relay of the fleet, which is not established again. Returns its connection, if there is one.
+    pub(super) fn remove(&mut self, number: usize) -> Option<Handle> {
+        self.members.remove(&number)?.state.handle()
+    }
+
+    /// Returns whether there are no upstream relays. Those of the fleet do not count.
     pub(super) fn is_empty(&self) -> bool {
-        self.members.is_empty()
+        self.members.values().all(|member| member.relay.is_some())
     }
 
-    /// Returns the number of established links before that of `handle`, which is its rank among them.
+    /// Returns the number of established links to upstream relays before that of `handle`, which is its rank among them.
     pub(super) fn rank(&self, handle: Handle) -> usize {
         let before = self
             .members
-            .iter()
+            .values()
             .take_while(|member| member.state.handle() != Some(handle));
+        let before = before.filter(|member| member.relay.is_none());
         before
             .filter(|member| matches!(member.state, State::Ready(_)))
             .count()
     }
 
-    /// Returns the name of the upstream relay behind a link.
+    /// Returns the name of the relay behind a link.
     pub(super) fn name(&self, handle: Handle) -> Option<&str> {
-        let mut members = self.members.iter();
+        let mut members = self.members.values();
         let member = members.find(|member| member.state.handle() == Some(handle))?;
         Some(&member.upstream.name)
     }
 
-    /// Starts to connect to an upstream relay whose timer is due.
+    /// Returns the number of the relay behind a link, if it is one of the fleet.
+    pub(super) fn relay(&self, handle: Handle) -> Option<RelayId> {
+        let mut members = self.members.values();
+        let member = members.find(|member| member.state.handle() == Some(handle))?;
+        member.relay
+    }
+
+    /// Returns whether a link is established.
+    pub(super) fn is_ready(&self, number: usize) -> bool {
+        let member = self.members.get(&number);
+        member.is_some_and(|member| matches!(member.state, State::Ready(_)))
+    }
+
+    /// Returns whether the last attempt to establish a link has failed, or the link was lost since.
+    pub(super) fn is_failing(&self, number: usize) -> bool {
+        let member = self.members.get(&number);
+        member.is_some_and(|member| member.problem.is_some())
+    }
+
+    /// Starts to connect to a relay whose timer is due.
     pub(super) fn connect(&mut self, turn: &mut Turn<'_>, number: usize) {
-        let Some(member) = self.members.get_mut(number) else {
+        let Some(member) = self.members.get_mut(&number) else {
             return;
         };
         if turn.sessions.is_draining() || member.state != State::Waiting {
@@ -159,9 +224,14 @@ impl Upstreams {
         let target = &member.upstream.target;
         let (client, remote) = (&target.client, target.remote);
         let name = &target.server_name;
+        let options = LinkOptions {
+            // Of a relay with several threads, the first one serves the fleet.
+            to_first_shard: member.relay.is_some(),
+            ..OPTIONS
+        };
         let attempt = turn
             .endpoint
-            .connect_with(turn.now, client, remote, name, 0, Some(LIVENESS));
+            .connect_with(turn.now, client, remote, name, 0, Some(options));
         match attempt {
             Ok(handle) => member.state = State::Connecting(handle),
             Err(error) => member.fail(turn, number, error.to_string()),
@@ -171,8 +241,8 @@ impl Upstreams {
     /// Begins the session of a link whose handshake is complete. Returns false if the connection is no link.
     pub(super) fn on_connected(&mut self, turn: &mut Turn<'_>, handle: Handle) -> bool {
         let connecting = State::Connecting(handle);
-        let mut members = self.members.iter().enumerate();
-        let Some((number, member)) = members.find(|(_, member)| member.state == connecting) else {
+        let mut members = self.members.iter_mut();
+        let Some((&number, member)) = members.find(|(_, member)| member.state == connecting) else {
             return false;
         };
         let target = Arc::clone(&member.upstream.target);
@@ -184,8 +254,12 @@ impl Upstreams {
             let code = SessionError::VERSION_NEGOTIATION_FAILED;
             connection.close(code.0, b"no draft of MOQT was negotiated");
             let problem = format!("it chose the unknown protocol {protocol:?}");
-            self.members[number].fail(turn, number, problem);
+            member.fail(turn, number, problem);
             return true;
+        };
+        let kind = match member.relay {
+            Some(_) => PeerKind::Fleet,
+            None => PeerKind::Upstream,
         };
         let mut session = Session::new(session::Config {
             draft,
@@ -197,21 +271,23 @@ impl Upstreams {
             },
         });
         session.start(turn.now, &mut connection);
-        turn.sessions
-            .insert(Peer::link(handle, PeerKind::Upstream, session));
+        turn.sessions.insert(Peer::link(handle, kind, session));
         true
     }
 
-    /// Handles the upstream relay's SETUP.
+    /// Handles the other relay's SETUP.
     pub(super) fn on_ready(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         let connecting = State::Connecting(handle);
-        let mut members = self.members.iter_mut().enumerate();
-        if let Some((number, member)) = members.find(|(_, member)| member.state == connecting) {
+        let mut members = self.members.iter_mut();
+        if let Some((&number, member)) = members.find(|(_, member)| member.state == connecting) {
             member.state = State::Ready(handle);
             member.ready_since = Some(turn.now);
             member.probes.reset();
             member.is_in_ring = false;
-            member.probe_later(turn, number, Duration::ZERO);
+            match member.relay {
+                Some(relay) => turn.push(Effect::FleetLinkChanged(relay, Some(handle))),
+                None => member.probe_later(turn, number, Duration::ZERO),
+            }
             member.connects += 1;
             member.problem = None;
             turn.counters.links_established += 1;
@@ -223,7 +299,7 @@ impl Upstreams {
 
     /// Asks an upstream relay whether requests return to this relay, and again after a pause.
     pub(super) fn probe(&mut self, turn: &mut Turn<'_>, number: usize) {
-        let Some(member) = self.members.get_mut(number) else {
+        let Some(member) = self.members.get_mut(&number) else {
             return;
         };
         member.probe_at = None;
@@ -245,7 +321,7 @@ impl Upstreams {
     /// Closes a link over which the relay's own requests returned to it.
     pub(super) fn on_ring(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         let ready = State::Ready(handle);
-        let mut members = self.members.iter_mut();
+        let mut members = self.members.values_mut();
         if let Some(member) = members.find(|member| member.state == ready) {
             member.is_in_ring = true;
             turn.counters.links_in_ring += 1;
@@ -259,9 +335,9 @@ impl Upstreams {
 
     /// Handles the loss of a connection. If it was a link, it is established again after a pause.
     pub(super) fn on_lost(&mut self, turn: &mut Turn<'_>, handle: Handle, reason: &str) {
-        let mut members = self.members.iter_mut().enumerate();
+        let mut members = self.members.iter_mut();
         let lost = members.find(|(_, member)| member.state.handle() == Some(handle));
-        if let Some((number, member)) = lost {
+        if let Some((&number, member)) = lost {
             member.objects += turn.sessions.get(handle).map_or(0, |peer| peer.objects);
             member.fail(turn, number, reason.to_owned());
         }
@@ -269,9 +345,10 @@ impl Upstreams {
 
     /// Returns the state of every link.
     pub(super) fn states(&self) -> impl Iterator<Item = (Option<Handle>, LinkState)> {
-        self.members.iter().map(|member| {
+        self.members.values().map(|member| {
             let state = LinkState {
                 name: member.upstream.name.clone(),
+                relay: member.relay,
                 is_ready: matches!(member.state, State::Ready(_)),
                 connects: member.connects,
                 failures: member.failures,
@@ -316,13 +393,17 @@ impl Member {
         }
         self.problem = Some(problem);
         turn.timers.set(turn.now + pause, Timer::Upstream(number));
+        if let Some(relay) = self.relay {
+            turn.push(Effect::FleetLinkChanged(relay, None));
+        }
     }
 }
 
 /// A relay that is gone is noticed within two seconds, so that its tracks can be asked for elsewhere.
-const LIVENESS: Liveness = Liveness {
+const OPTIONS: LinkOptions = LinkOptions {
     idle_timeout: Duration::from_secs(2),
     keep_alive: Duration::from_millis(600),
+    to_first_shard: false,
 };
 /// The longest first pause before a link is established again.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);

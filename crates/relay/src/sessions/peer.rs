@@ -61,28 +61,51 @@ pub(crate) struct Peer {
 pub(crate) enum PeerKind {
     /// A publisher or subscriber, or a relay that connected as one.
     Client,
+    /// A relay of the fleet that asks for what the clients of this relay publish. It has the rights of a client.
+    Relay,
     /// A link to a relay of the same process.
     Sibling,
     /// A link to a relay that this relay asks for what it does not have.
     Upstream,
+    /// A link to a relay of the fleet, which is asked for what the registry says that it has.
+    Fleet,
 }
 
 impl PeerKind {
-    /// All kinds of links.
-    pub(crate) const LINKS: [Self; 2] = [Self::Sibling, Self::Upstream];
+    /// Every kind, in the order of their numbers.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Client,
+        Self::Relay,
+        Self::Sibling,
+        Self::Upstream,
+        Self::Fleet,
+    ];
 
-    /// Returns whether it is a link.
+    /// Returns whether it is a link. The relay behind a link acts for all of its clients.
     #[inline]
     pub(crate) fn is_link(self) -> bool {
-        self != Self::Client
+        match self {
+            Self::Client | Self::Relay => false,
+            Self::Sibling | Self::Upstream | Self::Fleet => true,
+        }
     }
 
     /// Returns whether objects and announcements of a session of this kind are passed on to sessions of the kind
-    /// `other`, and requests of those to it. What came over a link is not passed on over a link of the same kind, so
-    /// nothing circulates ("split horizon").
+    /// `other`, and requests of those to it. What came over a link is not passed on over a link of the same kind, nor
+    /// from one machine to the next, so nothing circulates ("split horizon").
     #[inline]
     pub(crate) fn serves(self, other: Self) -> bool {
-        !self.is_link() || self != other
+        match self {
+            Self::Client | Self::Relay => true,
+            Self::Sibling => other != Self::Sibling,
+            Self::Upstream | Self::Fleet => matches!(other, Self::Client | Self::Sibling),
+        }
+    }
+
+    /// Returns whether it is a link to another machine.
+    #[inline]
+    pub(crate) fn is_remote_link(self) -> bool {
+        matches!(self, Self::Upstream | Self::Fleet)
     }
 }
 
@@ -111,6 +134,8 @@ pub(crate) enum Purpose {
     Announcement,
     /// The relay asked over a link whether its requests return to it.
     RingProbe,
+    /// The request of the session waits until a link to a relay of the fleet is established.
+    AwaitsLink,
 }
 
 /// The subject of a subscription to a prefix.
@@ -153,7 +178,8 @@ impl Counts {
             Purpose::UpstreamTrackStatus(_)
             | Purpose::UpstreamPrefix
             | Purpose::Announcement
-            | Purpose::RingProbe => None,
+            | Purpose::RingProbe
+            | Purpose::AwaitsLink => None,
         }
     }
 }
@@ -204,6 +230,12 @@ impl Peer {
             permit_by: None,
             silence: None,
         }
+    }
+
+    /// Notes that the session is that of a relay of the fleet.
+    pub(crate) fn become_relay(&mut self) {
+        assert_eq!(self.kind, PeerKind::Client, "only clients can be relays");
+        self.kind = PeerKind::Relay;
     }
 
     /// Returns what the session is to this relay.
@@ -347,7 +379,8 @@ impl Peer {
                 | Purpose::UpstreamTrackStatus(_)
                 | Purpose::UpstreamPrefix
                 | Purpose::Announcement
-                | Purpose::RingProbe => None,
+                | Purpose::RingProbe
+                | Purpose::AwaitsLink => None,
             })
     }
 }

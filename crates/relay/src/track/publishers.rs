@@ -297,7 +297,7 @@ impl Tracks {
         let Some(track) = self.table.get(track_id) else {
             return;
         };
-        let mut known: [Option<(bool, bool)>; 3] = [None; 3];
+        let mut known: [Option<(bool, bool)>; PeerKind::ALL.len()] = [None; PeerKind::ALL.len()];
         let publishers = track.publishers.iter().filter(|it| !it.is_leaving());
         let publishers: Vec<_> = publishers
             .map(|publisher| {

@@ -22,6 +22,7 @@ mod drafts;
 mod draining;
 mod fetching;
 mod filling;
+mod fleet;
 mod flood;
 mod forwarding;
 mod gaps;

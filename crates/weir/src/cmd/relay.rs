@@ -24,6 +24,7 @@ use crate::{
         authority::Gate,
         certificates::Certificates,
         config::{Configured, RelayConfig},
+        fleet,
         operations::{self, Operations},
         qlog::Logs,
         settings::{Place, Raw},
@@ -101,6 +102,16 @@ pub(crate) struct RelayArguments {
     /// CA certificates of the relays of --upstream, PEM [default: those of the system]
     #[arg(long, value_name = "FILE")]
     upstream_ca: Option<String>,
+    /// NATS servers through which the relays of a fleet find each other: nats://USER:PASSWORD@HOST:PORT or tls://, several with
+    /// commas between
+    #[arg(long, value_name = "URLS")]
+    fleet: Option<String>,
+    /// File with the credentials of a NATS account
+    #[arg(long, value_name = "FILE")]
+    fleet_credentials: Option<String>,
+    /// URL by which other relays of the fleet reach this one [default: moqt:// and the address of --listen]
+    #[arg(long, value_name = "URL")]
+    fleet_url: Option<String>,
     /// Format of the log: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
@@ -139,6 +150,13 @@ impl RelayArguments {
                 &self.upstream_token,
             ),
             ("--upstream-ca", "upstream.ca", &self.upstream_ca),
+            ("--fleet", "fleet.nats", &self.fleet),
+            (
+                "--fleet-credentials",
+                "fleet.credentials",
+                &self.fleet_credentials,
+            ),
+            ("--fleet-url", "fleet.url", &self.fleet_url),
             ("--log-format", "log.format", &self.log_format),
         ] {
             if let Some(value) = value {
@@ -217,6 +235,7 @@ fn check(configured: &Configured) -> anyhow::Result<()> {
         .with_context(|| configured.place("tls.certificate"))?;
     Gate::load(configured)?;
     upstreams::load(configured)?;
+    fleet::check(configured)?;
     // A free port of the address, since a running relay may have the other one.
     let at = |address: SocketAddr| SocketAddr::new(address.ip(), 0);
     let problem = |key, address| format!("{}: cannot bind to {address}", configured.place(key));
@@ -284,6 +303,7 @@ fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow:
     let address = sockets[0]
         .local_address()
         .context("the socket has no address")?;
+    let fleet = fleet::join(configured, address)?;
     let logs = Arc::new(Logs::default());
     let threads: Vec<(Arc<Slot>, Arc<Telemetry>)> =
         sockets.iter().map(|_| Default::default()).collect();
@@ -304,6 +324,7 @@ fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow:
         logs,
         memory: operations.memory(),
         upstreams,
+        fleet,
         stop,
     };
     let crew = plan.crew(sockets, threads)?;

@@ -11,8 +11,8 @@ use weir_quic::Congestion;
 use crate::relay::settings::{self, Place, Places, Problem, Raw, Setting};
 
 pub(crate) use sections::{
-    AdminConfig, AnonymousConfig, ClientsConfig, DrainConfig, JwtConfig, LogConfig, QlogConfig,
-    TlsConfig, UpstreamConfig, WebTransportConfig,
+    AdminConfig, AnonymousConfig, ClientsConfig, DrainConfig, FleetConfig, JwtConfig, LogConfig,
+    QlogConfig, TlsConfig, UpstreamConfig, WebTransportConfig,
 };
 pub(crate) use table::table;
 
@@ -31,6 +31,7 @@ pub(crate) struct RelayConfig {
     pub(crate) admin: AdminConfig,
     pub(crate) drain: DrainConfig,
     pub(crate) upstream: UpstreamConfig,
+    pub(crate) fleet: FleetConfig,
     pub(crate) log: LogConfig,
     pub(crate) qlog: QlogConfig,
     pub(crate) auth: AuthConfig,
@@ -86,6 +87,7 @@ impl Default for RelayConfig {
             admin: AdminConfig::default(),
             drain: DrainConfig::default(),
             upstream: UpstreamConfig::default(),
+            fleet: FleetConfig::default(),
             log: LogConfig::default(),
             qlog: QlogConfig::default(),
             auth: AuthConfig::default(),
@@ -254,10 +256,17 @@ pub(crate) fn differences(one: &RelayConfig, other: &RelayConfig) -> Vec<&'stati
     let table = table();
     let differing = table.iter().filter(|setting| differs(setting));
     let mut keys: Vec<&str> = differing.map(|setting| setting.key).collect();
-    // The shown text of this URL leaves out its secrets.
-    let url = "auth.jwt.jwks_url";
-    if one.auth.jwt.jwks_url != other.auth.jwt.jwks_url && !keys.contains(&url) {
-        keys.push(url);
+    // The shown texts of these URLs leave out their secrets.
+    for (url, is_changed) in [
+        (
+            "auth.jwt.jwks_url",
+            one.auth.jwt.jwks_url != other.auth.jwt.jwks_url,
+        ),
+        ("fleet.nats", one.fleet.nats != other.fleet.nats),
+    ] {
+        if is_changed && !keys.contains(&url) {
+            keys.push(url);
+        }
     }
     keys
 }

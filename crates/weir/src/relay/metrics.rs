@@ -3,7 +3,7 @@
 //! Values are in base units, such as seconds and bytes. No label holds what a peer chose: no namespace, no track, no
 //! address.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
 use weir_moqt::{draft::Draft, session};
 use weir_net::{Delays, TelemetrySnapshot};
@@ -144,9 +144,14 @@ fn relay(page: &mut Page, numbers: &Numbers) {
 
 /// Writes the metrics of each link to an upstream relay. The label is the URL in the settings, without its query.
 fn links(page: &mut Page, numbers: &Numbers) {
+    // A relay of the fleet that restarts keeps its URL, and there may be an old link beside the new one.
+    let mut links: Vec<&LinkState> = numbers.links.iter().collect();
+    links.sort_by_key(|link| !link.is_ready);
+    let mut names = BTreeSet::new();
+    links.retain(|link| names.insert(&link.name));
     for (name, kind, help, of) in LINKS {
         page.family(name, kind, help);
-        for link in &numbers.links {
+        for link in &links {
             page.sample(name, &format!("{{upstream={:?}}}", link.name), of(link));
         }
     }
@@ -359,7 +364,7 @@ const LINKS: [LinkMetric; 7] = [
     (
         "weir_link_up",
         "gauge",
-        "1 while the link to the upstream relay is established, otherwise 0. `upstream.urls` lists them.",
+        "1 while the link to the upstream relay, or relay of the fleet, is established, otherwise 0. `/links` lists them.",
         |link| f64::from(u8::from(link.is_ready)),
     ),
     (

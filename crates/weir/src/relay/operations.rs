@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::Context as _;
 use weir_net::{Stop, Telemetry, clock};
-use weir_relay::Overload;
+use weir_relay::{LinkState, Overload};
 
 use crate::{
     harness::process,
@@ -93,9 +93,13 @@ impl Operations {
                 report_port: None,
             },
             "/links" => self.links(),
+            "/fleet" => self.fleet(),
             "/tracks" if self.tracks_max > 0 => self.tracks(),
             "/tracks" => Page::text(404, "not found: set admin.tracks_max to list tracks"),
-            _ => Page::text(404, "not found: try /metrics, /links, /healthz or /readyz"),
+            _ => Page::text(
+                404,
+                "not found: try /metrics, /links, /fleet, /healthz or /readyz",
+            ),
         }
     }
 
@@ -103,6 +107,10 @@ impl Operations {
     fn readiness(&self) -> Page {
         let mut threads = self.threads.iter();
         match threads.find_map(|(slot, _)| slot.latest().overload) {
+            None if self.is_stale() => Page::text(
+                200,
+                "ready, but the registry of the fleet is stale: see /fleet",
+            ),
             None => Page::text(200, "ready"),
             Some(Overload::Memory) => Page::text(
                 503,
@@ -149,6 +157,7 @@ impl Operations {
         let links = links.map(|link| {
             serde_json::json!({
                 "upstream": link.name,
+                "fleet": link.relay.is_some(),
                 "up": link.is_ready,
                 "established": link.connects,
                 "failures": link.failures,
@@ -159,6 +168,40 @@ impl Operations {
             })
         });
         Page::json(&serde_json::Value::Array(links.collect()))
+    }
+
+    /// Returns whether the registry of the fleet cannot be reached. What it said before still counts, so the relay serves.
+    fn is_stale(&self) -> bool {
+        let mut fleets = self.threads.iter().filter_map(|(slot, _)| slot.fleet());
+        fleets.any(|fleet| fleet.stale_for.is_some())
+    }
+
+    /// Returns the other relays of the fleet as JSON, with what they have registered.
+    fn fleet(&self) -> Page {
+        let mut fleets = self.threads.iter().filter_map(|(slot, _)| slot.fleet());
+        let Some(fleet) = fleets.next() else {
+            return Page::text(404, "not found: fleet.nats is not set");
+        };
+        let links: Vec<_> = self
+            .threads
+            .iter()
+            .flat_map(|(slot, _)| slot.links())
+            .collect();
+        let relays = fleet.relays.iter().map(|relay| {
+            let is_up = |link: &LinkState| link.relay == Some(relay.id) && link.is_ready;
+            let namespaces = relay.namespaces.iter().map(ToString::to_string);
+            serde_json::json!({
+                "relay": relay.id.to_string(),
+                "url": relay.name,
+                "registered": relay.registered,
+                "namespaces": namespaces.collect::<Vec<_>>(),
+                "linked": links.iter().any(is_up),
+            })
+        });
+        Page::json(&serde_json::json!({
+            "stale_seconds": fleet.stale_for.map(|time| time.as_secs_f64()),
+            "relays": relays.collect::<Vec<_>>(),
+        }))
     }
 
     fn too_many(&self, count: usize) -> Page {

@@ -12,7 +12,7 @@ use serde_json::json;
 use weir_moqt::{draft::Draft, session};
 use weir_net::{Delays, Telemetry};
 use weir_quic::{App, Endpoint, Event};
-use weir_relay::{Counters, Gauges, LinkState, Load, Overload, Relay, TrackState};
+use weir_relay::{Counters, FleetState, Gauges, LinkState, Load, Overload, Relay, TrackState};
 
 /// Final counters of a relay, or sums over several.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,6 +105,8 @@ pub(crate) struct Slot {
     listed: Condvar,
     /// The state of the links to upstream relays.
     links: Mutex<Vec<LinkState>>,
+    /// What is known of the fleet, if the relay is in one.
+    fleet: Mutex<Option<FleetState>>,
 }
 
 impl Slot {
@@ -129,7 +131,14 @@ impl Slot {
         links.clone()
     }
 
-    fn put(&self, snapshot: &Snapshot, links: Vec<LinkState>) {
+    /// Returns what was last known of the fleet; `None` if the relay is in none.
+    pub(crate) fn fleet(&self) -> Option<FleetState> {
+        let fleet = self.fleet.lock().unwrap_or_else(PoisonError::into_inner);
+        fleet.clone()
+    }
+
+    fn put(&self, snapshot: &Snapshot, links: Vec<LinkState>, fleet: Option<FleetState>) {
+        *self.fleet.lock().unwrap_or_else(PoisonError::into_inner) = fleet;
         *self.links.lock().unwrap_or_else(PoisonError::into_inner) = links;
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = *snapshot;
     }
@@ -246,7 +255,7 @@ impl Observed {
             overload: self.relay.overload(),
             at: Some(now),
         };
-        self.view.slot.put(&snapshot, links);
+        self.view.slot.put(&snapshot, links, self.relay.fleet(now));
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     relay::{
         authority::Gate,
         config::{Configured, RelayConfig},
+        fleet::Joined,
         qlog::Logs,
         snapshot::{Done, Observed, Slot, View},
     },
@@ -28,6 +29,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) memory: Arc<AtomicU64>,
     /// Relays to ask for what this one does not have.
     pub(crate) upstreams: Vec<Upstream>,
+    /// The relay's place in a fleet.
+    pub(crate) fleet: Option<Joined>,
     pub(crate) stop: Stop,
 }
 
@@ -40,7 +43,7 @@ pub(crate) struct ServingThreads {
 impl Plan<'_> {
     /// Makes a thread for each of `sockets`. Each thread publishes its metrics in its slot.
     pub(crate) fn crew(
-        self,
+        mut self,
         sockets: Vec<UdpSocket>,
         slots: Vec<(Arc<Slot>, Arc<Telemetry>)>,
     ) -> anyhow::Result<ServingThreads> {
@@ -79,6 +82,9 @@ impl Plan<'_> {
                 // The other threads ask this one, so the process has one copy of a track.
                 for upstream in &self.upstreams {
                     relay.add_upstream(clock::now(), upstream.clone());
+                }
+                if let Some(Joined { own, registry }) = self.fleet.take() {
+                    relay.join_fleet(clock::now(), own, registry);
                 }
             }
             members.push((one, Observed::new(relay, view, clock::now())));

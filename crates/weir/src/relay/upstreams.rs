@@ -20,29 +20,35 @@ use crate::{
 /// # Errors
 /// Names the setting that is wrong.
 pub(crate) fn load(configured: &Configured) -> anyhow::Result<Vec<Upstream>> {
+    let targets = configured.config.upstream.urls.iter().map(|text| {
+        let url: RelayUrl = text
+            .parse()
+            .with_context(|| configured.place("upstream.urls"))?;
+        Ok(Upstream {
+            name: url.to_string(),
+            target: Arc::new(target(configured, &url)?),
+            seed: u64::from_le_bytes(event_loop::seed()?),
+        })
+    });
+    targets.collect()
+}
+
+/// Returns how to connect to another relay, with the credentials for it.
+///
+/// # Errors
+/// Names the setting that is wrong.
+pub(crate) fn target(configured: &Configured, url: &RelayUrl) -> anyhow::Result<Target> {
     let config = &configured.config.upstream;
-    let token = token(configured)?;
-    let protocols = configured.config.protocols();
     let trust = if config.insecure {
         TrustChoice::Anyone
     } else {
         TrustChoice::Roots(config.ca.clone())
     };
-    let targets = config.urls.iter().map(|text| {
-        let url: RelayUrl = text
-            .parse()
-            .with_context(|| configured.place("upstream.urls"))?;
-        let target = run::client_target(&url, &trust, &protocols);
-        let mut target = target.with_context(|| configured.place("upstream.ca"))?;
-        target.setup.authorization_tokens = token.iter().cloned().collect();
-        identify(configured, &mut target)?;
-        Ok(Upstream {
-            name: url.to_string(),
-            target: Arc::new(target),
-            seed: u64::from_le_bytes(event_loop::seed()?),
-        })
-    });
-    targets.collect()
+    let target = run::client_target(url, &trust, &configured.config.protocols());
+    let mut target = target.with_context(|| configured.place("upstream.ca"))?;
+    target.setup.authorization_tokens = token(configured)?.into_iter().collect();
+    identify(configured, &mut target)?;
+    Ok(target)
 }
 
 /// Adds the client certificate, if there is one.

@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use clap::Args;
 use weir_net::Stop;
 
-use super::remote::{AGENTS_MAX, Bus, Fleet, NatsServers, SharedKey, Wanted};
-use crate::numbers::whole;
+use super::remote::{AGENTS_MAX, Bus, Fleet, NatsBus, SharedKey, Wanted};
+use crate::{nats::NatsServers, numbers::whole};
 
 // How a process reaches its fleet. No doc comment: clap would show it as the help of the command.
 #[derive(Clone, Debug, Args)]
@@ -65,8 +65,10 @@ impl FleetArguments {
     /// No server can be reached, or it refuses the credentials.
     pub(crate) fn connect(&self, name: &str) -> anyhow::Result<Box<dyn Bus>> {
         let urls = self.fleet.as_deref().context("--fleet: missing")?;
-        let servers = NatsServers::parse(urls, self.fleet_credentials.clone())?;
-        Ok(Box::new(servers.connect(name)?))
+        let credentials = self.fleet_credentials.clone();
+        let credentials = credentials.map(|file| ("--fleet-credentials".to_owned(), file));
+        let servers = NatsServers::parse("--fleet", urls, credentials)?;
+        Ok(Box::new(NatsBus::connect(&servers, name)?))
     }
 }
 

@@ -14,13 +14,13 @@ use crate::{
 };
 
 /// A NATS server that runs until the test is over.
-struct Nats {
+pub(crate) struct Nats {
     child: Child,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Nats {
-    fn start(more: &[&str]) -> Self {
+    pub(crate) fn start(more: &[&str]) -> Self {
         // The system gives the port to nobody else for a while.
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port().to_string();

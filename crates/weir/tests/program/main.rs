@@ -6,6 +6,7 @@ mod agents;
 mod audience;
 mod cli;
 mod documents;
+mod fleet;
 mod h3;
 mod kept;
 mod lab;

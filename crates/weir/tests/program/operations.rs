@@ -2,7 +2,7 @@
 
 mod access;
 mod admin;
-mod client;
+pub(crate) mod client;
 mod configuration;
 mod measured;
 mod moving;

@@ -23,6 +23,7 @@ const FLOORS: [&[&str]; 10] = [
         "ids",
         "load",
         "ownership",
+        "registry",
         "timers",
     ],
 ];

@@ -91,6 +91,16 @@ section! {
 }
 
 section! {
+    /// The fleet: relays that find each other through NATS.
+    FleetConfig at [fleet] {
+        nats: Vec<SecretUrl> = Vec::new(), "URLs of the NATS servers of the fleet: `nats://user:password@host:port` or `tls://`. Links to other relays use `ca`, `certificate`, `key`, `token_file` and `insecure` of `upstream`. Empty: no fleet.";
+        credentials: Option<PathBuf> = None, "File with the credentials of a NATS account. Not set: those in `fleet.nats`.";
+        scope: String = "default".to_owned(), "Name of the fleet, up to 64 letters, digits, `-` and `_`. Relays find only those of the same name.";
+        url: Option<String> = None, "URL by which other relays reach this one. Not set: `moqt://` and the address of `listen`.";
+    }
+}
+
+section! {
     /// The log on standard error.
     LogConfig at [log] {
         filter: String = "warn".to_owned(), "What is logged to standard error: a level (`error`, `warn`, `info`, `debug`, `trace`), or one for each module, such as `info,weir_relay=debug`.";

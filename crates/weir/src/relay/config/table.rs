@@ -1,8 +1,8 @@
 //! The table of the relay's settings, in the order of `--print-config` and `docs/relay-settings.md`.
 
 use super::{
-    AdminConfig, AnonymousConfig, ClientsConfig, DrainConfig, JwtConfig, LogConfig, QlogConfig,
-    RelayConfig, TlsConfig, UpstreamConfig, WebTransportConfig,
+    AdminConfig, AnonymousConfig, ClientsConfig, DrainConfig, FleetConfig, JwtConfig, LogConfig,
+    QlogConfig, RelayConfig, TlsConfig, UpstreamConfig, WebTransportConfig,
     sections::{DAY, HOUR, MILLISECOND, MINUTE, SECOND},
 };
 use crate::relay::settings::{Setting, setting};
@@ -16,6 +16,7 @@ pub(crate) fn table() -> Vec<Setting<RelayConfig>> {
         AdminConfig::table(),
         DrainConfig::table(),
         UpstreamConfig::table(),
+        FleetConfig::table(),
         LogConfig::table(),
         QlogConfig::table(),
         AnonymousConfig::table(),
@@ -76,6 +77,7 @@ fn relay_limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.relay.publications_per_session_max in COUNT, "Tracks that one session may publish. Further ones are refused with EXCESSIVE_LOAD."),
         setting!(limits.relay.namespaces_per_session_max in COUNT, "Namespaces that one session may announce. Further ones are refused with EXCESSIVE_LOAD."),
         setting!(limits.relay.namespaces_max in COUNT, "Namespaces that the sessions of one thread may announce together. Further ones are refused with EXCESSIVE_LOAD."),
+        setting!(limits.relay.registrations_max in COUNT, "Namespaces that all other relays of the fleet may register. Further ones are not used."),
         setting!(limits.relay.prefixes_per_session_max in COUNT, "Prefixes that one session may subscribe to (SUBSCRIBE_NAMESPACE, SUBSCRIBE_TRACKS). Further ones are refused with EXCESSIVE_LOAD."),
         setting!(limits.relay.matches_per_prefix_max in COUNT, "Namespaces or tracks under one such prefix. With more, the request is refused with NAMESPACE_TOO_LARGE, or later reset with EXCESSIVE_LOAD."),
         setting!(limits.relay.token_cache_bytes_max in 0..=1 << 32, "Bytes of authorization tokens that one session may register. Beyond it, the session is closed with AUTH_TOKEN_CACHE_OVERFLOW."),

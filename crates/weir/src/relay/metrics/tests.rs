@@ -67,6 +67,7 @@ fn numbers() -> Numbers {
         threads: vec![thread.clone(), thread],
         links: vec![LinkState {
             name: "moqt://origin.example:4443".to_owned(),
+            relay: None,
             is_ready: true,
             connects: 2,
             failures: 1,

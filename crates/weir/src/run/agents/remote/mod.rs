@@ -18,6 +18,6 @@ mod tests;
 pub(crate) use self::bus::Bus;
 pub(crate) use self::envelope::SharedKey;
 pub(crate) use self::fleet::{Fleet, Wanted};
-pub(crate) use self::nats::NatsServers;
+pub(crate) use self::nats::NatsBus;
 pub(crate) use self::protocol::{AGENTS_MAX, AgentInfo, Limits};
 pub(crate) use self::server::{AgentServer, check_name};

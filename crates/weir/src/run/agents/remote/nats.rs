@@ -4,7 +4,6 @@
 //! has a runtime.
 
 use std::{
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,22 +14,12 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
+use async_nats::Client;
 use tokio::sync::mpsc as commands;
 use weir_net::clock;
 
 use super::bus::{Bus, MESSAGES_MAX, Message};
-use crate::urls::Redacted;
-
-/// The servers of a fleet, and how to sign in.
-#[derive(Clone, Debug)]
-pub(crate) struct NatsServers {
-    /// The URLs, with commas between, as the flag gives them.
-    shown: String,
-    addresses: Vec<ServerAddr>,
-    /// A file with the credentials of a NATS account.
-    credentials: Option<PathBuf>,
-}
+use crate::nats::NatsServers;
 
 /// A connection to NATS.
 pub(crate) struct NatsBus {
@@ -48,48 +37,18 @@ enum Command {
     Publish(String, Vec<u8>),
 }
 
-impl NatsServers {
-    /// Reads `nats://HOST[:PORT]`, or `tls://`, several with commas between. User and password, or a token, may stand in front of a
-    /// host; the first ones count for all servers.
-    ///
-    /// # Errors
-    /// A part is not such a URL. The error shows no password.
-    pub(crate) fn parse(urls: &str, credentials: Option<PathBuf>) -> anyhow::Result<Self> {
-        let parse = |url: &str| -> anyhow::Result<ServerAddr> {
-            let shown = Redacted(url).to_string();
-            let is_known = url.starts_with("nats://") || url.starts_with("tls://");
-            let parsed = url.parse::<ServerAddr>().ok().filter(|_| is_known);
-            parsed.with_context(|| {
-                format!("--fleet: expected nats://HOST[:PORT] or tls://HOST[:PORT], not {shown:?}")
-            })
-        };
-        let urls: Vec<&str> = urls.split(',').map(str::trim).collect();
-        let addresses = urls
-            .iter()
-            .copied()
-            .map(parse)
-            .collect::<anyhow::Result<_>>()?;
-        let host = |address: &ServerAddr| format!("{}:{}", address.host(), address.port());
-        let addresses: Vec<ServerAddr> = addresses;
-        let shown: Vec<String> = addresses.iter().map(host).collect();
-        Ok(Self {
-            shown: shown.join(", "),
-            addresses,
-            credentials,
-        })
-    }
-
+impl NatsBus {
     /// Connects to one of the servers.
     ///
     /// # Errors
     /// No server can be reached, or none accepts the credentials. The error says which servers.
-    pub(crate) fn connect(&self, name: &str) -> anyhow::Result<NatsBus> {
+    pub(crate) fn connect(servers: &NatsServers, name: &str) -> anyhow::Result<Self> {
         let (commands, orders) = commands::channel(COMMANDS_MAX);
         let (sender, received) = mpsc::sync_channel(MESSAGES_MAX);
         let (connected, wait) = mpsc::sync_channel(1);
         let has_dropped = Arc::new(AtomicBool::new(false));
-        let (servers, name) = (self.clone(), name.to_owned());
-        let dropped = Arc::clone(&has_dropped);
+        let (shown, name) = (servers.to_string(), name.to_owned());
+        let (servers, dropped) = (servers.clone(), Arc::clone(&has_dropped));
         let thread = thread::Builder::new().name("weir-nats".to_owned());
         let thread = thread.spawn(move || {
             let run = Connection { sender, dropped };
@@ -99,39 +58,14 @@ impl NatsServers {
         let payload_bytes_max = wait
             .recv()
             .map_err(|_| anyhow!("the thread of NATS ended"))?
-            .map_err(|problem| anyhow!("--fleet: {problem} ({})", self.shown))?;
-        Ok(NatsBus {
+            .map_err(|problem| anyhow!("--fleet: {problem} ({shown})"))?;
+        Ok(Self {
             commands,
             received,
             has_dropped,
             payload_bytes_max,
-            shown: self.shown.clone(),
+            shown,
             thread: Some(thread),
-        })
-    }
-
-    fn options(&self, name: &str) -> anyhow::Result<ConnectOptions> {
-        let options = ConnectOptions::new()
-            .name(name)
-            .connection_timeout(CONNECT_TIMEOUT)
-            .ping_interval(PING_PERIOD)
-            .subscription_capacity(MESSAGES_MAX);
-        let users = self.addresses.iter();
-        let mut users = users.filter_map(|one| Some((one.username()?.to_owned(), one.password())));
-        let options = match users.next() {
-            Some((user, Some(password))) => options.user_and_password(user, password.to_owned()),
-            Some((token, None)) => options.token(token),
-            None => options,
-        };
-        let Some(file) = &self.credentials else {
-            return Ok(options);
-        };
-        let shown = file.display();
-        let text = std::fs::read_to_string(file)
-            .with_context(|| format!("--fleet-credentials: {shown}"))?;
-        let options = options.credentials(&text);
-        options.with_context(|| {
-            format!("--fleet-credentials: {shown}: not a file of credentials of NATS")
         })
     }
 }
@@ -163,9 +97,9 @@ impl Connection {
             Err(error) => return tell(Err(error.to_string())),
         };
         runtime.block_on(async move {
-            let client = match connect(servers, name).await {
+            let client = match servers.client(name, MESSAGES_MAX).await {
                 Ok(client) => client,
-                Err(problem) => return tell(Err(problem)),
+                Err(problem) => return tell(Err(problem.to_string())),
             };
             tell(Ok(client.max_payload()));
             while let Some(order) = orders.recv().await {
@@ -214,34 +148,6 @@ impl Connection {
         });
         Ok(())
     }
-}
-
-async fn connect(servers: &NatsServers, name: &str) -> Result<Client, String> {
-    let options = servers
-        .options(name)
-        .map_err(|error| format!("{error:#}"))?;
-    let connecting = options.connect(&servers.addresses[..]);
-    let connected = tokio::time::timeout(CONNECT_TIMEOUT * 2, connecting).await;
-    let error = match connected {
-        Ok(Ok(client)) => return Ok(client),
-        Ok(Err(error)) => error,
-        Err(_) => {
-            return Err(format!(
-                "no NATS server answered within {} s",
-                CONNECT_TIMEOUT.as_secs() * 2
-            ));
-        }
-    };
-    Err(match error.kind() {
-        ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-            "the NATS server refuses these credentials".to_owned()
-        }
-        ConnectErrorKind::Dns
-        | ConnectErrorKind::TimedOut
-        | ConnectErrorKind::Io
-        | ConnectErrorKind::MaxReconnects => format!("no NATS server can be reached: {error}"),
-        ConnectErrorKind::ServerParse | ConnectErrorKind::Tls => format!("NATS: {error}"),
-    })
 }
 
 impl Bus for NatsBus {
@@ -299,33 +205,12 @@ impl Drop for NatsBus {
 
 /// Messages that wait to be published. Beyond this, the sender waits.
 const COMMANDS_MAX: usize = 1024;
-/// How long a server may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time between pings of the server, so that a dead connection is noticed.
-const PING_PERIOD: Duration = Duration::from_secs(2);
 /// How long a server may take to confirm what was sent.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn urls_are_read_and_passwords_stay_secret() {
-        let shown = |urls: &str| NatsServers::parse(urls, None).map(|one| one.shown);
-        assert_eq!(
-            shown("nats://a, tls://u:secret@b:4333").unwrap(),
-            "a:4222, b:4333"
-        );
-        for bad in ["", "a", "http://a", "nats://a,", "nats://u:secret@"] {
-            let error = shown(bad).unwrap_err().to_string();
-            assert!(
-                error.starts_with("--fleet: expected nats://HOST"),
-                "{error}"
-            );
-            assert!(!error.contains("secret"), "{error}");
-        }
-    }
 
     #[test]
     #[ignore = "needs nats-server: make test-fleet"]
@@ -344,13 +229,14 @@ mod tests {
         let command = command.args(["-a", "127.0.0.1", "-p", &port.to_string()]);
         let child = command.stderr(std::process::Stdio::null()).spawn();
         let _server = Server(child.expect("nats-server in PATH"));
-        let servers = NatsServers::parse(&format!("nats://127.0.0.1:{port}"), None).unwrap();
+        let servers =
+            NatsServers::parse("--fleet", &format!("nats://127.0.0.1:{port}"), None).unwrap();
         let mut tries = 0..500;
-        while tries.next().is_some() && servers.connect("test").is_err() {
+        while tries.next().is_some() && NatsBus::connect(&servers, "test").is_err() {
             thread::park_timeout(Duration::from_millis(20));
         }
         super::super::bus::conformance::check("weir.test", || {
-            Box::new(servers.connect("test").unwrap())
+            Box::new(NatsBus::connect(&servers, "test").unwrap())
         });
     }
 
@@ -360,8 +246,11 @@ mod tests {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
-        let servers = NatsServers::parse(&format!("nats://{address}"), None).unwrap();
-        let error = servers.connect("test").err().unwrap().to_string();
+        let servers = NatsServers::parse("--fleet", &format!("nats://{address}"), None).unwrap();
+        let error = NatsBus::connect(&servers, "test")
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("no NATS server can be reached"), "{error}");
         assert!(error.contains(&address.to_string()), "{error}");
     }

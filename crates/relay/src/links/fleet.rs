@@ -1,0 +1,551 @@
+//! The fleet: relays that find each other through a registry.
+//!
+//! The relay registers the namespaces that its clients announce or publish in, and keeps what other relays have registered.
+//! When one of its own sessions wants a track of such a namespace, the relay establishes a link to one relay that has it.
+//! The link is closed when nothing needs it.
+//!
+//! A relay serves others of the fleet only from what its own clients publish ([`PeerKind::serves`]), whatever its map of the
+//! registry says. So a request crosses one link at most, and nothing circulates, however old the maps are.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use weir_moqt::{
+    error::SessionError,
+    message::{FetchKind, Setup},
+    name::{FullTrackName, Namespace},
+    session::Request,
+};
+use weir_quic::Handle;
+
+use super::{Linking, Links, upstreams::Upstreams};
+use crate::{
+    catalogue::Catalogue,
+    effect::Effect,
+    ids::{RequestKey, TrackId},
+    registry::{Member, Registry, RegistryEvent, RelayId},
+    sessions::peer::{PeerKind, Purpose},
+    timers::{Timer, Timers},
+    turn::Turn,
+};
+
+/// What a relay knows of its fleet.
+#[derive(Debug)]
+pub(super) struct Fleet {
+    /// The number of this relay.
+    own: RelayId,
+    registry: Box<dyn Registry>,
+    relays: BTreeMap<RelayId, Known>,
+    /// Number of registrations of all other relays.
+    registered: usize,
+    /// Tracks that wait for the link to a relay.
+    waiting: BTreeMap<TrackId, RelayId>,
+    /// Requests of sessions that wait for the link to a relay.
+    parked: BTreeMap<RequestKey, (RelayId, Request)>,
+    /// Since when the registry cannot be reached.
+    stale_since: Option<Instant>,
+    /// Whether the timer for links that are no longer needed is set.
+    is_armed: bool,
+}
+
+/// Another relay of the fleet.
+#[derive(Debug)]
+struct Known {
+    member: Arc<Member>,
+    namespaces: BTreeSet<Namespace>,
+    link: Option<Link>,
+}
+
+/// The link to another relay.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    /// Its number among the links to other machines.
+    number: usize,
+    /// Whether the other relay has sent GOAWAY.
+    is_leaving: bool,
+    /// Whether nothing needed the link at the last check.
+    was_idle: bool,
+}
+
+/// What a relay knows of its fleet, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetState {
+    /// For how long the registry has not been reachable; `None` if it is.
+    pub stale_for: Option<Duration>,
+    /// The other relays.
+    pub relays: Vec<FleetRelay>,
+}
+
+/// Another relay of the fleet, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetRelay {
+    /// Its number.
+    pub id: RelayId,
+    /// Its name.
+    pub name: String,
+    /// Number of namespaces that it has registered.
+    pub registered: usize,
+    /// The first of these namespaces, at most 100.
+    pub namespaces: Vec<Namespace>,
+}
+
+impl Fleet {
+    pub(super) fn register(&mut self, now: Instant, namespace: &Namespace) {
+        self.registry.register(now, namespace);
+    }
+
+    pub(super) fn withdraw(&mut self, now: Instant, namespace: &Namespace) {
+        self.registry.withdraw(now, namespace);
+    }
+
+    /// Returns whether a track waits for a link.
+    pub(super) fn awaits(&self, track: TrackId) -> bool {
+        self.waiting.contains_key(&track)
+    }
+
+    /// Forgets a track that nothing needs any more.
+    pub(super) fn forget_track(&mut self, track: TrackId) {
+        self.waiting.remove(&track);
+    }
+
+    /// Forgets a request that has ended.
+    pub(super) fn unpark(&mut self, key: RequestKey) {
+        self.parked.remove(&key);
+    }
+
+    /// Returns the numbers of other relays and of their registrations, and whether they are stale.
+    pub(super) fn numbers(&self) -> (usize, usize, bool) {
+        let relays = self.relays.values();
+        let relays = relays.filter(|known| !known.namespaces.is_empty());
+        (relays.count(), self.registered, self.stale_since.is_some())
+    }
+
+    pub(super) fn state(&self, now: Instant) -> FleetState {
+        let relays = self.relays.iter();
+        let relays = relays.filter(|(_, known)| !known.namespaces.is_empty());
+        let relays = relays.map(|(&id, known)| FleetRelay {
+            id,
+            name: known.member.name.clone(),
+            registered: known.namespaces.len(),
+            namespaces: known.namespaces.iter().take(SHOWN_MAX).cloned().collect(),
+        });
+        FleetState {
+            stale_for: self
+                .stale_since
+                .map(|since| now.saturating_duration_since(since)),
+            relays: relays.collect(),
+        }
+    }
+
+    /// Returns whether a link to a relay can be used, or can be waited for.
+    fn is_usable(&self, upstreams: &Upstreams, relay: RelayId) -> bool {
+        let Some(known) = self.relays.get(&relay) else {
+            return false;
+        };
+        let may_use = |link: Link| !link.is_leaving && !upstreams.is_failing(link.number);
+        known.link.is_none_or(may_use)
+    }
+
+    /// Begins to establish the link to a relay, unless there is one.
+    fn open(&mut self, turn: &mut Turn<'_>, upstreams: &mut Upstreams, relay: RelayId) {
+        let Some(known) = self.relays.get_mut(&relay) else {
+            return;
+        };
+        if known.link.is_none() {
+            known.link = Some(Link {
+                number: upstreams.add_of_fleet(turn, self.own, &known.member),
+                is_leaving: false,
+                was_idle: false,
+            });
+        }
+        if !self.is_armed {
+            self.is_armed = true;
+            turn.timers.set(turn.now + IDLE_CHECK, Timer::FleetLinks);
+        }
+    }
+
+    /// Adds a registration. Returns false if it was known, or if there is no room.
+    fn insert(&mut self, turn: &mut Turn<'_>, namespace: &Namespace, member: Arc<Member>) -> bool {
+        if member.id == self.own {
+            return false;
+        }
+        let known = self.relays.get(&member.id);
+        if known.is_some_and(|known| known.namespaces.contains(namespace)) {
+            return false;
+        }
+        if self.registered >= turn.config.limits.registrations_max {
+            turn.counters.registrations_dropped += 1;
+            return false;
+        }
+        self.registered += 1;
+        let known = self.relays.entry(member.id).or_insert_with(|| Known {
+            member,
+            namespaces: BTreeSet::new(),
+            link: None,
+        });
+        known.namespaces.insert(namespace.clone())
+    }
+
+    /// Removes a registration. Returns false if it was not known.
+    fn remove(&mut self, namespace: &Namespace, relay: RelayId) -> bool {
+        let Some(known) = self.relays.get_mut(&relay) else {
+            return false;
+        };
+        let is_removed = known.namespaces.remove(namespace);
+        self.registered -= usize::from(is_removed);
+        if known.namespaces.is_empty() && known.link.is_none() {
+            self.relays.remove(&relay);
+        }
+        is_removed
+    }
+
+    fn take_waiting(&mut self, relay: RelayId) -> (Vec<TrackId>, Vec<(RequestKey, Request)>) {
+        let tracks = self.waiting.extract_if(.., |_, other| *other == relay);
+        let tracks = tracks.map(|(track, _)| track).collect();
+        let parked = self.parked.extract_if(.., |_, (other, _)| *other == relay);
+        let parked = parked.map(|(key, (_, request))| (key, request)).collect();
+        (tracks, parked)
+    }
+}
+
+impl Links {
+    /// Joins a fleet, with a number of this relay.
+    pub(crate) fn join_fleet(
+        &mut self,
+        timers: &mut Timers,
+        now: Instant,
+        (own, registry): (RelayId, Box<dyn Registry>),
+    ) {
+        timers.set(now, Timer::Registry);
+        self.fleet = Some(Fleet {
+            own,
+            registry,
+            relays: BTreeMap::new(),
+            registered: 0,
+            waiting: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            stale_since: Some(now),
+            is_armed: false,
+        });
+    }
+
+    /// Returns what is known of the fleet, if the relay is in one.
+    pub(crate) fn fleet_state(&self, now: Instant) -> Option<FleetState> {
+        Some(self.fleet.as_ref()?.state(now))
+    }
+
+    /// Returns the numbers of other relays of the fleet and of their registrations, and whether these are stale.
+    pub(crate) fn fleet_numbers(&self) -> (usize, usize, bool) {
+        self.fleet.as_ref().map_or((0, 0, false), Fleet::numbers)
+    }
+
+    /// Notes that a session is with another relay of the fleet, if its SETUP says so. Returns false if the session cannot
+    /// be served, because it is with this relay itself or has come to the wrong thread; it is then closed.
+    pub(crate) fn welcome(&self, turn: &mut Turn<'_>, handle: Handle, setup: &Setup) -> bool {
+        let Some(relay) = setup.fleet_relay else {
+            return true;
+        };
+        let own = self.fleet.as_ref().map(|fleet| fleet.own.0);
+        let reason = if own == Some(relay) {
+            "this relay has connected to itself: fleet.url of another relay leads here"
+        } else if turn.endpoint.shard().index() != 0 {
+            "the first thread serves relays of the fleet"
+        } else {
+            if let Some(peer) = turn.sessions.get(handle) {
+                peer.become_relay();
+            }
+            return true;
+        };
+        let code = SessionError::NO_ERROR;
+        turn.push(Effect::CloseSession(handle, code, reason.to_owned()));
+        false
+    }
+
+    /// Returns whether a track waits for a link to a relay of the fleet.
+    pub(crate) fn awaits(&self, track: TrackId) -> bool {
+        let fleet = self.fleet.as_ref();
+        fleet.is_some_and(|fleet| fleet.awaits(track))
+    }
+
+    /// Forgets a track that nothing needs any more.
+    pub(crate) fn forget_track(&mut self, track: TrackId) {
+        if let Some(fleet) = &mut self.fleet {
+            fleet.forget_track(track);
+        }
+    }
+
+    /// Forgets a request that has ended while it waited for a link.
+    pub(crate) fn unpark(&mut self, key: RequestKey) {
+        if let Some(fleet) = &mut self.fleet {
+            fleet.unpark(key);
+        }
+    }
+
+    /// Handles the end of the pause after which the registry is asked for events.
+    pub(crate) fn on_registry(&mut self, turn: &mut Turn<'_>, catalogue: &mut Catalogue) {
+        let Some(fleet) = &mut self.fleet else {
+            return;
+        };
+        for _ in 0..EVENTS_PER_TURN {
+            let Some(event) = fleet.registry.poll(turn.now) else {
+                return turn.timers.set(turn.now + REGISTRY_PAUSE, Timer::Registry);
+            };
+            match event {
+                RegistryEvent::Found { namespace, member } => {
+                    let relay = member.id;
+                    if fleet.insert(turn, &namespace, member) {
+                        catalogue.register(turn, relay, &namespace);
+                    }
+                }
+                RegistryEvent::Lost { namespace, relay } => {
+                    if fleet.remove(&namespace, relay) {
+                        catalogue.deregister(turn, relay, &namespace);
+                    }
+                }
+                RegistryEvent::Stale => {
+                    fleet.stale_since.get_or_insert(turn.now);
+                    tracing::warn!(
+                        "the registry of the fleet is stale: what it said before counts"
+                    );
+                }
+                RegistryEvent::Current => {
+                    fleet.stale_since = None;
+                    tracing::info!("the registry of the fleet is up to date");
+                }
+            }
+        }
+        turn.timers.set(turn.now + BUSY_PAUSE, Timer::Registry);
+    }
+}
+
+impl Linking<'_> {
+    /// Asks the next relay of the fleet that registered the namespace of a track, after the one that `declined`. If there
+    /// is no link to it, the track waits for one. Returns whether a relay was asked or is waited for.
+    pub(crate) fn ask_fleet(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        declined: Option<Handle>,
+    ) -> bool {
+        let declined = declined.and_then(|handle| self.links.upstreams.relay(handle));
+        let (Some(fleet), Some(track)) = (&mut self.links.fleet, self.tracks.get(id)) else {
+            return false;
+        };
+        let demand = self.delivery.demand(id, PeerKind::Fleet);
+        if demand.is_unwanted {
+            return false;
+        }
+        let relays = self.catalogue.relays_of(&track.name().namespace);
+        let after = declined.and_then(|declined| relays.iter().position(|it| *it == declined));
+        for &relay in &relays[after.map_or(0, |place| place + 1)..] {
+            if !fleet.is_usable(&self.links.upstreams, relay) {
+                continue;
+            }
+            let Some(handle) = self.catalogue.fleet_link(relay) else {
+                fleet.open(turn, &mut self.links.upstreams, relay);
+                fleet.waiting.insert(id, relay);
+                return true;
+            };
+            if self.tracks.ask(turn, id, handle, demand) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Lets a request wait if it needs a link to a relay of the fleet that is not established. Returns the request if it
+    /// does not.
+    pub(crate) fn park(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: RequestKey,
+        request: Request,
+    ) -> Option<Request> {
+        let Some(relay) = self.relay_needed(turn, key, &request) else {
+            return Some(request);
+        };
+        let fleet = self.links.fleet.as_mut()?;
+        if fleet.parked.len() >= turn.config.limits.tracks_waiting_max {
+            turn.counters.link_waits_dropped += 1;
+            return Some(request);
+        }
+        fleet.open(turn, &mut self.links.upstreams, relay);
+        fleet.parked.insert(key, (relay, request));
+        turn.insert_request(key, Purpose::AwaitsLink);
+        None
+    }
+
+    /// Returns the relay of the fleet whose link a request has to wait for.
+    fn relay_needed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: RequestKey,
+        request: &Request,
+    ) -> Option<RelayId> {
+        let fleet = self.links.fleet.as_ref()?;
+        let name = subject(request)?;
+        let relays = self.catalogue.relays_of(&name.namespace);
+        let is_linked = |relay: &RelayId| self.catalogue.fleet_link(*relay).is_some();
+        if relays.is_empty() || relays.iter().any(is_linked) {
+            return None;
+        }
+        if !PeerKind::Fleet.serves(turn.kind(key.0)) {
+            return None;
+        }
+        let track = self.tracks.find(name).and_then(|id| self.tracks.get(id));
+        if track.is_some_and(|track| track.is_established() || track.is_published()) {
+            return None;
+        }
+        if !self
+            .catalogue
+            .announcers_of(turn, &name.namespace)
+            .is_empty()
+        {
+            return None;
+        }
+        let upstreams = &self.links.upstreams;
+        let mut relays = relays.into_iter();
+        relays.find(|relay| fleet.is_usable(upstreams, *relay))
+    }
+
+    /// Handles a link to a relay of the fleet that was established, or was lost or could not be established. Returns what
+    /// waited for it.
+    pub(crate) fn on_fleet_link(
+        &mut self,
+        turn: &mut Turn<'_>,
+        relay: RelayId,
+        link: Option<Handle>,
+    ) -> (Vec<TrackId>, Vec<(RequestKey, Request)>) {
+        self.catalogue.set_fleet_link(relay, link);
+        let Some(fleet) = &mut self.links.fleet else {
+            return (Vec::new(), Vec::new());
+        };
+        if let Some(known) = fleet.relays.get_mut(&relay)
+            && let Some(known) = &mut known.link
+        {
+            known.is_leaving = false;
+            known.was_idle &= link.is_none();
+        }
+        let (tracks, parked) = fleet.take_waiting(relay);
+        for (key, _) in &parked {
+            turn.remove_request(*key);
+        }
+        (tracks, parked)
+    }
+
+    /// Handles GOAWAY of a relay of the fleet: asks other relays for the tracks that come from it, so that they are not
+    /// interrupted.
+    pub(crate) fn on_fleet_leaving(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let Some(relay) = self.links.upstreams.relay(handle) else {
+            return;
+        };
+        self.catalogue.set_fleet_link(relay, None);
+        let known = self.links.fleet.as_mut().map(|fleet| &mut fleet.relays);
+        if let Some(link) = known.and_then(|relays| relays.get_mut(&relay)?.link.as_mut()) {
+            link.is_leaving = true;
+        }
+        for track in self.tracks.under(&Namespace::EMPTY).collect::<Vec<_>>() {
+            if self.is_leaving(track) {
+                self.ask_fleet(turn, track, None);
+            }
+        }
+    }
+
+    /// Returns whether a track comes only from relays of the fleet that have sent GOAWAY.
+    pub(crate) fn is_leaving(&mut self, id: TrackId) -> bool {
+        let Some(track) = self.tracks.get(id) else {
+            return false;
+        };
+        let publishers = track.publishers().iter();
+        let mut sessions = publishers.filter(|it| it.is_established()).peekable();
+        let links = &*self.links;
+        sessions.peek().is_some() && sessions.all(|publisher| links.is_leaving(publisher.session()))
+    }
+
+    /// Closes the links to relays of the fleet that nothing has needed since the last check.
+    pub(crate) fn close_idle(&mut self, turn: &mut Turn<'_>) {
+        let Some(fleet) = &mut self.links.fleet else {
+            return;
+        };
+        let upstreams = &mut self.links.upstreams;
+        let awaited: BTreeSet<RelayId> = fleet.waiting.values().copied().collect();
+        let mut is_any_open = false;
+        for (&relay, known) in &mut fleet.relays {
+            let Some(link) = &mut known.link else {
+                continue;
+            };
+            let handle = self.catalogue.fleet_link(relay);
+            let is_idle = match handle {
+                Some(handle) => turn.has_no_requests(handle),
+                // A link that cannot be established is tried as long as the relay is registered.
+                None => !upstreams.is_ready(link.number) && known.namespaces.is_empty(),
+            };
+            let is_idle = is_idle && !awaited.contains(&relay);
+            if is_idle && link.was_idle {
+                let connection = upstreams.remove(link.number);
+                self.catalogue.set_fleet_link(relay, None);
+                known.link = None;
+                if let Some(handle) = connection {
+                    let (code, reason) = (SessionError::NO_ERROR, "nothing needs this link");
+                    turn.push(Effect::CloseSession(handle, code, reason.to_owned()));
+                }
+                continue;
+            }
+            link.was_idle = is_idle;
+            is_any_open = true;
+        }
+        fleet
+            .relays
+            .retain(|_, known| known.link.is_some() || !known.namespaces.is_empty());
+        fleet.is_armed = is_any_open;
+        if is_any_open {
+            turn.timers.set(turn.now + IDLE_CHECK, Timer::FleetLinks);
+        }
+    }
+}
+
+impl Links {
+    fn is_leaving(&self, handle: Handle) -> bool {
+        let relay = self.upstreams.relay(handle);
+        let known = relay.and_then(|relay| self.fleet.as_ref()?.relays.get(&relay));
+        known.is_some_and(|known| known.link.is_some_and(|link| link.is_leaving))
+    }
+}
+
+impl Turn<'_> {
+    fn has_no_requests(&mut self, handle: Handle) -> bool {
+        let peer = self.sessions.get(handle);
+        peer.is_none_or(|peer| peer.requests().next().is_none())
+    }
+}
+
+/// Returns the track that a request asks for, if such a request can wait for a link. A SUBSCRIBE waits with its track.
+fn subject(request: &Request) -> Option<&FullTrackName> {
+    match request {
+        Request::TrackStatus(status) => Some(&status.track),
+        Request::Fetch(fetch) => match &fetch.kind {
+            FetchKind::Standalone { track, .. } | FetchKind::Recent { track, .. } => Some(track),
+            // Such a fetch waits for the subscription that it joins.
+            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => None,
+        },
+        Request::Subscribe(_)
+        | Request::Publish(_)
+        | Request::PublishNamespace(_)
+        | Request::SubscribeNamespace(_)
+        | Request::SubscribeTracks(_) => None,
+    }
+}
+
+/// The pause between two looks at the registry, and the longest delay of what it says.
+const REGISTRY_PAUSE: Duration = Duration::from_millis(50);
+/// Events of the registry that are handled in one turn. The rest follows after [`BUSY_PAUSE`].
+const EVENTS_PER_TURN: usize = 256;
+/// The pause while the registry has more events.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
+/// A link that nothing needs is closed at the second check.
+const IDLE_CHECK: Duration = Duration::from_secs(5);
+/// Namespaces of one relay that operators are shown.
+const SHOWN_MAX: usize = 100;

@@ -1,0 +1,131 @@
+//! The registry with a real NATS server.
+
+use std::{
+    net::TcpListener,
+    process::{Child, Command, Stdio},
+};
+
+use weir_relay::registry::conformance::{self, Setting};
+
+use super::*;
+use crate::run::{RelayUrl, TrustChoice, client_target};
+
+/// A NATS server that can be stopped and started again, and forgets everything then.
+struct Server {
+    port: u16,
+    child: Option<Child>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let mut server = Self { port, child: None };
+        server.run();
+        server
+    }
+
+    fn run(&mut self) {
+        let folder = std::env::temp_dir().join(format!("weir-nats-{}", self.port));
+        let mut command = Command::new("nats-server");
+        command.args([
+            "-a",
+            "127.0.0.1",
+            "-p",
+            &self.port.to_string(),
+            "-js",
+            "-sd",
+        ]);
+        command.arg(folder).stderr(Stdio::null());
+        self.child = Some(command.spawn().expect("nats-server in PATH"));
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+
+    fn servers(&self) -> NatsServers {
+        let url = format!("nats://127.0.0.1:{}", self.port);
+        NatsServers::parse("--fleet", &url, None).unwrap()
+    }
+
+    fn join(&self, id: RelayId) -> anyhow::Result<NatsRegistry> {
+        let own = Own {
+            id,
+            url: "moqt://127.0.0.1:4443".to_owned(),
+            scope: Scope::new("test")?,
+        };
+        let targets: Targets = Arc::new(|url: &str| {
+            let url: RelayUrl = url.parse()?;
+            Ok((
+                url.to_string(),
+                client_target(&url, &TrustChoice::Anyone, &crate::run::protocols())?,
+            ))
+        });
+        NatsRegistry::join(self.servers(), own, targets)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+        let folder = std::env::temp_dir().join(format!("weir-nats-{}", self.port));
+        drop(std::fs::remove_dir_all(folder));
+    }
+}
+
+impl Setting for Server {
+    fn join(&mut self, relay: RelayId) -> Box<dyn Registry> {
+        Box::new(Self::join(self, relay).unwrap())
+    }
+
+    fn pass(&mut self) -> Instant {
+        std::thread::park_timeout(Duration::from_millis(20));
+        clock::now()
+    }
+
+    fn set_reachable(&mut self, is_reachable: bool) {
+        if is_reachable {
+            self.run();
+        } else {
+            self.stop();
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs nats-server: make test-fleet"]
+fn nats_does_what_a_registry_has_to_do() {
+    conformance::check(&mut Server::start());
+}
+
+#[test]
+#[ignore = "needs nats-server: make test-fleet"]
+fn a_bucket_of_another_version_is_refused() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let mut client = server.servers().client("test", 16).await;
+        while client.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            client = server.servers().client("test", 16).await;
+        }
+        let context = ContextBuilder::new().build(client.unwrap());
+        let config = || kv::Config {
+            bucket: BUCKET.to_owned(),
+            description: "weir fleet, version 99".to_owned(),
+            ..kv::Config::default()
+        };
+        while context.create_key_value(config()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let error = server.join(RelayId(1)).unwrap_err().to_string();
+    assert!(error.contains("version 99"), "{error}");
+}

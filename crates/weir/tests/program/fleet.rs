@@ -1,0 +1,118 @@
+//! Relays that find each other through NATS. `make test-fleet` runs these tests: they need `nats-server`.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use crate::{
+    agents::Nats,
+    metrics::{expect_metric, get},
+    operations::client::{Arrival, Client},
+    process::{Folder, Relay, refusal, wait_for},
+};
+
+/// Starts a relay of a fleet.
+fn relay(nats: &Nats) -> Relay {
+    Relay::start(&[
+        "--fleet",
+        &nats.url,
+        "--set",
+        "upstream.insecure=true",
+        "--admin",
+        "127.0.0.1:0",
+    ])
+}
+
+fn fleet_of(admin: SocketAddr) -> Value {
+    let (status, body) = get(admin, "/fleet");
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+fn store(folder: &Folder) -> [String; 2] {
+    ["-js".to_owned(), format!("-sd={}", folder.file("nats"))]
+}
+
+#[test]
+#[ignore = "needs nats-server: make test-fleet"]
+fn relays_find_each_other_and_forget_one_that_is_killed() {
+    let folder = Folder::new("fleet");
+    let store = store(&folder);
+    let nats = Nats::start(&[&store[0], &store[1]]);
+    let relays = [relay(&nats), relay(&nats), relay(&nats)];
+    for relay in &relays {
+        expect_metric(relay.admin(), "weir_relay_fleet_stale", 0.0);
+    }
+    let publisher = Client::connect(relays[0].address(), Arrival::default());
+    publisher.announce("live");
+    publisher.expect("accepted");
+    for relay in &relays[1..] {
+        expect_metric(relay.admin(), "weir_relay_fleet_namespaces", 1.0);
+    }
+    let fleet = fleet_of(relays[2].admin());
+    let url = format!("moqt://{}", relays[0].address());
+    assert_eq!(fleet["relays"][0]["url"], url.as_str(), "{fleet}");
+    assert_eq!(fleet["relays"][0]["namespaces"][0], "live", "{fleet}");
+    assert_eq!(fleet["relays"][0]["linked"], false, "{fleet}");
+    let [first, second, third] = relays;
+    // SIGKILL: nothing is withdrawn.
+    drop(first);
+    for relay in [&second, &third] {
+        expect_metric(relay.admin(), "weir_relay_fleet_namespaces", 0.0);
+    }
+    // Without NATS, relays go on, and say so.
+    drop(nats);
+    expect_metric(third.admin(), "weir_relay_fleet_stale", 1.0);
+    let said = wait_for(|| {
+        let (status, body) = get(third.admin(), "/readyz");
+        assert_eq!(status, 200, "{body}");
+        body.contains("stale").then_some(body)
+    });
+    assert!(said.is_some());
+}
+
+#[test]
+#[ignore = "needs nats-server: make test-fleet"]
+fn wrong_servers_and_credentials_are_named() {
+    let folder = Folder::new("fleet-wrong");
+    let store = store(&folder);
+    let nats = Nats::start(&[&store[0], &store[1], "--user=a", "--pass=b"]);
+    let text = refusal(&["relay", "--listen", "127.0.0.1:0", "--fleet", &nats.url]);
+    assert!(text.contains("refuses these credentials"), "{text}");
+    for (arguments, part) in [
+        (
+            &["--fleet", "http://127.0.0.1:1"][..],
+            "expected nats://HOST",
+        ),
+        (
+            &["--fleet", &nats.url, "--set", "fleet.scope=a.b"],
+            "fleet.scope: expected",
+        ),
+        (
+            &["--fleet", &nats.url, "--fleet-url", "relay.example"],
+            "--fleet-url",
+        ),
+        (
+            &["--fleet", &nats.url, "--listen", "0.0.0.0:4443"],
+            "fleet.url (its default): expected the URL",
+        ),
+    ] {
+        let text = refusal(&[&["relay", "--check"][..], arguments].concat());
+        assert!(text.contains(part), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn a_relay_serves_without_its_nats_servers() {
+    // A port of this machine that nobody listens on.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("nats://{}", free.local_addr().unwrap());
+    drop(free);
+    let relay = Relay::start(&["--fleet", &url, "--admin", "127.0.0.1:0"]);
+    expect_metric(relay.admin(), "weir_relay_fleet_stale", 1.0);
+    let client = Client::connect(relay.address(), Arrival::default());
+    client.announce("a");
+    client.expect("accepted");
+    let fleet = fleet_of(relay.admin());
+    assert!(fleet["stale_seconds"].is_number(), "{fleet}");
+}
