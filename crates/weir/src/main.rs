@@ -11,6 +11,7 @@ mod hints;
 mod live;
 mod numbers;
 mod output;
+mod probe;
 mod progress;
 mod relay;
 mod results;

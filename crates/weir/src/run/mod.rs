@@ -40,7 +40,9 @@ use crate::harness::{
 
 pub(crate) use self::agents::remote;
 pub(crate) use self::plan::{CoreChoice, Meetings, Plan, RelayChoice};
-pub(crate) use self::target::{RelayUrl, target as client_target};
+pub(crate) use self::target::{
+    RelayUrl, target as client_target, target_with as client_target_with,
+};
 pub(crate) use self::token::{ClientTokens, token};
 pub(crate) use self::trust::{TrustArguments, TrustChoice};
 use self::{

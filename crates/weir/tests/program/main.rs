@@ -12,6 +12,7 @@ mod lab;
 mod live;
 mod metrics;
 mod operations;
+mod probing;
 mod process;
 mod proof;
 mod searching;
