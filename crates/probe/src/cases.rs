@@ -15,6 +15,7 @@ mod session;
 mod storms;
 mod subscribing;
 mod tokens;
+mod track_status;
 mod volume;
 
 use crate::{
@@ -31,6 +32,7 @@ pub fn all(messages: Option<u64>) -> Vec<Case> {
         parameters::cases(),
         tokens::cases(),
         subscribing::cases(),
+        track_status::cases(),
         publishing::cases(),
         namespaces::cases(),
         fetching::cases(),

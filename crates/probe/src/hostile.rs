@@ -151,7 +151,12 @@ pub(crate) fn act(number: u64, random: &mut Random, track: &Track) -> Vec<Step> 
             let kind = any_request(random);
             let encode = move |id| match kind {
                 Request::Publish => wire::publish(id, &track, id + 100, &[], &[]),
-                other => other.encode(id, &track, &[]),
+                Request::Subscribe
+                | Request::Fetch
+                | Request::TrackStatus
+                | Request::PublishNamespace
+                | Request::SubscribeNamespace
+                | Request::SubscribeTracks => kind.encode(id, &track, &[]),
             };
             steps.push(Step::Ask(client, request, Box::new(encode)));
         }

@@ -67,7 +67,7 @@ pub(crate) enum Action {
     Finish,
     /// Resets the sending side.
     Reset(u64),
-    /// Sends STOP_SENDING.
+    /// Sends `STOP_SENDING`.
     Stop(u64),
 }
 

@@ -29,6 +29,9 @@ pub struct Config {
     pub seed: u64,
 }
 
+/// Called with each case that has run.
+type OnOutcome = Box<dyn FnMut(&Case, &Outcome) + Send>;
+
 /// A role that runs cases against a relay, one after the other.
 pub struct Probe {
     config: Config,
@@ -38,7 +41,7 @@ pub struct Probe {
     /// The case that runs, and when it began.
     attempt: Option<(Attempt, Instant)>,
     wakes_at: Option<Instant>,
-    on_outcome: Box<dyn FnMut(&Case, &Outcome) + Send>,
+    on_outcome: OnOutcome,
     implementation: Option<String>,
     has_connected: bool,
     /// Whether all cases have run, or the probe was stopped.

@@ -30,13 +30,9 @@ pub(crate) enum Step {
     /// Acts on a stream.
     Act(usize, Slot, Action),
     /// Sends a request or an update that gets the next Request ID.
-    Ask(usize, Slot, Box<dyn Fn(u64) -> Vec<u8> + Send>),
+    Ask(usize, Slot, Encode),
     /// Sends bytes that depend on what the client has seen. `Err` skips the case, for this reason.
-    Reply(
-        usize,
-        Slot,
-        Box<dyn Fn(&Seen) -> Result<Vec<u8>, String> + Send>,
-    ),
+    Reply(usize, Slot, Replying),
     /// Sends a datagram.
     Datagram(usize, Bytes),
     /// Closes the connection with a code.
@@ -55,6 +51,13 @@ pub(crate) enum Step {
     Storm(Storm),
 }
 
+/// Encodes a request with this Request ID.
+type Encode = Box<dyn Fn(u64) -> Vec<u8> + Send>;
+/// Encodes what follows from what was seen.
+type Replying = Box<dyn Fn(&Seen) -> Result<Vec<u8>, String> + Send>;
+/// Returns the steps of one repetition.
+type Acting = Box<dyn Fn(u64, &mut Random) -> Vec<Step> + Send>;
+
 /// Steps that are repeated at a rate.
 pub(crate) struct Storm {
     /// How often; or the number of messages that have to be sent, if `counts_messages`.
@@ -62,7 +65,7 @@ pub(crate) struct Storm {
     pub(crate) per_second: u64,
     pub(crate) counts_messages: bool,
     /// Returns the steps of one time, which do not wait.
-    pub(crate) act: Box<dyn Fn(u64, &mut Random) -> Vec<Step> + Send>,
+    pub(crate) act: Acting,
 }
 
 /// What a check says of what was seen.
@@ -510,7 +513,7 @@ impl Script {
 
     /// A publisher announces the namespace, a subscriber subscribes, and the publisher accepts with the usual Track Alias.
     pub(crate) fn channel(&mut self, publisher: usize, subscriber: usize) -> Channel {
-        self.channel_with(publisher, subscriber, Vec::new(), Vec::new())
+        self.channel_with(publisher, subscriber, Vec::new(), &[])
     }
 
     /// Does the same, with parameters of SUBSCRIBE and Track Properties of SUBSCRIBE_OK.
@@ -519,7 +522,7 @@ impl Script {
         publisher: usize,
         subscriber: usize,
         parameters: Vec<(u64, Value)>,
-        properties: Vec<(u64, Value)>,
+        properties: &[(u64, Value)],
     ) -> Channel {
         self.announce(publisher);
         self.join(subscriber);
@@ -530,7 +533,7 @@ impl Script {
             publisher,
             request(publication, MessageKind::Subscribe, |_| true),
         );
-        let accepted = wire::subscribe_ok(wire::ALIAS, &[], &properties);
+        let accepted = wire::subscribe_ok(wire::ALIAS, &[], properties);
         self.write(publisher, publication, accepted);
         self.expect(subscriber, subscribed(subscription));
         Channel {

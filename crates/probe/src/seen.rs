@@ -173,7 +173,7 @@ pub(crate) struct Incoming {
     /// Number of messages that the script has looked at.
     taken: usize,
     pub(crate) end: Option<StreamEnd>,
-    /// The code of STOP_SENDING for the client's side.
+    /// The code of `STOP_SENDING` for the client's side.
     pub(crate) stopped: Option<u64>,
     /// The header, if it is a subgroup stream.
     pub(crate) header: Option<SubgroupHeader>,
@@ -296,7 +296,7 @@ impl Seen {
         }
     }
 
-    /// Notes STOP_SENDING.
+    /// Notes `STOP_SENDING`.
     pub(crate) fn stopped(&mut self, stream: StreamId, code: u64) {
         if let Some(incoming) = self.streams.get_mut(&stream) {
             incoming.stopped = Some(code);
@@ -422,7 +422,7 @@ impl Seen {
                         },
                         group: header.group,
                         id: object.id,
-                        subgroup: subgroup.or(Some(header.subgroup.resolve(object.id))),
+                        subgroup: subgroup.or_else(|| Some(header.subgroup.resolve(object.id))),
                         priority: header.priority,
                         status: object.status,
                         properties: object.properties.as_bytes().clone(),

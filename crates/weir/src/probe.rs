@@ -88,10 +88,26 @@ pub(crate) fn run(
         peak_bytes: after.resident_peak_bytes,
         after_bytes: after.resident_bytes,
     });
+    let times = (start, begin, end);
     Ok(Report {
+        memory,
+        ..report_of(plan, &probe, &bystander, times, start_time)
+    })
+}
+
+/// Returns the report of a run, without the relay's memory. `times` are the start of the bystander, of the first case, and the end
+/// of the last.
+fn report_of(
+    plan: &Plan,
+    probe: &Probe,
+    bystander: &Bystander,
+    times: (Instant, Instant, Instant),
+    start_time: Duration,
+) -> Report {
+    Report {
         schema: report::SCHEMA,
         url: plan.url.to_string(),
-        relay: relay_name(plan, &probe),
+        relay: relay_name(plan, probe),
         transport: plan.url.scheme.transport().to_owned(),
         start_time: humantime::format_rfc3339_seconds(UNIX_EPOCH + start_time).to_string(),
         weir_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -103,10 +119,10 @@ pub(crate) fn run(
             .zip(probe.outcomes())
             .map(|(case, outcome)| case_report(case, outcome))
             .collect(),
-        bystander: parts(&bystander, &probe, (start, begin, end)),
+        bystander: parts(bystander, probe, times),
         bystander_failure: bystander.failure().map(str::to_owned),
-        memory,
-    })
+        memory: None,
+    }
 }
 
 fn relay_name(plan: &Plan, probe: &Probe) -> String {

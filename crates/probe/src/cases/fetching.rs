@@ -19,6 +19,7 @@ use crate::{
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = refusals();
     cases.extend(ranges());
+    cases.extend(orders());
     cases.extend(joining_refusals());
     cases.extend(joining());
     cases.extend(publishers());
@@ -154,6 +155,12 @@ fn ranges() -> Vec<Case> {
             (1, 2),
             &[(1, 1)],
         ),
+    ]
+}
+
+/// Group orders, ends and forwarding preferences.
+fn orders() -> Vec<Case> {
+    vec![
         Case::must(
             "fetch.descending",
             "10.12.3",

@@ -18,7 +18,10 @@ use weir_moqt::{
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = payloads();
     cases.extend(headers());
+    cases.extend(preferences());
     cases.extend(streams());
+    cases.extend(orders());
+    cases.extend(ends_of_groups());
     cases.extend(several());
     cases
 }
@@ -128,6 +131,12 @@ fn headers() -> Vec<Case> {
                 script.expect(A, object("a datagram with its properties", is_meant));
             },
         ),
+    ]
+}
+
+/// How objects are sent, and under which Track Alias.
+fn preferences() -> Vec<Case> {
+    vec![
         Case::must(
             "datagram.stays-datagram",
             "11.2.1",
@@ -237,6 +246,12 @@ fn streams() -> Vec<Case> {
                 script.expect(A, stream_end(false));
             },
         ),
+    ]
+}
+
+/// Objects of one stream, and of several.
+fn orders() -> Vec<Case> {
+    vec![
         Case::must(
             "stream.order",
             "9.4",
@@ -293,6 +308,12 @@ fn streams() -> Vec<Case> {
                 );
             },
         ),
+    ]
+}
+
+/// Ends of groups.
+fn ends_of_groups() -> Vec<Case> {
+    vec![
         Case::must(
             "stream.end-of-group",
             "11.2.1.1",

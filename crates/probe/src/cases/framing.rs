@@ -69,9 +69,12 @@ fn unknown_types() -> Vec<Case> {
     cases
 }
 
+/// Encodes a message.
+type Encode = fn(&Script) -> Vec<u8>;
+
 /// Messages that no request stream begins with.
 fn first_messages() -> impl Iterator<Item = Case> {
-    let rows: [(&str, fn(&Script) -> Vec<u8>); 11] = [
+    let rows: [(&str, Encode); 11] = [
         ("setup", |_| framed(message::SETUP, &[])),
         ("goaway", |_| wire::goaway(b"", None)),
         ("subscribe-ok", |_| wire::subscribe_ok(1, &[], &[])),
@@ -119,9 +122,11 @@ fn requests_on_control() -> impl Iterator<Item = Case> {
     })
 }
 
+/// What follows from a wrong length.
+const WRONG_LENGTH: &str = "a message whose length does not match its content closes the session";
+
 /// Messages whose length does not match their content.
 fn lengths() -> Vec<Case> {
-    const TEXT: &str = "a message whose length does not match its content closes the session";
     let mut cases = Vec::new();
     for request in Request::ALL {
         // What follows the parameters of PUBLISH are Track Properties.
@@ -129,7 +134,7 @@ fn lengths() -> Vec<Case> {
             cases.push(closes(
                 format!("length.{}-too-long", request.word()),
                 "10",
-                TEXT,
+                WRONG_LENGTH,
                 VIOLATION,
                 move |script| {
                     let payload = request.payload(0, &script.track, &[]);
@@ -140,7 +145,7 @@ fn lengths() -> Vec<Case> {
         cases.push(closes(
             format!("length.{}-too-short", request.word()),
             "10",
-            TEXT,
+            WRONG_LENGTH,
             VIOLATION,
             move |script| {
                 let payload = request.payload(0, &script.track, &[]);
@@ -155,7 +160,7 @@ fn lengths() -> Vec<Case> {
         cases.push(Case::must(
             format!("length.goaway-{name}"),
             "10",
-            TEXT,
+            WRONG_LENGTH,
             move |script| {
                 script.join(A);
                 script.then();
@@ -164,11 +169,18 @@ fn lengths() -> Vec<Case> {
             },
         ));
     }
+    cases.extend(lengths_of_others());
+    cases
+}
+
+/// Updates and ends of requests whose length does not match their content.
+fn lengths_of_others() -> Vec<Case> {
+    let mut cases = Vec::new();
     for (name, payload) in [("too-long", &[2, 0, 0][..]), ("too-short", &[2][..])] {
         cases.push(Case::must(
             format!("length.request-update-{name}"),
             "10",
-            TEXT,
+            WRONG_LENGTH,
             move |script| {
                 let channel = script.channel(B, A);
                 script.then();
@@ -181,7 +193,7 @@ fn lengths() -> Vec<Case> {
     cases.push(Case::must(
         "length.publish-done-too-long",
         "10",
-        TEXT,
+        WRONG_LENGTH,
         |script| {
             let slot = script.publish(A);
             script.then();

@@ -11,8 +11,10 @@ use crate::{
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = announcing();
+    cases.extend(withdrawing());
     cases.extend(overlaps());
     cases.extend(tracks());
+    cases.extend(tracks_not_offered());
     cases.extend(late_publishers());
     cases
 }
@@ -107,6 +109,12 @@ fn announcing() -> Vec<Case> {
                 script.expect(A, suffix(slot, false, ""));
             },
         ),
+    ]
+}
+
+/// Namespaces that go, and prefixes that do not match.
+fn withdrawing() -> Vec<Case> {
+    vec![
         Case::must(
             "subscribe-namespace.withdrawn",
             "10.18",
@@ -229,14 +237,15 @@ fn overlaps() -> Vec<Case> {
     cases
 }
 
+fn collect(script: &mut Script, client: usize, parameters: Vec<(u64, Value)>) {
+    script.join(client);
+    let track = script.track.clone();
+    let slot = script.request_with(client, Request::SubscribeTracks, track, parameters);
+    script.expect(client, ok(slot));
+}
+
 /// SUBSCRIBE_TRACKS and the PUBLISH messages that follow from it.
 fn tracks() -> Vec<Case> {
-    fn collect(script: &mut Script, client: usize, parameters: Vec<(u64, Value)>) {
-        script.join(client);
-        let track = script.track.clone();
-        let slot = script.request_with(client, Request::SubscribeTracks, track, parameters);
-        script.expect(client, ok(slot));
-    }
     vec![
         Case::must(
             "subscribe-tracks.later",
@@ -275,6 +284,12 @@ fn tracks() -> Vec<Case> {
                 script.expect(A, request(taken, MessageKind::Publish, is_paused));
             },
         ),
+    ]
+}
+
+/// Tracks that are not offered.
+fn tracks_not_offered() -> Vec<Case> {
+    vec![
         Case::must(
             "subscribe-tracks.own-tracks",
             "6.1",

@@ -82,10 +82,12 @@ fn unknown() -> Vec<Case> {
     cases
 }
 
-/// Parameters in messages in which they may not appear.
-fn misplaced() -> impl Iterator<Item = Case> {
-    let prefix = || Value::Raw(wire::namespace(&[b"a".to_vec()]));
-    let rows: [(&str, u64, Value, &str, &[Request]); 12] = [
+/// A parameter, its section, and messages in which it may not appear.
+type Misplaced = (&'static str, u64, Value, &'static str, &'static [Request]);
+
+/// Parameters of requests.
+fn of_requests() -> [Misplaced; 6] {
+    [
         (
             "forward",
             parameter::FORWARD,
@@ -137,6 +139,13 @@ fn misplaced() -> impl Iterator<Item = Case> {
             "10.2.5",
             &[Request::Subscribe],
         ),
+    ]
+}
+
+/// Parameters of answers and of deliveries.
+fn of_answers() -> [Misplaced; 6] {
+    let prefix = || Value::Raw(wire::namespace(&[b"a".to_vec()]));
+    [
         (
             "expires",
             parameter::EXPIRES,
@@ -179,20 +188,24 @@ fn misplaced() -> impl Iterator<Item = Case> {
             "10.2.3",
             &[Request::Fetch, Request::Publish],
         ),
-    ];
-    rows.into_iter()
-        .flat_map(|(name, kind, value, section, requests)| {
-            requests.iter().map(move |request| {
-                let value = value.clone();
-                closes(
-                    format!("parameter.{name}-in-{}", request.word()),
-                    section,
-                    "a parameter in a message that may not have it closes the session",
-                    VIOLATION,
-                    move |script| request.encode(0, &script.track, &[(kind, value.clone())]),
-                )
-            })
+    ]
+}
+
+/// Parameters in messages in which they may not appear.
+fn misplaced() -> impl Iterator<Item = Case> {
+    let rows = of_requests().into_iter().chain(of_answers());
+    rows.flat_map(|(name, kind, value, section, requests)| {
+        requests.iter().map(move |request| {
+            let value = value.clone();
+            closes(
+                format!("parameter.{name}-in-{}", request.word()),
+                section,
+                "a parameter in a message that may not have it closes the session",
+                VIOLATION,
+                move |script| request.encode(0, &script.track, &[(kind, value.clone())]),
+            )
         })
+    })
 }
 
 fn misplaced_in_updates() -> Vec<Case> {

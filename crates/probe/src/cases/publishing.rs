@@ -15,11 +15,14 @@ use crate::{
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = accepting();
+    cases.extend(resuming());
     cases.extend(aliases());
     cases.extend(mandatory_properties());
     cases.extend(answers());
+    cases.extend(later_answers());
     cases.extend(unknown_codes());
     cases.extend(relay_requests());
+    cases.extend(new_groups());
     cases
 }
 
@@ -67,6 +70,12 @@ fn accepting() -> Vec<Case> {
                 );
             },
         ),
+    ]
+}
+
+/// Paused publishers, and several of them.
+fn resuming() -> Vec<Case> {
+    vec![
         Case::must(
             "publish.forward-0-resumed",
             "9.5",
@@ -248,14 +257,16 @@ fn answering(
     })
 }
 
+/// What follows from a reason that is too long.
+const LONG_REASON: &str = "a reason of more than 1,024 bytes closes the session";
+
 /// Answers that a publisher may not give.
 fn answers() -> Vec<Case> {
-    let long_reason = "a reason of more than 1,024 bytes closes the session";
     vec![
         answering(
             "answer.reason-1025-bytes-request-error",
             "1.4.4",
-            long_reason,
+            LONG_REASON,
             || wire::request_error(refusal::DOES_NOT_EXIST, &[b'r'; 1025]),
         ),
         answering(
@@ -302,10 +313,16 @@ fn answers() -> Vec<Case> {
             || wire::framed(wire::message::NAMESPACE, &wire::namespace(&[b"a".to_vec()])),
         )
         .level(Level::Implied),
+    ]
+}
+
+/// Messages after the first answer that a client may not send.
+fn later_answers() -> Vec<Case> {
+    vec![
         Case::must(
             "answer.reason-1025-bytes-publish-done",
             "1.4.4",
-            long_reason,
+            LONG_REASON,
             |script| {
                 let slot = script.publish(A);
                 script.then();
@@ -417,6 +434,12 @@ fn relay_requests() -> Vec<Case> {
                 script.expect(B, request(taken, MessageKind::Subscribe, is_odd));
             },
         ),
+    ]
+}
+
+/// What the relay passes on to publishers, and what it sends to nobody.
+fn new_groups() -> Vec<Case> {
+    vec![
         Case::must(
             "relay.new-group-request",
             "10.2.13",
@@ -439,7 +462,7 @@ fn relay_requests() -> Vec<Case> {
             "a NEW_GROUP_REQUEST for an established track with dynamic groups goes upstream",
             |script| {
                 let dynamic = vec![(property::DYNAMIC_GROUPS, Value::Int(1))];
-                let channel = script.channel_with(B, A, vec![], dynamic);
+                let channel = script.channel_with(B, A, vec![], &dynamic);
                 script.then();
                 let wanted = vec![(parameter::NEW_GROUP_REQUEST, Value::Int(0))];
                 script.update(A, channel.subscription, wanted);

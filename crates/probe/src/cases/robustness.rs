@@ -15,6 +15,7 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = mutations().collect();
     cases.extend(large());
     cases.extend(slow());
+    cases.extend(greedy());
     cases.extend(vanishing());
     cases
 }
@@ -124,7 +125,6 @@ pub(super) fn uni(number: u64) -> Slot {
 const FIRST_SLOT: u32 = 10_000;
 
 fn slow() -> Vec<Case> {
-    let deaf = |line: &mut Line| line.is_deaf = true;
     vec![
         robust("slow.byte-by-byte", |script| {
             script.join(A);
@@ -148,12 +148,19 @@ fn slow() -> Vec<Case> {
             }
             script.wait(1000);
         }),
+    ]
+}
+
+/// Clients that take or ask for more than they read.
+fn greedy() -> Vec<Case> {
+    let deaf = |line: &mut Line| line.is_deaf = true;
+    vec![
         robust("greedy.subscriber-that-does-not-read", move |script| {
             script.track = script.track.below("greedy");
             script.channel(B, A);
             script.step(Step::Behave(A, Box::new(deaf)));
             script.step(storm(400, 800, |number, _| {
-                let bytes = group(Subgroup::of(number), &[&[b'x'; 20_000]]);
+                let bytes = group(Subgroup::of(number), &[&vec![b'x'; 20_000]]);
                 let stream = uni(number);
                 let write = Action::Write(bytes.into());
                 vec![
@@ -167,7 +174,7 @@ fn slow() -> Vec<Case> {
         robust("greedy.fetches", |script| {
             script.track = script.track.below("greedy");
             script.channel(B, C);
-            script.stream(B, group(Subgroup::of(0), &[&[b'x'; 50_000]]));
+            script.stream(B, group(Subgroup::of(0), &[&vec![b'x'; 50_000]]));
             script.join(A);
             let track = script.track.clone();
             script.step(storm(300, 600, move |number, _| {

@@ -33,7 +33,12 @@ fn requests() -> Vec<Case> {
                 };
                 let encode = move |id| match request {
                     Request::Publish => wire::publish(id, &track, id + 100, &[], &[]),
-                    other => other.encode(id, &track, &[]),
+                    Request::Subscribe
+                    | Request::Fetch
+                    | Request::TrackStatus
+                    | Request::PublishNamespace
+                    | Request::SubscribeNamespace
+                    | Request::SubscribeTracks => request.encode(id, &track, &[]),
                 };
                 let mut steps = vec![
                     Step::Rejoin(A),

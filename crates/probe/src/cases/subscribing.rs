@@ -1,4 +1,4 @@
-//! SUBSCRIBE, its filters and updates, and TRACK_STATUS.
+//! SUBSCRIBE, its filters and updates.
 
 use weir_moqt::{
     location::Location,
@@ -8,8 +8,8 @@ use weir_moqt::{
 use crate::{
     case::{Case, Level},
     script::{
-        A, B, C, Check, Progress, answered, closed, done, finished, message, object, object_at, ok,
-        over, progress, refused, request, subscribed,
+        A, B, C, Check, Progress, answered, done, finished, message, object, object_at, ok, over,
+        progress, refused, request, subscribed,
     },
     seen::{Slot, StreamEnd},
     wire::{self, Request, Subgroup, Value, filter, group, parameter, property, refusal},
@@ -18,15 +18,17 @@ use crate::{
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = without_publisher();
     cases.extend(establishing());
+    cases.extend(reaching());
     cases.extend(largest());
+    cases.extend(largest_of_objects());
     cases.extend(filters());
     cases.extend(forwarding());
     cases.extend(endings());
-    cases.extend(track_status());
+    cases.extend(ends_of_publishers());
     cases
 }
 
-/// RENDEZVOUS_TIMEOUT of so many milliseconds.
+/// `RENDEZVOUS_TIMEOUT` of so many milliseconds.
 fn rendezvous(milliseconds: u64) -> Vec<(u64, Value)> {
     vec![(parameter::RENDEZVOUS_TIMEOUT, Value::Int(milliseconds))]
 }
@@ -141,6 +143,12 @@ fn establishing() -> Vec<Case> {
                 script.expect(A, object_at(0, 0, b"mine"));
             },
         ),
+    ]
+}
+
+/// Which publishers a SUBSCRIBE reaches.
+fn reaching() -> Vec<Case> {
+    vec![
         Case::must(
             "subscribe.duplicate",
             "5.1",
@@ -198,18 +206,19 @@ fn establishing() -> Vec<Case> {
     ]
 }
 
-/// LARGEST_OBJECT and Track Properties.
+/// The next message is SUBSCRIBE_OK with this `LARGEST_OBJECT`.
+fn has_largest(slot: Slot, group: u64, object: u64) -> Check {
+    let text = format!("SUBSCRIBE_OK with LARGEST_OBJECT {{{group}, {object}}}");
+    let largest = Some(Location::new(group, object));
+    message(
+        slot,
+        text,
+        move |message| matches!(message, Message::SubscribeOk(ok) if ok.parameters.largest_object == largest),
+    )
+}
+
+/// `LARGEST_OBJECT` and Track Properties.
 fn largest() -> Vec<Case> {
-    /// The next message is SUBSCRIBE_OK with this LARGEST_OBJECT.
-    fn has_largest(slot: Slot, group: u64, object: u64) -> Check {
-        let text = format!("SUBSCRIBE_OK with LARGEST_OBJECT {{{group}, {object}}}");
-        let largest = Some(Location::new(group, object));
-        message(
-            slot,
-            text,
-            move |message| matches!(message, Message::SubscribeOk(ok) if ok.parameters.largest_object == largest),
-        )
-    }
     let announced = |name: &str, properties: fn() -> Vec<(u64, Value)>, section, text: &str| {
         Case::must(name, section, text, move |script| {
             script.announce(B);
@@ -248,6 +257,12 @@ fn largest() -> Vec<Case> {
             "9.6",
             "a relay forwards all Track Properties, also those that it does not know",
         ),
+    ]
+}
+
+/// `LARGEST_OBJECT` of what the relay received.
+fn largest_of_objects() -> Vec<Case> {
+    vec![
         Case::must(
             "subscribe.largest-of-objects",
             "10.2.11",
@@ -293,7 +308,7 @@ fn filters() -> Vec<Case> {
             "5.1.2",
             "objects outside of the filter's range are not sent",
             move |script| {
-                script.channel_with(B, A, vec![filter(kind, fields)], vec![]);
+                script.channel_with(B, A, vec![filter(kind, fields)], &[]);
                 script.then();
                 for (number, payload) in [(10, b"1"), (11, b"2"), (12, b"3")] {
                     script.stream(B, group(Subgroup::of(number), &[&payload[..]]));
@@ -361,7 +376,7 @@ fn forwarding() -> Vec<Case> {
             "5.1",
             "a subscription with Forward State 0 gets no objects",
             move |script| {
-                script.channel_with(B, A, forward(0), vec![]);
+                script.channel_with(B, A, forward(0), &[]);
                 script.then();
                 script.stream(B, group(Subgroup::of(0), &[b"a"]));
                 script.never(A, object("an object", |_| true));
@@ -372,7 +387,7 @@ fn forwarding() -> Vec<Case> {
             "5.1",
             "a subscription whose Forward State becomes 1 gets objects",
             move |script| {
-                let channel = script.channel_with(B, A, forward(0), vec![]);
+                let channel = script.channel_with(B, A, forward(0), &[]);
                 script.then();
                 script.update(A, channel.subscription, forward(1));
                 script.expect(A, ok(channel.subscription));
@@ -447,6 +462,12 @@ fn endings() -> Vec<Case> {
             },
         )
         .level(Level::Should),
+    ]
+}
+
+/// What subscribers see of the end of a publisher.
+fn ends_of_publishers() -> Vec<Case> {
+    vec![
         Case::must(
             "publish-done.stream-count",
             "10.11",
@@ -497,80 +518,4 @@ fn data_stream_reset() -> Check {
             None => progress(false),
         }
     })
-}
-
-fn track_status() -> Vec<Case> {
-    vec![
-        Case::must(
-            "track-status.no-publisher",
-            "10.14",
-            "a TRACK_STATUS that fails gets REQUEST_ERROR",
-            |script| {
-                script.join(A);
-                script.then();
-                let slot = script.request(A, Request::TrackStatus);
-                script.expect(A, refused(slot, &[]));
-            },
-        ),
-        Case::must(
-            "track-status.established",
-            "10.14",
-            "TRACK_STATUS gets REQUEST_OK with what SUBSCRIBE_OK would have, and the stream ends",
-            |script| {
-                let kept = vec![(property::OF_APPLICATION, Value::Bytes(b"kept".to_vec()))];
-                let encoded = wire::pairs(&kept);
-                script.channel_with(B, C, vec![], kept);
-                script.stream(B, group(Subgroup::of(4), &[b"a", b"b"]));
-                script.expect(C, object_at(4, 1, b"b"));
-                script.join(A);
-                script.then();
-                let slot = script.request(A, Request::TrackStatus);
-                let text = "REQUEST_OK with LARGEST_OBJECT {4, 1} and the Track Properties";
-                script.expect(
-                    A,
-                    message(slot, text, move |message| {
-                        let Message::RequestOk(ok) = message else {
-                            return false;
-                        };
-                        ok.parameters.largest_object == Some(Location::new(4, 1))
-                            && ok.properties.as_bytes()[..] == encoded[..]
-                    }),
-                );
-                script.expect(A, finished(slot));
-            },
-        ),
-        Case::must(
-            "track-status.no-subscription",
-            "10.14",
-            "TRACK_STATUS creates no subscription: no objects are sent",
-            |script| {
-                script.channel(B, C);
-                script.join(A);
-                let slot = script.request(A, Request::TrackStatus);
-                script.expect(A, ok(slot));
-                script.then();
-                script.stream(B, group(Subgroup::of(0), &[b"a"]));
-                script.expect(C, object_at(0, 0, b"a"));
-                script.never(A, object("an object", |_| true));
-            },
-        ),
-        Case::must(
-            "track-status.updated",
-            "10.14",
-            "a TRACK_STATUS cannot be updated",
-            |script| {
-                script.announce(B);
-                script.join(A);
-                script.step(crate::script::Step::Behave(
-                    B,
-                    Box::new(|line| line.is_mute = true),
-                ));
-                let slot = script.request(A, Request::TrackStatus);
-                script.then();
-                script.update(A, slot, vec![]);
-                script.expect(A, closed(super::VIOLATION));
-            },
-        )
-        .level(Level::Implied),
-    ]
 }

@@ -109,7 +109,7 @@ fn register(script: &mut Script, number: u64, bytes: fn(u64) -> u64) {
     script.step(Step::Reply(A, slot, Box::new(reply)));
 }
 
-/// Returns MAX_AUTH_TOKEN_CACHE_SIZE of the relay's SETUP.
+/// Returns `MAX_AUTH_TOKEN_CACHE_SIZE` of the relay's SETUP.
 fn cache_bytes(seen: &Seen) -> u64 {
     let setup = seen.streams().find_map(|(_, one)| {
         if let Some(Message::Setup(setup)) = one.messages.first() {

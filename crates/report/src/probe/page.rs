@@ -84,8 +84,8 @@ fn differences(reports: &[Report], level: Level) -> Table {
             .iter()
             .map(|report| report.cases.iter().find(|one| one.name == case.name))
             .collect();
-        let differs = |case: &&Case| matches!(case.result, Outcome::Failed | Outcome::Unreached);
-        if !found.iter().flatten().any(|case| differs(&case)) {
+        let differs = |case: &Case| matches!(case.result, Outcome::Failed | Outcome::Unreached);
+        if !found.iter().flatten().any(|case| differs(case)) {
             continue;
         }
         let results = found

@@ -1,6 +1,6 @@
 //! A run in the Test Anything Protocol, version 14: what harnesses of tests read, among them the MOQT interop runner.
 //!
-//! A failed case that the draft does not require has the directive TODO, and does not make the run fail.
+//! A failed case that the draft does not require has the directive `todo`, and does not make the run fail.
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,7 @@ pub fn case(number: usize, case: &Case) -> String {
                 Level::Must | Level::Implied => "the draft does not say what a receiver has to do",
             };
             format!(
-                "not ok {number} - {name} # TODO {level}\n{}",
+                "not ok {number} - {name} # todo {level}\n{}",
                 diagnostics(case)
             )
         }

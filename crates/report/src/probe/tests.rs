@@ -85,7 +85,7 @@ not ok 2 - goaway.bad
   requirement: \"a second GOAWAY closes the session\"
   message: \"expected \\\"x\\\": nothing\"
   ...
-not ok 3 - goaway.soft # TODO the draft says SHOULD
+not ok 3 - goaway.soft # todo the draft says SHOULD
   ---
   section: \"10.4\"
   requirement: \"a second GOAWAY closes the session\"

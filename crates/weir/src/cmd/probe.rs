@@ -22,7 +22,7 @@ use crate::{
 ///
 /// Each case names a section of draft-ietf-moq-transport-18; further cases are hostile. A bystander publishes and subscribes
 /// beside them, and what it loses is part of the result. The output is TAP 14: a failed case that the draft does not require with
-/// MUST is marked TODO. Exit code 0: all required cases passed and the bystander lost nothing; 1: not so; 2: nothing was tested.
+/// MUST is marked `todo`. Exit code 0: all required cases passed and the bystander lost nothing; 1: not so; 2: nothing was tested.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct ProbeArguments {
