@@ -167,7 +167,10 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     (
         "weir probe compare",
-        &["weir probe compare ours.json other.json --results docs/probe-results.md"],
+        &[
+            "weir probe compare ours.json other.json",
+            "weir probe compare ours.json other.json --results docs/probe-results.md",
+        ],
     ),
     (
         "weir relay",
