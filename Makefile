@@ -109,6 +109,11 @@ results-live-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## Live
 	$(CARGO) build --release --locked --bin weir
 	scripts/live-relays.sh target/release/weir $(PEERS)/bin --results docs/results.md
 
+.PHONY: results-probe
+results-probe: $(PEERS)/bin/moq-relay-ietf ## Conformance and robustness of our relay and others, into docs/probe-results.md (ten minutes)
+	$(CARGO) build --release --locked --bin weir
+	scripts/probe.sh target/release/weir $(PEERS)/bin --results docs/probe-results.md
+
 $(PEERS)/bin/moq-test-client:
 	$(CARGO) install --locked --root $(PEERS) moq-test-client@0.2.0
 

@@ -6,7 +6,8 @@
 //! - [`http3::Report`]: one run of the HTTP/3 load client,
 //! - [`comparison`]: comparisons of several relays, or of several HTTP/3 servers,
 //! - [`search::Record`]: a search for the largest load of a relay,
-//! - [`lab`]: runs of live streaming.
+//! - [`lab`]: runs of live streaming,
+//! - [`probe::Report`]: one run of the cases of conformance and robustness.
 //!
 //! A [`service_level::ServiceLevel`] judges a run of the relay benchmark.
 
@@ -17,6 +18,7 @@ pub mod http3;
 pub mod lab;
 pub mod latency;
 pub mod limits;
+pub mod probe;
 pub mod process;
 pub mod relay;
 pub mod search;

@@ -12,6 +12,7 @@ mod live;
 mod nats;
 mod numbers;
 mod output;
+mod probe;
 mod progress;
 mod relay;
 mod results;

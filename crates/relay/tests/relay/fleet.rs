@@ -486,7 +486,12 @@ fn a_client_that_says_it_is_a_relay_gets_no_more_rights_than_a_client() {
             fleet_relay: Some(99),
             ..Setup::default()
         };
-        let actor = Actor::new(&stage.sim, stage.sim.address(stage.relay), setup, stage.draft);
+        let actor = Actor::new(
+            &stage.sim,
+            stage.sim.address(stage.relay),
+            setup,
+            stage.draft,
+        );
         stage.sim.start(node, actor);
         stage.wait(millis(200));
         let subscription = stage.subscribe(node, "a--x");

@@ -159,6 +159,20 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "weir probe",
+        &[
+            "weir probe moqt://127.0.0.1:4443 --insecure --html probe.html",
+            "weir probe https://127.0.0.1:4443 --insecure --only goaway. --messages 1000",
+        ],
+    ),
+    (
+        "weir probe compare",
+        &[
+            "weir probe compare ours.json other.json",
+            "weir probe compare ours.json other.json --results docs/probe-results.md",
+        ],
+    ),
+    (
         "weir relay",
         &[
             "weir relay --listen 127.0.0.1:4443 --admin 127.0.0.1:9443",

@@ -11,6 +11,7 @@ mod h3;
 mod link;
 mod live;
 mod null_relay;
+mod probe;
 mod relay;
 mod report;
 mod token;
@@ -62,6 +63,7 @@ enum Job {
     /// Run a relay that only forwards, to calibrate the load generator
     #[command(hide = true)]
     NullRelay(null_relay::NullRelayArguments),
+    Probe(Box<probe::ProbeArguments>),
     Relay(Box<relay::RelayArguments>),
     Token(token::TokenArguments),
 }
@@ -147,6 +149,7 @@ impl Arguments {
             Job::Link(arguments) => link::run(&arguments),
             Job::Live(command) => live::run(&command),
             Job::NullRelay(arguments) => null_relay::run(&arguments),
+            Job::Probe(arguments) => probe::run(&arguments),
             Job::Relay(arguments) => relay::run(&arguments, log),
             Job::Token(arguments) => token::run(arguments),
         }

@@ -13,6 +13,7 @@ mod lab;
 mod live;
 mod metrics;
 mod operations;
+mod probing;
 mod process;
 mod proof;
 mod searching;

@@ -18,7 +18,7 @@ enum Place {
 }
 
 /// Every crate, by its folder.
-const CRATES: [(&str, Place); 15] = [
+const CRATES: [(&str, Place); 16] = [
     ("transport", Place::Protocol(&[])),
     ("link", Place::Protocol(&[])),
     ("histogram", Place::Protocol(&[])),
@@ -34,6 +34,7 @@ const CRATES: [(&str, Place); 15] = [
     ("relay", Place::Role),
     ("bench", Place::Role),
     ("live", Place::Role),
+    ("probe", Place::Role),
     ("net", Place::Host),
     ("sim", Place::Host),
     ("weir", Place::Program),

@@ -14,12 +14,13 @@ const NEEDS: &str = "<!-- needs: ";
 const WRITTEN_BYTES_MAX: usize = 90_000;
 
 /// Pages that tests or commands write, and those whose rows a test checks: to look things up in.
-const LOOKED_UP: [&str; 11] = [
+const LOOKED_UP: [&str; 12] = [
     "docs/bench-draft.md",
     "docs/commands.md",
     "docs/comparison-files.md",
     "docs/interop.md",
     "docs/moqt-drafts.md",
+    "docs/probe-results.md",
     "docs/profile-keys.md",
     "docs/relay-limits.md",
     "docs/relay-metrics.md",

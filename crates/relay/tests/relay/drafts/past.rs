@@ -94,7 +94,7 @@ fn what_the_relay_lacks_is_fetched_from_the_publisher() {
             assert_eq!(stage.expect_complete(fetch), Location::new(end.0, end.1));
             let ok = stage.fetched(fetch).ok.as_ref().expect("it is granted");
             assert_eq!(ok.properties, properties(900));
-            let mut expected = all_of(start.0..end.0 + 1);
+            let mut expected = all_of(start.0..=end.0);
             expected.retain(|place| (start..=end).contains(place));
             assert_eq!(stage.fetched(fetch).places(500), expected);
         }

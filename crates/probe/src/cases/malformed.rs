@@ -1,0 +1,230 @@
+//! Tracks that break the object model: the relay ends their subscriptions with `MALFORMED_TRACK`.
+
+use crate::{
+    case::{Case, Level},
+    script::{A, B, Script, done, object_at},
+    wire::{self, Subgroup, Value, group, property, subgroup},
+};
+
+/// What the publisher sends: streams, or a datagram.
+enum Sent {
+    Stream(Vec<u8>),
+    Datagram(Vec<u8>),
+}
+
+/// A row: name, section, level, requirement, what is sent first, which has to arrive, and what makes the track malformed.
+type Row = (
+    &'static str,
+    &'static str,
+    Level,
+    &'static str,
+    fn() -> Sent,
+    fn() -> Sent,
+);
+
+pub(super) fn cases() -> Vec<Case> {
+    let rows = duplicates().into_iter().chain(ends()).chain(gaps());
+    rows.map(|(name, section, level, requirement, first, second)| {
+        Case::must(
+            format!("malformed.{name}"),
+            section,
+            requirement,
+            move |script: &mut Script| {
+                let channel = script.channel(B, A);
+                send(script, first());
+                script.expect(A, object_at(2, 1, b"first"));
+                script.then();
+                send(script, second());
+                let code = Some(wire::done::MALFORMED_TRACK);
+                script.expect(A, done(channel.subscription, code));
+            },
+        )
+        .level(level)
+    })
+    .collect()
+}
+
+fn send(script: &mut Script, sent: Sent) {
+    match sent {
+        Sent::Stream(bytes) => drop(script.stream(B, bytes)),
+        Sent::Datagram(bytes) => script.datagram(B, bytes),
+    }
+}
+
+/// Object 1 of group 2, in subgroup 0, and the FIN.
+fn usual() -> Sent {
+    of(Subgroup::of(2), &wire::object(1, b"first"))
+}
+
+fn of(header: Subgroup, objects: &[u8]) -> Sent {
+    Sent::Stream([&header.encode()[..], objects].concat())
+}
+
+/// An object of subgroup 7 of a group, with a property.
+fn with_property(group: u64, id: u64, properties: &[(u64, Value)]) -> Sent {
+    let header = Subgroup {
+        id: 7,
+        bits: subgroup::PROPERTIES,
+        ..Subgroup::of(group)
+    };
+    of(header, &wire::object_with(id, properties, b"x"))
+}
+
+fn duplicates() -> [Row; 4] {
+    let text = "a duplicate object that differs makes the track malformed";
+    [
+        ("other-payload", "9.1", Level::Must, text, usual, || {
+            of(Subgroup::of(2), &wire::object(1, b"other"))
+        }),
+        ("other-subgroup", "9.1", Level::Must, text, usual, || {
+            let header = Subgroup {
+                id: 1,
+                ..Subgroup::of(2)
+            };
+            of(header, &wire::object(1, b"first"))
+        }),
+        ("other-priority", "9.1", Level::Must, text, usual, || {
+            let header = Subgroup {
+                priority: Some(3),
+                ..Subgroup::of(2)
+            };
+            of(header, &wire::object(1, b"first"))
+        }),
+        ("other-preference", "9.1", Level::Must, text, usual, || {
+            Sent::Datagram(wire::datagram(2, 1, b"first"))
+        }),
+    ]
+}
+
+fn ends() -> [Row; 4] {
+    const IMPLIED: Level = Level::Implied;
+    [
+        (
+            "beyond-subgroup",
+            "2.4.2",
+            IMPLIED,
+            "an object beyond the last one of its subgroup makes the track malformed",
+            usual,
+            || of(Subgroup::of(2), &wire::object(4, b"more")),
+        ),
+        (
+            "beyond-group",
+            "2.4.2",
+            IMPLIED,
+            "an object beyond the end of its group makes the track malformed",
+            || {
+                let objects = [wire::object(1, b"first"), wire::status(0, 3)].concat();
+                of(Subgroup::of(2), &objects)
+            },
+            || {
+                of(
+                    Subgroup {
+                        id: 5,
+                        ..Subgroup::of(2)
+                    },
+                    &wire::object(6, b"more"),
+                )
+            },
+        ),
+        (
+            "beyond-end-of-group-bit",
+            "2.4.2",
+            IMPLIED,
+            "an object beyond the end of its group makes the track malformed",
+            || {
+                let header = Subgroup {
+                    bits: subgroup::FIRST_OBJECT | subgroup::END_OF_GROUP,
+                    ..Subgroup::of(2)
+                };
+                of(header, &wire::object(1, b"first"))
+            },
+            || {
+                of(
+                    Subgroup {
+                        id: 5,
+                        ..Subgroup::of(2)
+                    },
+                    &wire::object(6, b"more"),
+                )
+            },
+        ),
+        (
+            "beyond-track",
+            "2.4.2",
+            IMPLIED,
+            "an object beyond the end of the track makes the track malformed",
+            || {
+                let objects = [wire::object(1, b"first"), wire::status(0, 4)].concat();
+                of(Subgroup::of(2), &objects)
+            },
+            || Sent::Stream(group(Subgroup::of(5), &[b"more"])),
+        ),
+    ]
+}
+
+fn gaps() -> [Row; 7] {
+    const IMPLIED: Level = Level::Implied;
+    const GROUP: u64 = property::PRIOR_GROUP_ID_GAP;
+    const OBJECT: u64 = property::PRIOR_OBJECT_ID_GAP;
+    [
+        (
+            "mandatory-property",
+            "2.5.1",
+            Level::Implied,
+            "an object with a mandatory track property makes the track malformed",
+            usual,
+            || with_property(3, 0, &[(property::MANDATORY_UNKNOWN, Value::Int(1))]),
+        ),
+        (
+            "nested-immutable",
+            "12.7",
+            IMPLIED,
+            "immutable properties inside of others make the track malformed",
+            usual,
+            || {
+                let inner = wire::pairs(&[(property::IMMUTABLE, Value::Bytes(vec![]))]);
+                with_property(3, 0, &[(property::IMMUTABLE, Value::Bytes(inner))])
+            },
+        ),
+        (
+            "group-gap-too-large",
+            "12.8",
+            IMPLIED,
+            "a Prior Group ID Gap larger than the group ID makes the track malformed",
+            usual,
+            || with_property(3, 0, &[(GROUP, Value::Int(4))]),
+        ),
+        (
+            "group-gap-over-object",
+            "12.8",
+            IMPLIED,
+            "a Prior Group ID Gap over a received object makes the track malformed",
+            usual,
+            || with_property(3, 0, &[(GROUP, Value::Int(2))]),
+        ),
+        (
+            "group-gap-repeated",
+            "12.8",
+            IMPLIED,
+            "two Prior Group ID Gaps in an object make the track malformed",
+            usual,
+            || with_property(9, 0, &[(GROUP, Value::Int(1)), (GROUP, Value::Int(1))]),
+        ),
+        (
+            "object-gap-too-large",
+            "12.9",
+            IMPLIED,
+            "a Prior Object ID Gap larger than the object ID makes the track malformed",
+            usual,
+            || with_property(3, 1, &[(OBJECT, Value::Int(2))]),
+        ),
+        (
+            "object-gap-over-object",
+            "12.9",
+            IMPLIED,
+            "a Prior Object ID Gap over a received object makes the track malformed",
+            usual,
+            || with_property(2, 4, &[(OBJECT, Value::Int(3))]),
+        ),
+    ]
+}

@@ -1,0 +1,380 @@
+//! Announced namespaces, and subscriptions to prefixes.
+
+use weir_moqt::message::{Message, MessageKind};
+
+use crate::{
+    case::{Case, Level},
+    script::{A, B, C, Check, Script, answered, message, ok, refused, request, subscribed},
+    seen::Slot,
+    wire::{self, Request, Value, parameter, refusal},
+};
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = announcing();
+    cases.extend(withdrawing());
+    cases.extend(overlaps());
+    cases.extend(tracks());
+    cases.extend(tracks_not_offered());
+    cases.extend(late_publishers());
+    cases
+}
+
+/// The next message is NAMESPACE, or NAMESPACE_DONE, with this suffix.
+fn suffix(slot: Slot, is_done: bool, field: &'static str) -> Check {
+    let name = if is_done {
+        "NAMESPACE_DONE"
+    } else {
+        "NAMESPACE"
+    };
+    message(
+        slot,
+        format!("{name} with the suffix ({field})"),
+        move |message| {
+            let (Message::Namespace(found) | Message::NamespaceDone(found)) = message else {
+                return false;
+            };
+            if (message.kind() == MessageKind::NamespaceDone) != is_done {
+                return false;
+            }
+            let fields: Vec<&[u8]> = found.fields().collect();
+            match field {
+                "" => fields.is_empty(),
+                field => fields == [field.as_bytes()],
+            }
+        },
+    )
+}
+
+/// A client joins and subscribes to the namespaces under that of the case.
+fn watch(script: &mut Script, client: usize) -> Slot {
+    script.join(client);
+    let slot = script.request(client, Request::SubscribeNamespace);
+    script.expect(client, ok(slot));
+    slot
+}
+
+/// A client joins and announces a namespace below that of the case.
+fn announce_below(script: &mut Script, client: usize) -> Slot {
+    script.join(client);
+    let below = script.track.below("below");
+    let slot = script.request_of(client, Request::PublishNamespace, below);
+    script.expect(client, ok(slot));
+    slot
+}
+
+fn announcing() -> Vec<Case> {
+    vec![
+        Case::must(
+            "publish-namespace.answered",
+            "6.2",
+            "a PUBLISH_NAMESPACE gets exactly one REQUEST_OK or REQUEST_ERROR",
+            |script| {
+                script.join(A);
+                script.then();
+                let slot = script.request(A, Request::PublishNamespace);
+                script.expect(A, answered(slot));
+                script.never(A, answered(slot));
+            },
+        ),
+        Case::must(
+            "subscribe-namespace.existing",
+            "6.2",
+            "a subscriber to a prefix gets NAMESPACE for a namespace that was announced before",
+            |script| {
+                announce_below(script, B);
+                let slot = watch(script, A);
+                script.then();
+                script.expect(A, suffix(slot, false, "below"));
+            },
+        ),
+        Case::must(
+            "subscribe-namespace.later",
+            "6.2",
+            "a subscriber to a prefix gets NAMESPACE for a namespace that is announced later",
+            |script| {
+                let slot = watch(script, A);
+                announce_below(script, B);
+                script.then();
+                script.expect(A, suffix(slot, false, "below"));
+            },
+        ),
+        Case::must(
+            "subscribe-namespace.exact",
+            "10.16",
+            "a NAMESPACE equal to the prefix has an empty suffix",
+            |script| {
+                let slot = watch(script, A);
+                script.announce(B);
+                script.then();
+                script.expect(A, suffix(slot, false, ""));
+            },
+        ),
+    ]
+}
+
+/// Namespaces that go, and prefixes that do not match.
+fn withdrawing() -> Vec<Case> {
+    vec![
+        Case::must(
+            "subscribe-namespace.withdrawn",
+            "10.18",
+            "a subscriber to a prefix gets NAMESPACE_DONE when the namespace is withdrawn",
+            |script| {
+                let slot = watch(script, A);
+                let announced = announce_below(script, B);
+                script.expect(A, suffix(slot, false, "below"));
+                script.then();
+                script.reset(B, announced, 1);
+                script.stop(B, announced, 1);
+                script.expect(A, suffix(slot, true, "below"));
+            },
+        ),
+        Case::must(
+            "subscribe-namespace.publisher-leaves",
+            "10.18",
+            "a subscriber to a prefix gets NAMESPACE_DONE when the publisher leaves",
+            |script| {
+                let slot = watch(script, A);
+                announce_below(script, B);
+                script.expect(A, suffix(slot, false, "below"));
+                script.then();
+                script.step(crate::script::Step::Close(B, 0));
+                script.expect(A, suffix(slot, true, "below"));
+            },
+        ),
+        Case::must(
+            "subscribe-namespace.other-field",
+            "9.5",
+            "fields of a namespace match exactly: (foo) does not match (foobar)",
+            |script| {
+                let slot = watch(script, A);
+                script.join(B);
+                let beside = script.track.beside("more");
+                let announced = script.request_of(B, Request::PublishNamespace, beside);
+                script.expect(B, ok(announced));
+                script.then();
+                script.never(A, message(slot, "NAMESPACE", |_| true));
+            },
+        ),
+        Case::must(
+            "subscribe-namespace.empty-prefix",
+            "6.1",
+            "a prefix without fields gets REQUEST_OK or REQUEST_ERROR",
+            |script| {
+                script.join(A);
+                script.then();
+                let mut everything = script.track.clone();
+                everything.namespace.clear();
+                let slot = script.request_of(A, Request::SubscribeNamespace, everything);
+                script.expect(A, answered(slot));
+            },
+        ),
+    ]
+}
+
+/// Prefixes of one session that overlap.
+fn overlaps() -> Vec<Case> {
+    const OVERLAP: &[u64] = &[refusal::PREFIX_OVERLAP];
+    let mut cases = Vec::new();
+    for (request, section) in [
+        (Request::SubscribeNamespace, "10.18"),
+        (Request::SubscribeTracks, "10.19"),
+    ] {
+        for (name, other) in [
+            ("equal", None),
+            ("longer", Some(true)),
+            ("shorter", Some(false)),
+        ] {
+            cases.push(Case::must(
+                format!("{}.overlap-{name}", request.word()),
+                section,
+                "a prefix that shares a prefix with another of the session is refused with PREFIX_OVERLAP",
+                move |script| {
+                    script.join(A);
+                    let (short, long) = (script.track.clone(), script.track.below("below"));
+                    let (first, second) = match other {
+                        None => (short.clone(), short),
+                        Some(true) => (short, long),
+                        Some(false) => (long, short),
+                    };
+                    let one = script.request_of(A, request, first);
+                    script.expect(A, ok(one));
+                    script.then();
+                    let two = script.request_of(A, request, second);
+                    script.expect(A, refused(two, OVERLAP));
+                },
+            ));
+        }
+        cases.push(Case::must(
+            format!("{}.overlap-by-update", request.word()),
+            "10.2.14",
+            "an update to a prefix that overlaps with another is refused with PREFIX_OVERLAP",
+            move |script| {
+                script.join(A);
+                let one = script.request(A, request);
+                script.expect(A, ok(one));
+                let other = script.track.beside("more");
+                let two = script.request_of(A, request, other);
+                script.expect(A, ok(two));
+                script.then();
+                let prefix = Value::Raw(script.track.below("below").namespace());
+                script.update(A, two, vec![(parameter::TRACK_NAMESPACE_PREFIX, prefix)]);
+                script.expect(A, refused(two, OVERLAP));
+            },
+        ));
+    }
+    cases.push(Case::must(
+        "subscribe-tracks.independent-of-namespaces",
+        "10.19",
+        "SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS may have the same prefix",
+        |script| {
+            watch(script, A);
+            script.then();
+            let slot = script.request(A, Request::SubscribeTracks);
+            script.expect(A, ok(slot));
+        },
+    ));
+    cases
+}
+
+fn collect(script: &mut Script, client: usize, parameters: Vec<(u64, Value)>) {
+    script.join(client);
+    let track = script.track.clone();
+    let slot = script.request_with(client, Request::SubscribeTracks, track, parameters);
+    script.expect(client, ok(slot));
+}
+
+/// SUBSCRIBE_TRACKS and the PUBLISH messages that follow from it.
+fn tracks() -> Vec<Case> {
+    vec![
+        Case::must(
+            "subscribe-tracks.later",
+            "9.5",
+            "a PUBLISH is forwarded to subscribers of a prefix of its namespace",
+            |script| {
+                collect(script, A, vec![]);
+                script.publish(B);
+                script.then();
+                let taken = script.taken();
+                script.expect(A, request(taken, MessageKind::Publish, |_| true));
+            },
+        ),
+        Case::must(
+            "subscribe-tracks.existing",
+            "10.19",
+            "a subscriber to a prefix gets PUBLISH for tracks that were published before",
+            |script| {
+                script.publish(B);
+                collect(script, A, vec![]);
+                script.then();
+                let taken = script.taken();
+                script.expect(A, request(taken, MessageKind::Publish, |_| true));
+            },
+        ),
+        Case::must(
+            "subscribe-tracks.forward-0",
+            "10.19",
+            "after SUBSCRIBE_TRACKS with FORWARD 0, PUBLISH has FORWARD 0",
+            |script| {
+                collect(script, A, vec![(parameter::FORWARD, Value::Byte(0))]);
+                script.publish(B);
+                script.then();
+                let taken = script.taken();
+                let is_paused = |message: &Message| matches!(message, Message::Publish(it) if it.parameters.forward == Some(false));
+                script.expect(A, request(taken, MessageKind::Publish, is_paused));
+            },
+        ),
+    ]
+}
+
+/// Tracks that are not offered.
+fn tracks_not_offered() -> Vec<Case> {
+    vec![
+        Case::must(
+            "subscribe-tracks.own-tracks",
+            "6.1",
+            "a subscriber to a prefix gets no PUBLISH for its own tracks",
+            |script| {
+                collect(script, A, vec![]);
+                let slot = script.request(A, Request::Publish);
+                script.expect(A, ok(slot));
+                script.then();
+                let taken = script.taken();
+                script.never(A, request(taken, MessageKind::Publish, |_| true));
+            },
+        ),
+        Case::must(
+            "subscribe-tracks.cancelled",
+            "6.1",
+            "after SUBSCRIBE_TRACKS was cancelled, a relay sends no further PUBLISH",
+            |script| {
+                script.join(A);
+                let slot = script.request(A, Request::SubscribeTracks);
+                script.expect(A, ok(slot));
+                script.reset(A, slot, 1);
+                script.stop(A, slot, 1);
+                script.wait(100);
+                script.publish(B);
+                script.then();
+                let taken = script.taken();
+                script.never(A, request(taken, MessageKind::Publish, |_| true));
+            },
+        ),
+    ]
+}
+
+/// Publishers that come after their subscribers.
+fn late_publishers() -> Vec<Case> {
+    vec![
+        Case::must(
+            "publish-namespace.with-subscribers",
+            "9.5",
+            "a relay subscribes at a publisher that announces the namespace of an existing subscription",
+            |script| {
+                script.channel(B, A);
+                script.announce(C);
+                script.then();
+                let taken = script.taken();
+                script.expect(C, request(taken, MessageKind::Subscribe, |_| true));
+            },
+        ),
+        Case::must(
+            "rendezvous.no-second-publish",
+            "9.5",
+            "a PUBLISH that serves a waiting SUBSCRIBE is not forwarded to that subscriber",
+            |script| {
+                script.join(A);
+                let tracks = script.request(A, Request::SubscribeTracks);
+                script.expect(A, ok(tracks));
+                let track = script.track.clone();
+                let patient = vec![(parameter::RENDEZVOUS_TIMEOUT, Value::Int(5000))];
+                let slot = script.request_with(A, Request::Subscribe, track, patient);
+                script.wait(100);
+                script.publish(B);
+                script.then();
+                script.expect(A, subscribed(slot));
+                let taken = script.taken();
+                script.never(A, request(taken, MessageKind::Publish, |_| true));
+            },
+        ),
+        Case::must(
+            "rendezvous.with-announcement",
+            "10.2.6",
+            "a SUBSCRIBE with a rendezvous timeout should wait for an announcement",
+            |script| {
+                script.join(A);
+                let track = script.track.clone();
+                let patient = vec![(parameter::RENDEZVOUS_TIMEOUT, Value::Int(4000))];
+                let slot = script.request_with(A, Request::Subscribe, track, patient);
+                script.wait(100);
+                script.announce(B);
+                script.then();
+                let taken = script.taken();
+                script.expect(B, request(taken, MessageKind::Subscribe, |_| true));
+                script.write(B, taken, wire::subscribe_ok(wire::ALIAS, &[], &[]));
+                script.expect(A, subscribed(slot));
+            },
+        )
+        .level(Level::Should),
+    ]
+}

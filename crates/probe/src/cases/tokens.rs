@@ -1,0 +1,121 @@
+//! Authorization tokens and their cache.
+
+use weir_moqt::message::Message;
+
+use super::closes;
+use crate::{
+    case::Case,
+    script::{A, Check, Progress, Script, Step, closed, progress},
+    seen::{Ended, Seen, Slot},
+    wire::{Request, Value, close, int, parameter},
+};
+
+pub(super) fn cases() -> Vec<Case> {
+    let undecodable: [(&str, &[u8]); 3] = [
+        ("unknown-type", &[9, 1]),
+        ("empty", &[]),
+        ("without-alias", &[2]),
+    ];
+    let undecodable = undecodable.into_iter();
+    let mut cases: Vec<Case> = undecodable
+        .map(|(name, token)| {
+            closes(
+                format!("token.{name}"),
+                "10.2.2",
+                "a token that cannot be decoded closes the session",
+                &[close::KEY_VALUE_FORMATTING_ERROR],
+                move |script| {
+                    let token = (parameter::AUTHORIZATION_TOKEN, Value::Bytes(token.to_vec()));
+                    Request::Subscribe.encode(0, &script.track, &[token])
+                },
+            )
+        })
+        .collect();
+    cases.push(Case::must(
+        "token.alias-not-registered",
+        "10.2.2",
+        "a message that refers to a token alias that is not registered is rejected",
+        |script| {
+            script.join(A);
+            script.then();
+            let token = (parameter::AUTHORIZATION_TOKEN, Value::Bytes(vec![2, 77]));
+            let track = script.track.clone();
+            let slot = script.request_with(A, Request::Subscribe, track, vec![token]);
+            script.expect(A, rejected(slot));
+        },
+    ));
+    cases.push(Case::must(
+        "token.cache-overflow",
+        "10.2.2",
+        "a token beyond the token cache closes the session with AUTH_TOKEN_CACHE_OVERFLOW",
+        |script| {
+            script.join(A);
+            script.then();
+            register(script, 1, |room| room.saturating_sub(15));
+            script.expect(A, closed(&[close::AUTH_TOKEN_CACHE_OVERFLOW]));
+        },
+    ));
+    cases.push(Case::must(
+        "token.alias-registered-twice",
+        "10.2.2",
+        "a token alias that is registered already closes the session with DUPLICATE_AUTH_TOKEN_ALIAS",
+        |script| {
+            script.join(A);
+            script.then();
+            register(script, 1, |_| 4);
+            register(script, 2, |_| 5);
+            script.expect(A, closed(&[close::DUPLICATE_AUTH_TOKEN_ALIAS]));
+        },
+    ));
+    cases
+}
+
+/// The session is closed for the unknown alias, or the request is refused.
+fn rejected(slot: Slot) -> Check {
+    let text = "REQUEST_ERROR, or the session closed with UNKNOWN_AUTH_TOKEN_ALIAS";
+    Check::new(text, move |seen| {
+        if let Some(Ended { code, .. }) = &seen.ended
+            && *code == Some(close::UNKNOWN_AUTH_TOKEN_ALIAS)
+        {
+            return Progress::Met;
+        }
+        match seen.next_message(slot) {
+            Some(Message::RequestError(_)) => Progress::Met,
+            Some(other) => Progress::Broken(format!("the relay sent {}", other.kind().name())),
+            None => progress(false),
+        }
+    })
+}
+
+/// Registers a token under alias 5 in the request with the number `number`. `bytes` tells the length of its value, given
+/// the size of the relay's token cache. Skips the case if the relay has none.
+fn register(script: &mut Script, number: u64, bytes: fn(u64) -> u64) {
+    let track = script.track.clone();
+    let slot = script.bi();
+    let reply = move |seen: &Seen| {
+        let room = cache_bytes(seen);
+        let bytes = bytes(room);
+        if room < 64 {
+            return Err("the relay has no cache for tokens".to_owned());
+        }
+        if bytes > 60_000 {
+            return Err("the relay's cache for tokens is larger than a message".to_owned());
+        }
+        let value = vec![b'x'; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        let token = [int(1), int(5), int(0), value].concat();
+        let token = (parameter::AUTHORIZATION_TOKEN, Value::Bytes(token));
+        Ok(Request::TrackStatus.encode(2 * (number - 1), &track, &[token]))
+    };
+    script.step(Step::Reply(A, slot, Box::new(reply)));
+}
+
+/// Returns `MAX_AUTH_TOKEN_CACHE_SIZE` of the relay's SETUP.
+fn cache_bytes(seen: &Seen) -> u64 {
+    let setup = seen.streams().find_map(|(_, one)| {
+        if let Some(Message::Setup(setup)) = one.messages.first() {
+            return setup.max_auth_token_cache_size;
+        }
+        None
+    });
+    setup.unwrap_or(0)
+}

@@ -1,0 +1,94 @@
+//! `TRACK_STATUS`.
+
+use weir_moqt::{location::Location, message::Message};
+
+use crate::{
+    case::{Case, Level},
+    script::{A, B, C, Step, closed, finished, message, object, object_at, ok, refused},
+    wire::{self, Request, Subgroup, Value, group, property},
+};
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = answers();
+    cases.extend(others());
+    cases
+}
+
+fn answers() -> Vec<Case> {
+    vec![
+        Case::must(
+            "track-status.no-publisher",
+            "10.14",
+            "a TRACK_STATUS that fails gets REQUEST_ERROR",
+            |script| {
+                script.join(A);
+                script.then();
+                let slot = script.request(A, Request::TrackStatus);
+                script.expect(A, refused(slot, &[]));
+            },
+        ),
+        Case::must(
+            "track-status.established",
+            "10.14",
+            "TRACK_STATUS gets REQUEST_OK with what SUBSCRIBE_OK would have, and the stream ends",
+            |script| {
+                let kept = vec![(property::OF_APPLICATION, Value::Bytes(b"kept".to_vec()))];
+                let encoded = wire::pairs(&kept);
+                script.channel_with(B, C, vec![], &kept);
+                script.stream(B, group(Subgroup::of(4), &[b"a", b"b"]));
+                script.expect(C, object_at(4, 1, b"b"));
+                script.join(A);
+                script.then();
+                let slot = script.request(A, Request::TrackStatus);
+                let text = "REQUEST_OK with LARGEST_OBJECT {4, 1} and the Track Properties";
+                script.expect(
+                    A,
+                    message(slot, text, move |message| {
+                        let Message::RequestOk(ok) = message else {
+                            return false;
+                        };
+                        ok.parameters.largest_object == Some(Location::new(4, 1))
+                            && ok.properties.as_bytes()[..] == encoded[..]
+                    }),
+                );
+                script.expect(A, finished(slot));
+            },
+        ),
+    ]
+}
+
+/// What `TRACK_STATUS` does not do.
+fn others() -> Vec<Case> {
+    vec![
+        Case::must(
+            "track-status.no-subscription",
+            "10.14",
+            "TRACK_STATUS creates no subscription: no objects are sent",
+            |script| {
+                script.channel(B, C);
+                script.join(A);
+                let slot = script.request(A, Request::TrackStatus);
+                script.expect(A, ok(slot));
+                script.then();
+                script.stream(B, group(Subgroup::of(0), &[b"a"]));
+                script.expect(C, object_at(0, 0, b"a"));
+                script.never(A, object("an object", |_| true));
+            },
+        ),
+        Case::must(
+            "track-status.updated",
+            "10.14",
+            "a TRACK_STATUS cannot be updated",
+            |script| {
+                script.announce(B);
+                script.join(A);
+                script.step(Step::Behave(B, Box::new(|line| line.is_mute = true)));
+                let slot = script.request(A, Request::TrackStatus);
+                script.then();
+                script.update(A, slot, vec![]);
+                script.expect(A, closed(super::VIOLATION));
+            },
+        )
+        .level(Level::Implied),
+    ]
+}

@@ -1,0 +1,212 @@
+//! Hostile messages at random: changed, misplaced, contradictory, or only too many.
+
+use weir_link::Random;
+
+use crate::{
+    line::Action,
+    script::Step,
+    seen::Slot,
+    wire::{self, Request, Subgroup, Track, Value, framed, int, message},
+};
+
+/// Encodes a valid message of one kind.
+pub(crate) type Encode = fn(u64, &Track) -> Vec<u8>;
+
+/// Every kind of message, with its name in the names of cases.
+pub(crate) const KINDS: [(&str, Encode); 18] = [
+    ("setup", |_, _| {
+        framed(message::SETUP, &wire::pairs(&[(0x3FF0, Value::Int(1))]))
+    }),
+    ("goaway", |_, _| wire::goaway(b"", Some(1))),
+    ("subscribe", |id, track| {
+        Request::Subscribe.encode(id, track, &[])
+    }),
+    ("publish", |id, track| {
+        Request::Publish.encode(id, track, &[])
+    }),
+    ("fetch", |id, track| Request::Fetch.encode(id, track, &[])),
+    ("track-status", |id, track| {
+        Request::TrackStatus.encode(id, track, &[])
+    }),
+    ("publish-namespace", |id, track| {
+        Request::PublishNamespace.encode(id, track, &[])
+    }),
+    ("subscribe-namespace", |id, track| {
+        Request::SubscribeNamespace.encode(id, track, &[])
+    }),
+    ("subscribe-tracks", |id, track| {
+        Request::SubscribeTracks.encode(id, track, &[])
+    }),
+    ("request-update", |id, _| {
+        wire::update(id, &[(wire::parameter::FORWARD, Value::Byte(1))])
+    }),
+    ("subscribe-ok", |id, _| wire::subscribe_ok(id, &[], &[])),
+    ("fetch-ok", |_, _| wire::fetch_ok((1, 0), &[])),
+    ("request-ok", |_, _| wire::request_ok(&[], &[])),
+    ("request-error", |_, _| wire::request_error(0, b"reason")),
+    ("publish-done", |_, _| wire::publish_done(2, 0, b"reason")),
+    ("namespace", |_, track| {
+        framed(message::NAMESPACE, &track.namespace())
+    }),
+    ("namespace-done", |_, track| {
+        framed(message::NAMESPACE_DONE, &track.namespace())
+    }),
+    ("publish-blocked", |_, track| {
+        framed(message::PUBLISH_BLOCKED, &track.full())
+    }),
+];
+
+/// Returns a message with one to three changes at random.
+pub(crate) fn mutated(mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
+    for _ in 0..=random.below(3) {
+        let place = below(random, bytes.len());
+        match random.below(6) {
+            0 => bytes.truncate(place),
+            1 => {
+                if let Some(byte) = bytes.get_mut(place) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+            2 => {
+                if let Some(byte) = bytes.get_mut(place) {
+                    *byte = 0xFF;
+                }
+            }
+            3 => bytes.insert(place, random.next_u64().to_le_bytes()[0]),
+            4 if !bytes.is_empty() => drop(bytes.remove(place)),
+            _ => bytes.extend_from_within(place..),
+        }
+    }
+    bytes
+}
+
+/// Returns steps that send bytes at one of the positions of a session: before SETUP, on the control stream, as the first
+/// message of a request stream, after a request, or on a unidirectional stream.
+pub(crate) fn at_a_position(
+    client: usize,
+    number: u64,
+    bytes: Vec<u8>,
+    track: &Track,
+    random: &mut Random,
+) -> Vec<Step> {
+    let write = Action::Write(bytes.into());
+    let (request, data) = (Slot::Bi(slot(number)), Slot::Uni(slot(number)));
+    match random.below(6) {
+        0 => vec![
+            Step::Connect(client),
+            Step::Act(client, Slot::Control, write),
+        ],
+        1 => vec![
+            Step::Rejoin(client),
+            Step::Act(client, Slot::Control, write),
+        ],
+        2 => vec![
+            Step::Rejoin(client),
+            Step::Act(client, request, write),
+            Step::Act(client, request, Action::Finish),
+        ],
+        3 => vec![
+            Step::Rejoin(client),
+            Step::Act(client, data, write),
+            Step::Act(client, data, Action::Finish),
+        ],
+        _ => {
+            let kind = any_request(random);
+            let track = track.clone();
+            let encode = move |id| kind.encode(id, &track, &[]);
+            vec![
+                Step::Rejoin(client),
+                Step::Ask(client, request, Box::new(encode)),
+                Step::Act(client, request, write),
+            ]
+        }
+    }
+}
+
+/// Returns the steps of one hostile message of the volume. About one in 300 breaks a rule that closes the session.
+pub(crate) fn act(number: u64, random: &mut Random, track: &Track) -> Vec<Step> {
+    let client = usize::try_from(number % CLIENTS).unwrap_or(0);
+    let track = track.named(&random.below(16).to_string());
+    if random.below(300) == 0 {
+        let (_, encode) = KINDS[below(random, KINDS.len())];
+        let bytes = mutated(encode(number, &track), random);
+        return at_a_position(client, number, bytes, &track, random);
+    }
+    let mut steps = vec![Step::Rejoin(client)];
+    // What this session asked a little earlier is cancelled, whether or not it was answered.
+    if let Some(earlier) = number.checked_sub(CLIENTS * REQUESTS) {
+        let earlier = Slot::Bi(slot(earlier));
+        steps.push(Step::Act(client, earlier, Action::Stop(1)));
+        steps.push(Step::Act(client, earlier, Action::Reset(1)));
+    }
+    let (request, data) = (Slot::Bi(slot(number)), Slot::Uni(slot(number)));
+    match random.below(10) {
+        0..=1 => {
+            let kind = [Request::TrackStatus, Request::Fetch][below(random, 2)];
+            let encode = move |id| kind.encode(id, &track, &[]);
+            steps.push(Step::Ask(client, request, Box::new(encode)));
+            steps.push(Step::Act(client, request, Action::Finish));
+        }
+        2 => {
+            let kind = any_request(random);
+            let encode = move |id| match kind {
+                Request::Publish => wire::publish(id, &track, id + 100, &[], &[]),
+                Request::Subscribe
+                | Request::Fetch
+                | Request::TrackStatus
+                | Request::PublishNamespace
+                | Request::SubscribeNamespace
+                | Request::SubscribeTracks => kind.encode(id, &track, &[]),
+            };
+            steps.push(Step::Ask(client, request, Box::new(encode)));
+        }
+        3..=6 => {
+            let datagram = [
+                int(random.below(16)),
+                int(random.below(300)),
+                int(random.below(1000)),
+                int(random.next_u64() >> random.below(64)),
+                vec![1, 2, 3, 4],
+            ];
+            // Those with properties or a status would break the rules.
+            let mut datagram = datagram.concat();
+            datagram[0] &= 0x0E;
+            steps.push(Step::Datagram(client, datagram.into()));
+        }
+        _ => {
+            let header = Subgroup {
+                alias: random.below(300),
+                group: random.below(1000),
+                id: random.below(4),
+                ..Subgroup::of(0)
+            };
+            let bytes = wire::group(header, &[b"hostile", b"", b"objects"]);
+            steps.push(Step::Act(client, data, Action::Write(bytes.into())));
+            let end = if random.below(4) == 0 {
+                Action::Reset(random.below(40))
+            } else {
+                Action::Finish
+            };
+            steps.push(Step::Act(client, data, end));
+        }
+    }
+    steps
+}
+
+fn any_request(random: &mut Random) -> Request {
+    Request::ALL[below(random, Request::ALL.len())]
+}
+
+fn below(random: &mut Random, bound: usize) -> usize {
+    usize::try_from(random.below(bound as u64)).unwrap_or(0)
+}
+
+/// The slot of a message. Those of the volume repeat after many.
+fn slot(number: u64) -> u32 {
+    10_000 + u32::try_from(number % 1_000_000_000).unwrap_or(0)
+}
+
+/// Sessions that send the volume at the same time.
+const CLIENTS: u64 = 6;
+/// Messages of a session after which a request is cancelled.
+const REQUESTS: u64 = 40;

@@ -1,0 +1,167 @@
+//! The stage of a story: a relay, the probe and its bystander.
+
+use std::time::{Duration, Instant};
+
+use weir_client::target::Target;
+use weir_moqt::message::Setup;
+use weir_probe::{ALPN, Bystander, Case, Config, Kind, Outcome, Probe, Verdict};
+use weir_quic::{
+    App, ClientConfig, Limits,
+    web_transport::{Offer, Request},
+};
+use weir_relay::Relay;
+use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
+
+/// Returns the seed of this run.
+pub(crate) fn seed() -> u64 {
+    let seed = std::env::var("WEIR_SEED").ok();
+    let seed = seed.map_or(7, |seed| seed.parse().expect("WEIR_SEED is a number"));
+    println!("WEIR_SEED={seed}");
+    seed
+}
+
+/// What a run of the probe showed.
+pub(crate) struct Shown {
+    pub(crate) sim: Sim,
+    pub(crate) relay: NodeId,
+    pub(crate) probe: NodeId,
+    bystander: NodeId,
+    begin: Instant,
+}
+
+/// Runs cases against a relay in virtual time.
+pub(crate) fn run(
+    seed: u64,
+    relay: impl App + 'static,
+    cases: Vec<Case>,
+    is_web_transport: bool,
+) -> Shown {
+    let mut sim = Sim::new(seed);
+    let server = sim
+        .server_tls(&[ALPN, weir_h3::ALPN])
+        .with_web_transport(Offer {
+            protocols: vec![ALPN.to_owned()],
+            ..Offer::default()
+        });
+    let node = sim.add_node(NodeConfig {
+        server: Some(server),
+        ..NodeConfig::default()
+    });
+    sim.start(node, relay);
+    let target = target(&sim, node, is_web_transport);
+    let (one, other) = (client(&mut sim), client(&mut sim));
+    let begin = sim.instant(Duration::from_secs(1));
+    let config = Config {
+        target: target.clone(),
+        patience: Duration::from_secs(5),
+        quiet: Duration::from_millis(300),
+        begin,
+        namespace: "probe".to_owned(),
+        seed,
+    };
+    sim.start(other, Bystander::new(target, "bystander", sim.now()));
+    sim.start(one, Probe::new(config, cases, |_, _| {}));
+    let limit = Duration::from_hours(10);
+    sim.run_until(limit, |sim| sim.app::<Probe>(one).is_finished());
+    sim.shutdown(other);
+    sim.run_until(limit, |sim| sim.app::<Bystander>(other).is_finished());
+    Shown {
+        sim,
+        relay: node,
+        probe: one,
+        bystander: other,
+        begin,
+    }
+}
+
+fn client(sim: &mut Sim) -> NodeId {
+    sim.add_node(NodeConfig {
+        limits: Limits {
+            keep_alive: Some(Duration::from_secs(5)),
+            ..Limits::default()
+        },
+        ..NodeConfig::default()
+    })
+}
+
+fn target(sim: &Sim, relay: NodeId, is_web_transport: bool) -> Target {
+    let (protocol, web_transport, setup) = if is_web_transport {
+        let request = Request {
+            authority: "relay.example".to_owned(),
+            path: "/".to_owned(),
+            protocols: vec![ALPN.to_owned()],
+            origin: None,
+        };
+        (weir_h3::ALPN, Some(request), Setup::default())
+    } else {
+        let setup = Setup {
+            path: Some("/".to_owned()),
+            authority: Some("relay.example:4443".to_owned()),
+            ..Setup::default()
+        };
+        (ALPN, None, setup)
+    };
+    let client = ClientConfig {
+        web_transport,
+        ..sim.client_config(&[protocol])
+    };
+    Target {
+        setup,
+        ..Target::new(sim.address(relay), SERVER_NAME, client)
+    }
+}
+
+impl Shown {
+    /// Returns all cases with their outcomes.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&Case, &Outcome)> {
+        let probe = self.sim.app::<Probe>(self.probe);
+        probe.cases().iter().zip(probe.outcomes())
+    }
+
+    /// Returns the cases that failed, each with its reason.
+    pub(crate) fn failed(&self) -> Vec<String> {
+        let failed = self
+            .outcomes()
+            .filter_map(|(case, outcome)| match &outcome.verdict {
+                Verdict::Failed {
+                    is_unreached,
+                    expected,
+                    found,
+                } => Some(format!(
+                    "{}: {}expected {expected}: {found}",
+                    case.name,
+                    if *is_unreached { "not reached: " } else { "" }
+                )),
+                Verdict::Passed | Verdict::Skipped(_) => None,
+            });
+        failed.collect()
+    }
+
+    /// Returns the names of the cases that passed.
+    pub(crate) fn passed(&self) -> Vec<&str> {
+        let passed = self
+            .outcomes()
+            .filter(|(_, one)| one.verdict == Verdict::Passed);
+        passed.map(|(case, _)| case.name.as_str()).collect()
+    }
+
+    /// Returns what the bystander lost since the first case.
+    pub(crate) fn bystander_lost(&self) -> (u64, u64) {
+        let bystander = self.sim.app::<Bystander>(self.bystander);
+        let figures = bystander.figures(self.begin, self.sim.now());
+        if let Some(failure) = bystander.failure() {
+            println!("the bystander failed: {failure}");
+        }
+        (figures.lost, figures.planned)
+    }
+
+    pub(crate) fn counters(&self) -> weir_relay::Counters {
+        self.sim.app::<Relay>(self.relay).counters()
+    }
+}
+
+/// Returns the cases of a kind.
+pub(crate) fn of_kind(kind: Kind) -> Vec<Case> {
+    let cases = weir_probe::cases(None).into_iter();
+    cases.filter(|case| case.kind == kind).collect()
+}

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Runs all cases of `weir probe` against weir's relay and moq-relay-ietf, over both transports, and writes the comparison.
+#
+# usage: scripts/probe.sh WEIR PEERS [--messages COUNT] --results FILE
+#
+# WEIR   the program; PEERS: the folder with moq-relay-ietf, and moq-relay if that is to be probed too
+set -euo pipefail
+
+weir=$1 peers=$2
+shift 2
+messages=100000 results=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --messages) messages=$2 ;;
+    --results) results=$2 ;;
+    *) echo "probe.sh: unknown flag $1" >&2 && exit 2 ;;
+    esac
+    shift 2
+done
+[ -n "$results" ] || { echo "probe.sh: --results FILE is missing" >&2 && exit 2; }
+
+output=target/probe
+mkdir -p "$output"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 13 \
+    -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 \
+    -keyout "$output/key.pem" -out "$output/cert.pem" 2>"$output/openssl.log"
+
+relay=
+trap '[ -z "$relay" ] || kill "$relay" 2>/dev/null || true' EXIT
+
+# Starts a relay on a port of loopback, and waits until it listens.
+start() {
+    local name=$1 address=127.0.0.1:$2
+    local entry
+    entry=$(printf '0100007F:%04X' "$2")
+    case $name in
+    weir)
+        "$weir" relay --listen "$address" --cert "$output/cert.pem" --key "$output/key.pem" >"$output/$name.log" 2>&1 &
+        ;;
+    moq-relay-ietf)
+        "$peers/moq-relay-ietf" --bind "$address" --tls-cert "$output/cert.pem" --tls-key "$output/key.pem" \
+            >"$output/$name.log" 2>&1 &
+        ;;
+    moq-relay)
+        "$peers/moq-relay" --listen "$address" --listen-tls-cert "$output/cert.pem" --listen-tls-key "$output/key.pem" \
+            --auth-public '**' >"$output/$name.log" 2>&1 &
+        ;;
+    esac
+    relay=$!
+    local deadline=$((SECONDS + 30))
+    until grep -q "$entry" /proc/net/udp; do
+        kill -0 "$relay" 2>/dev/null || { echo "probe.sh: $name ended: $(tail -n 3 "$output/$name.log")" >&2 && exit 1; }
+        [ $SECONDS -lt $deadline ] || { echo "probe.sh: $name does not listen" >&2 && exit 1; }
+        sleep 0.05
+    done
+}
+
+reports=() port=15460
+for name in weir moq-relay-ietf moq-relay; do
+    [ "$name" = weir ] || [ -x "$peers/$name" ] || continue
+    for scheme in moqt https; do
+        port=$((port + 1))
+        start "$name" "$port"
+        report=$output/$name-$scheme.json
+        status=0
+        "$weir" probe "$scheme://127.0.0.1:$port" --insecure --patience 3s --messages "$messages" --relay-pid "$relay" \
+            --name "$name" --json "$report" --html "$output/$name-$scheme.html" >"$output/$name-$scheme.tap" || status=$?
+        # A relay that fails cases is a result.
+        [ $status -le 1 ] || exit $status
+        reports+=("$report")
+        kill "$relay" 2>/dev/null || true
+        wait "$relay" 2>/dev/null || true
+        relay=
+    done
+done
+"$weir" probe compare "${reports[@]}" --results "$results"
