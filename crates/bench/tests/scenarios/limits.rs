@@ -68,7 +68,7 @@ fn a_limit_that_holds_for_the_null_relay_too_is_not_the_relays() {
     let calibration = Calibration::of(&run(100, NullRelay::new(), slow));
     assert!(!calibration.held);
     assert!(
-        calibration.reasons[0].contains("against a null relay, loss=0 broke too"),
+        calibration.reasons[0].contains("against a null relay, loss=0 broke"),
         "{calibration:?}"
     );
     let report = report.calibrated(calibration);

@@ -153,8 +153,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Logs the refusal of a request that its sender may not make, with the namespace and the bearer of the session's
-    /// token, at level info.
+    /// Logs the refusal of a request that its sender may not make, at level info; at level debug also the namespace and the
+    /// bearer of the session's token.
     pub(crate) fn log_denial(
         &mut self,
         (handle, id): RequestKey,
@@ -176,11 +176,14 @@ impl Turn<'_> {
         };
         let kind = peer.session().request_kind(id);
         let request = kind.map_or("request", |kind| kind.name());
-        let bearer = peer.access.bearer().unwrap_or_default();
-        let namespace = subject.map(|subject| subject.namespace.to_string());
-        let namespace = namespace.unwrap_or_default();
         let code = denial.code();
-        tracing::info!(peer = %address, id = id.0, %code, namespace, bearer, unlogged, "{request} refused: {denial}");
+        tracing::info!(peer = %address, id = id.0, %code, unlogged, "{request} refused: {denial}");
+        // The log has names at level debug only.
+        if tracing::enabled!(Level::DEBUG) {
+            let namespace = subject.map(|subject| subject.namespace.to_string());
+            let (namespace, bearer) = (namespace.unwrap_or_default(), peer.access.bearer());
+            tracing::debug!(peer = %address, id = id.0, namespace, bearer, "not permitted");
+        }
     }
 
     /// Logs that a session is established, with its draft, at level debug.

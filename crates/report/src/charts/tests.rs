@@ -125,9 +125,11 @@ fn ours_and_the_best_other(page: &str, costs: &[String]) -> Vec<String> {
 /// The medians of the column `name` of a section's first table, in rows with a value in a column, or in all rows.
 fn column(page: &str, section: &str, (of, value): (&str, &str), name: &str) -> Vec<String> {
     let (_, section) = page.split_once(&format!("<!-- {section} begin")).unwrap();
-    let table = tables(section).swap_remove(0);
     let of = if of.is_empty() { name } else { of };
-    let rows = table.columns([of, name]).unwrap();
+    // Other tables may stand before it, such as that of the testbed.
+    let tables = tables(section);
+    let rows = tables.iter().find_map(|table| table.columns([of, name]));
+    let rows = rows.unwrap();
     let rows = rows
         .iter()
         .filter(|row| value.is_empty() || row[0] == value);

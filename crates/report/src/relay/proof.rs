@@ -86,7 +86,7 @@ impl Calibration {
     pub(crate) fn sentence(&self) -> String {
         if !self.held {
             return format!(
-                "Against a null relay, the same load did not hold either: {}.",
+                "Against a null relay, the same load did not hold, so this machine may be the limit: {}.",
                 self.reasons.join("; ")
             );
         }
@@ -128,10 +128,7 @@ impl Calibration {
             .filter(|clause| clause.is_broken() && clause.metric != "cpu")
             .map(|clause| {
                 let measured = clause.measured_in_words();
-                format!(
-                    "against a null relay, {} broke too ({measured})",
-                    clause.text
-                )
+                format!("against a null relay, {} broke ({measured})", clause.text)
             });
         let mut reasons = report.generator.reasons.clone();
         reasons.extend(broken);

@@ -26,7 +26,7 @@ use crate::{
 ///
 /// A TOML file says how each relay is started and reached; profiles/relays.toml is an example. Each turn starts a
 /// relay on its core, warms it up, measures it, and ends all its processes. Exit code 0: all runs were made; 1: a run is
-/// missing, a relay did not start, or a calibration failed; 2: nothing was measured.
+/// missing, a relay did not start, or a calibration could not be made; 2: nothing was measured.
 #[derive(Debug, Args)]
 pub(super) struct CompareArguments {
     /// TOML file that describes the relays, such as profiles/relays.toml

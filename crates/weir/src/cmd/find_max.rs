@@ -33,7 +33,7 @@ use crate::{
 ///
 /// The load doubles until the service level breaks; then the range is halved, and both sides of the limit are repeated.
 /// Without --relay, each probe has a new relay of weir's own. Exit code 0: a limit was found, or --most held; 1: no
-/// limit was found, or its calibration failed; 2: nothing was measured.
+/// limit was found, or its calibration could not be made; 2: nothing was measured.
 #[derive(Debug, Args)]
 #[command(
     mut_arg("archive", |argument| argument.hide(true)),

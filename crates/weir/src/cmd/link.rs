@@ -39,7 +39,7 @@ pub(crate) struct LinkArguments {
     /// last rate stays
     #[arg(long, value_name = "NAME", conflicts_with = "trace")]
     profile: Option<String>,
-    /// Recorded rate in Mahimahi's form, from the first packet on: one line per packet of 1500 bytes, the time in ms at which
+    /// Recorded rate in Mahimahi's form, from the first packet on: one line per packet of 1504 bytes, the time in ms at which
     /// the link carries it; repeats at its end
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,

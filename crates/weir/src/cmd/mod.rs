@@ -71,7 +71,7 @@ enum Job {
 /// Measure a MOQT relay by draft-evens-moq-bench-00
 ///
 /// Without --relay, weir starts its own relay on a core of its own. Exit code 0: the service level held;
-/// 1: the level broke, the run is invalid or partial, or its calibration failed; 2: nothing was measured.
+/// 1: the level broke, the run is invalid or partial, or its calibration could not be made; 2: nothing was measured.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct BenchCommand {

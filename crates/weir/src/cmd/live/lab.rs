@@ -47,7 +47,7 @@ pub(crate) struct LabArguments {
     /// --rate]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     profiles: Vec<String>,
-    /// Recorded rate of a link in Mahimahi's form: one line per packet of 1500 bytes, the time in ms at which the link
+    /// Recorded rate of a link in Mahimahi's form: one line per packet of 1504 bytes, the time in ms at which the link
     /// carries it; repeats at its end. Replaces the built-in profiles, unless --profiles names some; can be repeated
     #[arg(long, value_name = "FILE")]
     trace: Vec<PathBuf>,

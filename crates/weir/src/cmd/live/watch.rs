@@ -68,7 +68,7 @@ pub(crate) struct WatchArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "relay")]
     input: Option<PathBuf>,
     /// Publish nothing: the page publishes a camera
-    #[arg(long, conflicts_with_all = ["relay", "input"])]
+    #[arg(long, conflicts_with_all = ["relay", "input", "target"])]
     no_source: bool,
     /// Address of the relay that this command starts; port 0: a free port
     #[arg(
