@@ -117,7 +117,8 @@ function check(vector, key, read) {
  * @param {any} value
  */
 function withKinds(value) {
-  const kinds = (/** @type {any} */ parameters) => parameters && {
+  /** @type {(parameters: any) => any} */
+  const kinds = (parameters) => parameters && {
     ...parameters,
     ...(parameters.range_filters ? { range_filters: parameters.range_filters.map((/** @type {any} */ { kind }) => kind) } : {}),
     ...(parameters.fill ? { fill: kinds(parameters.fill) } : {}),
