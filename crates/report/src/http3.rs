@@ -24,7 +24,7 @@ use crate::process::{Usage, microseconds_each, percent};
 use crate::statistics::{Distribution, float};
 
 /// Version of the report's form, written as `schema`. It grows whenever a field is added, changed or removed.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
 
 /// The report of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

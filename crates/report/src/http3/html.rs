@@ -51,9 +51,7 @@ fn conclusion(report: &Report) -> Markup {
         Limit::Unknown if report.has_lost_server() => {
             (Tone::Warn, "The server was lost during the run")
         }
-        Limit::Neither | Limit::Unknown if report.is_behind() => {
-            (Tone::Warn, "The rate was not reached")
-        }
+        Limit::RateMissed => (Tone::Warn, "The rate was not reached"),
         Limit::Neither => (Tone::Warn, "Not the server's maximum"),
         Limit::Unknown => (Tone::Warn, "The server was not watched"),
     };

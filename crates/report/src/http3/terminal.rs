@@ -17,7 +17,9 @@ pub fn render(report: &Report, width: usize, colour: bool) -> String {
     let (word, paint) = match report.verdict.limit {
         Limit::Server | Limit::Rate => ("MEASURED:", Paint::Good),
         Limit::Nothing => ("FAILED:", Paint::Bad),
-        Limit::Client | Limit::Neither | Limit::Unknown => ("CAUTION:", Paint::Warn),
+        Limit::Client | Limit::RateMissed | Limit::Neither | Limit::Unknown => {
+            ("CAUTION:", Paint::Warn)
+        }
     };
     screen.entry(word, paint, 0, word.len() + 1, &report.verdict.sentence);
     screen.paragraph(Paint::Faint, 0, &settings(report));

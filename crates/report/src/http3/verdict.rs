@@ -29,8 +29,11 @@ pub enum Limit {
     Server,
     /// A thread of the load client was at least 95 % busy: the server may be able to do more.
     Client,
-    /// The rate of `--rate`, which the server kept up with.
+    /// The rate of `--rate`, which the server kept up with: no request failed, at least 99 % of those that were due were sent,
+    /// and successes reached at least 95 % of the rate. The rest was on its way when the run ended.
     Rate,
+    /// Not known: the rate of `--rate` was not reached, although neither server nor client was busy.
+    RateMissed,
     /// Neither server nor client was busy: the number of requests in flight, or the path, was the limit.
     Neither,
     /// Not known: the server's process was not watched, it ended during the run, or the server stopped answering.
@@ -45,6 +48,7 @@ impl Limit {
             Self::Server => "the server",
             Self::Client => "the client",
             Self::Rate => "the rate asked for",
+            Self::RateMissed => "rate not reached",
             Self::Neither => "neither side",
             Self::Unknown => "not known",
         }
@@ -79,12 +83,11 @@ impl Limit {
         if report.client.utilisation_percent() >= BUSY_PERCENT {
             return Self::Client;
         }
-        if report.run.rate_per_second.is_some() && !report.is_behind() {
-            return Self::Rate;
-        }
-        match server {
-            Some(_) => Self::Neither,
-            None => Self::Unknown,
+        match (report.run.rate_per_second, server) {
+            (Some(rate), _) if report.has_reached(rate) => Self::Rate,
+            (Some(_), _) => Self::RateMissed,
+            (None, Some(_)) => Self::Neither,
+            (None, None) => Self::Unknown,
         }
     }
 }
@@ -110,15 +113,13 @@ impl Run {
 }
 
 impl Report {
-    /// Returns true if requests of an open loop failed or were not sent, or if fewer than [`REACHED_SHARE`] of the rate
-    /// succeeded.
-    pub(super) fn is_behind(&self) -> bool {
-        let Some(rate) = self.run.rate_per_second else {
-            return false;
-        };
+    /// Returns true if the server kept up with the rate of an open loop, as [`Limit::Rate`] says.
+    fn has_reached(&self, rate: f64) -> bool {
         let requests = &self.requests;
-        let is_sent = requests.unsent <= self.run.threads;
-        requests.failed > 0 || !is_sent || requests.per_second < rate * REACHED_SHARE
+        // Each thread may have one request left that fell due at the very end.
+        let due = requests.sent + requests.unsent;
+        let is_sent = requests.unsent <= self.run.threads.max(due / UNSENT_DIVISOR);
+        requests.failed == 0 && is_sent && requests.per_second >= rate * REACHED_SHARE
     }
 
     /// Returns true if a process of the server ended during the run, or the server stopped answering.
@@ -195,15 +196,17 @@ fn sentence(report: &Report, limit: Limit) -> String {
                 "{rate} successful requests per second over the whole run; the limit is not known.{silence}"
             )
         }
-        Limit::Neither | Limit::Unknown if report.is_behind() => format!(
+        Limit::RateMissed => format!(
             "The rate was not reached: of {} requests per second asked for (--rate), {rate} succeeded; {failed} failed, \
-             {} had no answer at the end. Lower --rate, or use an idle machine.{cost}",
+             {} were due and not sent, {} had no answer at the end. Lower --rate, or use an idle machine.{cost}",
             number::plain(report.run.rate_per_second.unwrap_or(0.0)),
+            number::count(requests.unsent),
             number::count(requests.unfinished),
         ),
         Limit::Neither => format!(
-            "Not the server's maximum: {} in flight filled neither the server ({busy} % busy) nor the client ({client} \
-             %). The server answered {rate} requests per second. {}.{cost}",
+            "Not the server's maximum: {} in flight, or the path, were the limit; neither the server ({busy} % busy) nor \
+             the client ({client} %) was. The server answered {rate} requests per second. {} (in a comparison's file: \
+             `arguments`).{cost}",
             number::counted(report.run.requests_in_flight(), "request"),
             report.run.how_to_load_more()
         ),
@@ -225,3 +228,5 @@ pub const BUSY_PERCENT: f64 = 95.0;
 /// Least share of an asked rate that has to succeed, so that the server counts as having kept up. Requests in flight at the end
 /// of a short run are not among the successes.
 const REACHED_SHARE: f64 = 0.95;
+/// The same for requests that were due: at most one in this many may be unsent.
+const UNSENT_DIVISOR: u64 = 100;

@@ -232,17 +232,18 @@ pub(super) fn settled(
 /// relay did not carry.
 pub(super) fn open(bound: &Boundary, tallies: &BTreeMap<u64, Tally>, reason: &str) -> Answer {
     let is_generator = |load: &u64| tallies[load].class() == Class::Generator;
-    let (reason, not_held) = match bound.not_held.filter(is_generator) {
-        Some(load) => {
-            let more = "the generator was the limit at a load of";
-            let reason = format!("{reason}, and {more} {load}, which says nothing about the relay");
-            (reason, None)
-        }
-        None => (reason.to_owned(), bound.not_held),
+    let reason = match bound.not_held.filter(is_generator) {
+        Some(load) => format!(
+            "{reason}, and the generator was the limit at a load of {load}, which says nothing about the relay"
+        ),
+        None => reason.to_owned(),
     };
+    let mut broke = tallies
+        .iter()
+        .filter(|(_, tally)| tally.class() == Class::Broke);
     Answer::Open {
         held: bound.held,
-        not_held,
+        not_held: broke.next().map(|(load, _)| *load),
         reason,
     }
 }

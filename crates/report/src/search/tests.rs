@@ -515,11 +515,18 @@ fn a_load_that_the_generator_could_not_make_is_none_that_the_relay_did_not_carry
         generator: 50,
         ..Formula::exact(1000.0)
     };
-    let probes: Vec<Probe> = [50, 100].map(|load| relay.probe(load)).into();
+    let mut probes: Vec<Probe> = [50, 100].map(|load| relay.probe(load)).into();
     let sentence = broken_off(&probes, "the time was up").sentence("subscribers");
     assert_eq!(
         sentence,
         "no limit found: the time was up, and the generator was the limit at a load of 100, which says nothing about the \
          relay; largest load that held: 50 subscribers; smallest load that broke: none"
+    );
+    // A larger load that broke is named all the same.
+    probes.push(Formula::exact(150.0).probe(200));
+    let sentence = broken_off(&probes, "the time was up").sentence("subscribers");
+    assert!(
+        sentence.ends_with("smallest load that broke: 200 subscribers"),
+        "{sentence}"
     );
 }

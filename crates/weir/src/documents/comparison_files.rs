@@ -30,6 +30,7 @@ fn the_documentation_lists_every_key_of_a_comparison_file() {
     page.push_str("\n### `[[server]]`\n\n");
     page.push_str(&servers.table("ServerEntry"));
     page.push_str(&placeholders::<ServerEntry>());
+    page.push_str(SERVERS);
     let files = FILES.map(|(name, _)| format!("`{name}`")).join(", ");
     write!(
         page,
@@ -37,6 +38,7 @@ fn the_documentation_lists_every_key_of_a_comparison_file() {
         SCENARIOS.replace("FILES", &files)
     )
     .unwrap();
+    page.push_str(JSON);
     assert_kept("comparison-files.md", &page);
 }
 
@@ -140,11 +142,17 @@ fn placeholders<E: Entry>() -> String {
 /// The value of each placeholder.
 const MEANINGS: [(&str, &str); 7] = [
     ("{weir}", "this program"),
-    ("{cert}", "file of the certificate"),
-    ("{key}", "file of its key"),
+    (
+        "{cert}",
+        "file of the certificate chain, PEM: `cert`, or one made for the comparison",
+    ),
+    ("{key}", "file of its private key, PEM"),
     ("{core}", "its core"),
     ("{port}", "its UDP port"),
-    ("{root}", "folder of the files to serve"),
+    (
+        "{root}",
+        "folder of the files to serve, one for each size below",
+    ),
     ("{folder}", "folder for files of its own"),
 ];
 
@@ -163,9 +171,44 @@ const HEAD: &str = "\
 `cargo test -p weir --bin weir` compares this page with the program; `UPDATE_DOCS=1` before it writes the page.
 ";
 
+const SERVERS: &str = "
+The order and the names of the arguments are the server's own. gtlsserver of ngtcp2, for example, takes address, port, key and
+certificate:
+
+```toml
+[[server]]
+name = \"gtlsserver\"
+start = [\"gtlsserver\", \"-q\", \"-d\", \"{root}\", \"127.0.0.1\", \"{port}\", \"{key}\", \"{cert}\"]
+version = [\"sh\", \"-c\", \"dpkg-query -W -f 'gtlsserver ${Version}' ngtcp2-server\"]
+note = \"ngtcp2 with GnuTLS\"
+```
+
+- A server that cannot serve `{root}` needs files of its own with the names and exact sizes below, where `path` finds them.
+- The made certificate is for `localhost` and no authority (CA:FALSE, ECDSA P-256). With `cert` and `key`, yours may be signed by
+  itself; the client does not check who signed it.
+- A server that needs a file of settings writes it first: `[\"sh\", \"-c\", \"printf … > {folder}/conf && exec server -c {folder}/conf\"]`.
+  Without `exec`, the shell stands between weir and the server.
+";
+
+const JSON: &str = "
+### JSON
+
+`--json FILE` writes what the tables are made of: `setting` (the comparison in words), `testbed` (the machine), `servers` (name,
+version, note), `scenarios`, and `broken_off` (why it ended early, or null). Each of `scenarios` has `name`, `load` and
+`standings`, the servers in the order of the table. A standing has medians with `min` and `max` over the rounds, and in `entry.runs`
+each run: `requests_per_second`, `cpu_us_per_request`, `server_percent`, `client_percent`, `limit`, `connections`,
+`latency_p99_ms`, `handshake_p50_ms`, `successes`, `failed`, `receive_errors`, `stolen_percent`. They mean what they do in a
+[report](report-fields.md); `limit` is `server`, `client`, `rate`, `rate_missed`, `neither`, `unknown` or `nothing`.
+";
+
 const SCENARIOS: &str = "\
 | scenario | load |
 |---|---|
 | FILES | 10 connections or more, with 10 requests each in flight |
 | with `-short`, `-resumed`, `-0rtt` appended | 100 connections or more, with one request each: full, resumed or 0-RTT handshakes |
+
+A `k` is 1024 bytes, an `m` 1,048,576. \"Or more\": short runs double the connections until the server or a thread of the client is
+95 % busy, up to 32 times (10 to 320, 100 to 3200). They stop before if requests fail or the rate falls by 30 %. The
+comparison then runs with the number at which the server was busy, else with that of the most requests, so the column connections
+may say 10.
 ";

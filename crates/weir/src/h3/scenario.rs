@@ -133,7 +133,8 @@ impl LinkConditions {
             let percent = (self.loss * 1e8).round() / 1e6;
             format!("loss {percent} %")
         });
-        let time = (self.round_trip_ms > 0).then(|| format!("{} ms", self.round_trip_ms));
+        let time =
+            (self.round_trip_ms > 0).then(|| format!("round trip {} ms", self.round_trip_ms));
         let words: Vec<String> = loss.into_iter().chain(time).collect();
         words.join(", ")
     }
@@ -179,7 +180,7 @@ mod tests {
             link.flags(),
             ["--delay=12500us", QUEUE, "--loss=0.001"].map(str::to_owned)
         );
-        assert_eq!(link.words(), "loss 0.1 %, 25 ms");
+        assert_eq!(link.words(), "loss 0.1 %, round trip 25 ms");
         assert_eq!(LinkConditions::grid(&[], &[]), [None]);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 
 use super::{
     options::LoadOptions,
@@ -48,10 +48,10 @@ pub(crate) struct ServerFile {
     pub(crate) sweep: bool,
     /// Shares of packets that an emulated link loses in each direction, from 0 to below 1, up to 16. Each scenario runs over
     /// each pair of loss and round-trip time, through `weir link`, without raising the connections. Default: none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub(crate) loss: Vec<f64>,
     /// Round-trip times of the emulated link in milliseconds, at most 10000 each, up to 16. Default: none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub(crate) round_trip_ms: Vec<u64>,
     /// More flags of `weir h3 bench`, such as `--rate`, or `--max-concurrent-conns` of each thread. Default: none.
     #[serde(default)]
@@ -90,6 +90,17 @@ pub(crate) struct ServerEntry {
     /// Longest time from the server's start to its first response, in seconds, 0.1 to 120.
     #[serde(default = "ready_seconds")]
     pub(crate) ready_seconds: f64,
+}
+
+/// Reads a list. The error for anything else says how one is written.
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    Vec::deserialize(from).map_err(|error| {
+        let error = error.to_string();
+        D::Error::custom(format!(
+            "{}; a list stands in brackets: [0, 1]",
+            error.trim_end()
+        ))
+    })
 }
 
 fn scenarios() -> Vec<String> {
@@ -484,7 +495,12 @@ mod tests {
         described.check().unwrap();
         let loads = described.loads();
         let names: Vec<&str> = loads.iter().map(|load| load.name.as_str()).collect();
-        let expected = ["1k", "1k, 40 ms", "1k, loss 1 %", "1k, loss 1 %, 40 ms"];
+        let expected = [
+            "1k",
+            "1k, round trip 40 ms",
+            "1k, loss 1 %",
+            "1k, loss 1 %, round trip 40 ms",
+        ];
         assert_eq!(names, expected);
         assert!(described.sweeps(&loads[0]) && !described.sweeps(&loads[1]));
         for wrong in [
@@ -494,6 +510,11 @@ mod tests {
         ] {
             let error = problem(&format!("{wrong}\n{SERVER}"));
             assert!(error.contains("expected"), "{error}");
+        }
+        for wrong in ["loss = 0.01", "round_trip_ms = 50"] {
+            let error = problem(&format!("{wrong}\n{SERVER}"));
+            let is_named = error.contains("line 1") && error.contains(wrong);
+            assert!(is_named && error.contains("in brackets"), "{error}");
         }
     }
 

@@ -31,14 +31,17 @@ pub fn page(comparison: &Comparison) -> String {
             (section("Servers", "", &html! { (servers) }))
             (section("Testbed", "", &html! { (testbed(comparison)) }))
         },
-        footer: vec![
-            "A success has status 200 and the exact length. Figures are medians of the runs; the thin line on a bar goes \
+        footer: [
+            Some("A success has status 200 and the exact length. Figures are medians of the runs; the thin line on a bar goes \
              from the smallest to the largest run. Requests per second are the server's capacity only if the server was \
              the limit. A pale bar: it was not the limit in every run. CPU time is that of all processes of the server, \
-             user and system."
-                .to_owned(),
-            EQUAL_RATES.to_owned(),
-        ],
+             user and system."),
+            comparison.has_different_rates().then_some(EQUAL_RATES),
+        ]
+        .into_iter()
+        .flatten()
+        .map(str::to_owned)
+        .collect(),
     };
     page.render()
 }

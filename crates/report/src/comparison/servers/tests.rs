@@ -68,7 +68,7 @@ fn unequal_rates_and_lost_packets_are_explained() {
     scenario.standings[0].receive_errors = 1_461;
     let text = table(&comparison);
     assert!(!text.contains(text::EQUAL_RATES), "{text}");
-    let lost = "0; 1,461 packets dropped by full receive buffers";
+    let lost = "0; full receive buffers of either side dropped 1,461 packets";
     assert!(text.contains(lost), "{text}");
 }
 

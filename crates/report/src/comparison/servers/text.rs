@@ -80,7 +80,7 @@ pub fn markdown(comparison: &Comparison) -> String {
 
 impl Comparison {
     /// Returns true if the requests per second of the servers of a scenario differ by more than a tenth.
-    fn has_different_rates(&self) -> bool {
+    pub(super) fn has_different_rates(&self) -> bool {
         let differ = |scenario: &Scenario| {
             let rates = || {
                 let standings = scenario.standings.iter();
@@ -169,7 +169,7 @@ fn failed(standing: &Standing) -> String {
     match standing.receive_errors {
         0 => failed,
         errors => format!(
-            "{failed}; {} packets dropped by full receive buffers",
+            "{failed}; full receive buffers of either side dropped {} packets",
             number::count(errors)
         ),
     }

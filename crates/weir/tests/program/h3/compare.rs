@@ -105,9 +105,12 @@ fn a_link_lies_between_client_and_server() {
                 round_trip_ms = [30, 60]\n[[server]]\nname = \"ours\"\nready_seconds = 60\nstart = [{all}]\n";
     run_whole(&folder, text, &[]);
     let comparison = json(&folder.file("a.json"));
-    for (place, (name, least)) in [("1k, loss 1 %, 30 ms", 30.0), ("1k, loss 1 %, 60 ms", 60.0)]
-        .into_iter()
-        .enumerate()
+    for (place, (name, least)) in [
+        ("1k, loss 1 %, round trip 30 ms", 30.0),
+        ("1k, loss 1 %, round trip 60 ms", 60.0),
+    ]
+    .into_iter()
+    .enumerate()
     {
         let scenario = &comparison["scenarios"][place];
         assert_eq!(scenario["name"], name);
