@@ -284,12 +284,9 @@ export class Publisher {
           this.group += 1n;
           this.object = 0n;
           this.references = 0;
-          if (others && others.waitingBytes > 0) {
-            this.counters.streamsReset += 1;
-            others.reset(streamError(ResetCode.DELIVERY_TIMEOUT));
-          } else {
-            others?.close();
-          }
+          if (others && others.waitingBytes > 0) this.counters.streamsReset += 1;
+          // The relay may have all of it, but not the subscribers behind slow links.
+          others?.reset(streamError(ResetCode.DELIVERY_TIMEOUT));
           others = undefined;
         }
         if (this.group < this.firstGroup || publication.isOver) return;

@@ -435,8 +435,12 @@ export class Viewer {
     for (let shown = player.poll(now); shown; shown = player.poll(now)) {
       shownUs = shown.frame.presentationUs;
       this.inPlayer.delete(shown.frame.number);
-      if (shown.isDecodable) video.show(shown.frame.presentationUs);
-      else this.dropped.undecodable += 1;
+      if (shown.isDecodable) {
+        video.show(shown.frame.presentationUs);
+        this.freshness?.noteShown(shown.frame.group);
+      } else {
+        this.dropped.undecodable += 1;
+      }
     }
     const first = player.buffer[0];
     const media = player.clock.mediaUs(now);

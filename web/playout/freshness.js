@@ -1,11 +1,15 @@
 /**
- * Detects keyframes that a newer one can overtake (`crates/live/src/freshness.rs`).
+ * Detects keyframes that a newer one can overtake, and frames of groups that playout has left
+ * (`crates/live/src/playout/freshness.rs`).
  */
 
 const KEYFRAMES_REMEMBERED = 8;
 
 /**
- * Decides whether a keyframe is worth receiving when its first byte arrives.
+ * Decides whether a frame is worth receiving when its first byte arrives.
+ *
+ * Frames of a group are too late once a frame of a later group was shown. They would only delay that group, so they
+ * are refused. Keyframes need a finer rule.
  *
  * On a link too slow for every keyframe, keyframes wait at the relay, each longer than the last. Only the player sees
  * which one is being sent, so the player decides to skip one for the next. A keyframe that waited in the network
@@ -24,6 +28,8 @@ export class Freshness {
     /** When the last few keyframes became available, by group.
      * @type {Map<number, number>} */
     this.available = new Map();
+    /** The latest group of which a frame was shown. */
+    this.shown = -Infinity;
     /** Whether another frame has begun to arrive since the last keyframe did. */
     this.hasOtherBegun = false;
     /** The delay of the last keyframe that did not wait for another one: the delay of the network at that time. */
@@ -47,7 +53,7 @@ export class Freshness {
   isWanted(nowUs, group, kind, availableUs) {
     if (kind !== "I") {
       this.hasOtherBegun = true;
-      return true;
+      return group >= this.shown;
     }
     const transitUs = nowUs - availableUs;
     this.quickestUs = Math.min(this.quickestUs ?? transitUs, transitUs);
@@ -65,6 +71,15 @@ export class Freshness {
     const isNewerThere = distanceUs !== undefined && waitedUs >= distanceUs;
     const isSent = this.networkUs - this.quickestUs >= this.tookUs;
     return this.#note(nowUs, waitedUs, !isNewerThere || isSent);
+  }
+
+  /**
+   * Notes that a frame of `group` was shown.
+   *
+   * @param {number} group
+   */
+  noteShown(group) {
+    this.shown = Math.max(this.shown, group);
   }
 
   /**

@@ -18,7 +18,7 @@ use weir_client::target::Target;
 use weir_client::turn::Turn;
 use weir_moqt::error::{ResetCode, SessionError};
 use weir_moqt::location::Location;
-use weir_moqt::message::{RequestError, Subscribe};
+use weir_moqt::message::Subscribe;
 use weir_moqt::name::{FullTrackName, NameError, Namespace, TrackName};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::property::Properties;
@@ -49,6 +49,8 @@ pub struct OriginConfig {
     pub flow: PublishFlow,
     /// The delivery strategy.
     pub strategy: Box<dyn Strategy>,
+    /// Whether a relay that is not weir's gets [`Strategy::for_other_relays`].
+    pub fits_relay: bool,
     /// The packaging of objects.
     pub packaging: Packaging,
     /// The clock in which availability is expressed.
@@ -87,6 +89,7 @@ pub struct Origin {
     /// When the relay must have accepted the offer.
     answer_by: Option<Instant>,
     strategy: Box<dyn Strategy>,
+    fits_relay: bool,
     packaging: Packaging,
     timebase: Timebase,
     source: Box<dyn Source>,
@@ -119,6 +122,7 @@ impl Origin {
             namespace_offer: RequestState::None,
             answer_by: None,
             strategy: config.strategy,
+            fits_relay: config.fits_relay,
             packaging: config.packaging,
             timebase: config.timebase,
             source: config.source,
@@ -162,11 +166,7 @@ impl Origin {
             match event {
                 SessionEvent::Ready { .. } => self.publish(turn),
                 SessionEvent::Accepted { id, ok } => self.on_accepted(turn, id, &ok),
-                SessionEvent::Rejected { error, .. } => {
-                    let RequestError { code, reason, .. } = error;
-                    let reason = format!("the relay refused a track: {code} {reason:?}");
-                    self.client.fail(turn, SessionError::NO_ERROR, reason);
-                }
+                SessionEvent::Rejected { id, error } => self.on_rejected(turn, id, &error),
                 SessionEvent::Request { id, request } => self.answer(turn, id, &request),
                 SessionEvent::Update { id, parameters, .. } => {
                     self.apply_parameters(turn, id, &parameters);

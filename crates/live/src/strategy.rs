@@ -41,6 +41,12 @@ pub trait Strategy: Debug + Send {
 
     /// Whether its connections should keep queues short, with a delay-based congestion controller.
     fn wants_short_queues(&self) -> bool;
+
+    /// Returns the strategy for relays that are not weir's, if that is another one. They need neither priorities nor more than
+    /// one stream for each group: moq-relay 0.17 forwards only one, and moq-relay-ietf 0.8 sends the lowest priority first.
+    fn for_other_relays(&self) -> Option<Box<dyn Strategy>> {
+        None
+    }
 }
 
 /// The settings of a track.

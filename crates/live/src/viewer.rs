@@ -444,6 +444,9 @@ impl Viewer {
             let record = self.records.find(shown.frame.number);
             if let Some(record) = record.filter(|_| shown.is_decodable) {
                 record.shown_us = Some(now_us);
+                if let Some(freshness) = &mut self.freshness {
+                    freshness.note_shown(shown.frame.group);
+                }
             }
         }
         let next_us = self.player.poll_timeout(now_us);

@@ -170,6 +170,10 @@ fn a_keyframe_is_refused_only_if_a_newer_one_can_overtake_it() {
     for vector in list(&file["vectors"]) {
         let mut freshness = Freshness::default();
         for step in list(&vector["steps"]) {
+            if let Some(shown) = step.get("shown") {
+                freshness.note_shown(unsigned(shown));
+                continue;
+            }
             let is_wanted = freshness.is_wanted(
                 int(&step["now_us"]),
                 unsigned(&step["group"]),

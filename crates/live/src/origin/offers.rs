@@ -39,24 +39,63 @@ impl Origin {
         }
     }
 
+    /// Handles a refused offer. If the relay does not support PUBLISH at all, the namespace is offered instead.
+    pub(super) fn on_rejected(&mut self, turn: &mut Turn<'_>, id: RequestId, error: &RequestError) {
+        let is_namespace = self.namespace_offer.id() == Some(id);
+        if self.flow == PublishFlow::Namespace && !is_namespace {
+            // The answer to a PUBLISH that was sent before the first was refused.
+            return;
+        }
+        if self.flow == PublishFlow::Publish
+            && error.code == RequestErrorCode::NOT_SUPPORTED
+            && !self.is_published()
+        {
+            self.flow = PublishFlow::Namespace;
+            for publication in &mut self.publications {
+                publication.request = RequestState::None;
+            }
+            return self.publish_namespace(turn);
+        }
+        let RequestError { code, reason, .. } = error;
+        let offer = if is_namespace {
+            "the namespace"
+        } else {
+            "a track"
+        };
+        let reason = format!("the relay refused {offer}: {code} {reason:?}");
+        self.client.fail(turn, SessionError::NO_ERROR, reason);
+    }
+
+    fn publish_namespace(&mut self, turn: &mut Turn<'_>) {
+        let namespace = self.namespace.clone();
+        let Some((session, mut connection)) = self.client.open(turn) else {
+            return;
+        };
+        match session.publish_namespace(&mut connection, namespace, Parameters::default()) {
+            Ok(request) => self.namespace_offer = RequestState::Offered(request),
+            Err(refused) => {
+                let reason = format!("the namespace cannot be announced: {refused}");
+                self.client.fail(turn, SessionError::NO_ERROR, reason);
+            }
+        }
+    }
+
     /// Offers the tracks of the strategy.
     pub(super) fn publish(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now;
         let milliseconds = self.timebase.microseconds(now) / 1000;
         self.first_group = u64::try_from(milliseconds).unwrap_or(0);
         self.answer_by = Some(now + ANSWER_TIME_MAX);
+        let is_weir = self.client.implementation();
+        let is_weir = is_weir.is_some_and(|name| name.starts_with("weir/"));
+        if self.fits_relay
+            && !is_weir
+            && let Some(other) = self.strategy.for_other_relays()
+        {
+            self.strategy = other;
+        }
         if self.flow == PublishFlow::Namespace {
-            let namespace = self.namespace.clone();
-            if let Some((session, mut connection)) = self.client.open(turn) {
-                let parameters = Parameters::default();
-                match session.publish_namespace(&mut connection, namespace, parameters) {
-                    Ok(request) => self.namespace_offer = RequestState::Offered(request),
-                    Err(refused) => {
-                        let reason = format!("the namespace cannot be announced: {refused}");
-                        self.client.fail(turn, SessionError::NO_ERROR, reason);
-                    }
-                }
-            }
+            self.publish_namespace(turn);
         }
         let tracks: Vec<_> = self.strategy.tracks().into();
         for one in tracks {

@@ -14,7 +14,8 @@ use weir_moqt::session::RequestId;
 /// How an origin offers its tracks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PublishFlow {
-    /// PUBLISH for each track: the relay receives the stream before the first subscriber.
+    /// PUBLISH for each track: the relay receives the stream before the first subscriber. A relay that answers `NOT_SUPPORTED` is
+    /// offered the namespace instead.
     #[default]
     Publish,
     /// `PUBLISH_NAMESPACE`, and a response to each SUBSCRIBE: for relays that do not accept PUBLISH.

@@ -1,4 +1,4 @@
-//! Detects keyframes that a newer one can overtake.
+//! Detects keyframes that a newer one can overtake, and frames of groups that playout has left.
 //!
 //! The browser player has a counterpart (`web/playout/freshness.js`). Both pass `vectors/playout/freshness.json`.
 
@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 
 use crate::FrameKind;
 
-/// Decides whether a keyframe is worth receiving when its first byte arrives.
+/// Decides whether a frame is worth receiving when its first byte arrives.
+///
+/// Frames of a group are too late once a frame of a later group was shown. They would only delay that group, so they are
+/// refused. Keyframes need a finer rule.
 ///
 /// On a link too slow for every keyframe, keyframes wait at the relay, each longer than the last. Only the player sees
 /// which one is being sent, so the player decides to skip one for the next. A keyframe that waited in the network
@@ -22,6 +25,8 @@ pub struct Freshness {
     quickest_us: Option<i64>,
     /// When the last few keyframes became available, by group.
     available: BTreeMap<u64, i64>,
+    /// The latest group of which a frame was shown.
+    shown: Option<u64>,
     /// Whether another frame has begun to arrive since the last keyframe did.
     has_other_begun: bool,
     /// The delay of the last keyframe that did not wait for another one: the delay of the network at that time.
@@ -52,7 +57,7 @@ impl Freshness {
     ) -> bool {
         if kind != FrameKind::Key {
             self.has_other_begun = true;
-            return true;
+            return self.shown.is_none_or(|shown| shown <= group);
         }
         let transit_us = now_us - available_us;
         let quickest_us = self.quickest_us.unwrap_or(transit_us).min(transit_us);
@@ -77,6 +82,11 @@ impl Freshness {
             .is_some_and(|distance| waited_us >= distance);
         let is_sent = self.network_us - quickest_us >= self.took_us;
         self.note(now_us, waited_us, !is_newer_there || is_sent)
+    }
+
+    /// Notes that a frame of `group` was shown.
+    pub fn note_shown(&mut self, group: u64) {
+        self.shown = self.shown.max(Some(group));
     }
 
     fn note(&mut self, at_us: i64, waited_us: i64, is_wanted: bool) -> bool {

@@ -159,6 +159,10 @@ impl Strategy for Protective {
     fn wants_short_queues(&self) -> bool {
         true
     }
+
+    fn for_other_relays(&self) -> Option<Box<dyn Strategy>> {
+        (self.loss != Loss::Groups).then(|| Box::new(Self::new(GROUPS_FROM)) as _)
+    }
 }
 
 /// The subgroup of the keyframe.

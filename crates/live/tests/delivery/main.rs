@@ -58,6 +58,33 @@ fn whoever_subscribes_under_a_namespace_gets_the_stream_as_well() {
 }
 
 #[test]
+fn through_a_relay_that_is_not_ours_each_group_is_one_stream() {
+    for (implementation, is_cut) in [
+        (Some("weir/9.9.9"), true),
+        (Some("relay/1.0"), false),
+        (None, false),
+    ] {
+        let mut stage = Stage::new("weir", seed());
+        stage.fits_relay = true;
+        stage.relay.implementation = implementation.map(str::to_owned);
+        let run = stage.run(&constant(500), Duration::from_secs(20));
+        println!("{implementation:?}: {:?}", run.figures);
+        // The keyframe's stream is one, and the rest of the group is cut at the next keyframe.
+        assert_eq!(
+            run.published.streams_reset > 0,
+            is_cut,
+            "{implementation:?}"
+        );
+        assert!(run.figures.shown > 0.4, "{}", run.figures.shown);
+        assert!(
+            run.figures.freeze_longest < 1.5,
+            "{}",
+            run.figures.freeze_longest
+        );
+    }
+}
+
+#[test]
 fn the_baseline_shows_everything_and_never_catches_up() {
     let run = through_the_dip("baseline");
     let (before, after) = (run.latency_between(4, 8), run.latency_between(27, 31));

@@ -95,6 +95,8 @@ pub(crate) struct Stage {
     pub(crate) may_limit: bool,
     /// How the origin offers its tracks.
     pub(crate) flow: PublishFlow,
+    /// Whether the origin gives a relay that is not weir's the strategy for other relays.
+    pub(crate) fits_relay: bool,
     pub(crate) slow: Slow,
     /// How long the source produces frames; until near the end of the run unless set.
     pub(crate) made: Option<Duration>,
@@ -113,6 +115,7 @@ impl Stage {
             congestion: None,
             may_limit: true,
             flow: PublishFlow::Publish,
+            fits_relay: false,
             slow: Slow::Down,
             made: None,
             relay: Config::default(),
@@ -236,6 +239,7 @@ impl Stage {
                 namespace: namespace.clone(),
                 flow: self.flow,
                 strategy,
+                fits_relay: self.fits_relay,
                 packaging: Packaging::Cmaf,
                 timebase,
                 source: Box::new(source),

@@ -151,6 +151,7 @@ impl Stage {
             namespace: namespace(),
             flow: show.flow,
             strategy: strategy::by_name(show.strategy).expect("a known name"),
+            fits_relay: false,
             packaging: show.packaging,
             timebase: self.timebase(),
             source: Box::new(Ready {

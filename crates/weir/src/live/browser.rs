@@ -59,6 +59,7 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
         namespace: Namespace::new([NAMESPACE])?,
         flow: PublishFlow::Publish,
         strategy,
+        fits_relay: false,
         source: Box::new(queue),
         timebase: hosting::timebase(),
         congestion,

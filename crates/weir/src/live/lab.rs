@@ -112,6 +112,7 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
             namespace,
             flow: PublishFlow::Publish,
             strategy,
+            fits_relay: false,
             packaging: Packaging::Cmaf,
             timebase,
             source: Box::new(source),

@@ -115,6 +115,11 @@ impl NetworkProfile {
             let rate = rate_of(rate)
                 .map_err(anyhow::Error::msg)
                 .with_context(place)?;
+            let bits = rate.bits_per_second();
+            ensure!(
+                bits >= RATE_BITS_MIN,
+                "{name}: line {number}: {bits} is {bits} bit/s, slower than any link for media; for kbit/s, write {bits}k"
+            );
             let lasts = time(lasts.trim())
                 .map_err(anyhow::Error::msg)
                 .with_context(place)?;
@@ -165,6 +170,8 @@ impl NetworkProfile {
     }
 }
 
+/// Slowest rate of a step, in bits per second: less is a rate without its unit.
+const RATE_BITS_MIN: u64 = 10_000;
 /// Most steps of a profile in a file.
 const STEPS_MAX: usize = 10_000;
 
@@ -198,6 +205,11 @@ mod tests {
             "{error}"
         );
         assert!(read("1M ten\n").unwrap_err().contains("line 1"));
+        let error = read("500k 1s\n1200 10s\n").unwrap_err();
+        assert!(
+            error.contains("line 2: 1200 is 1200 bit/s") && error.contains("write 1200k"),
+            "{error}"
+        );
         assert!(read("# nothing\n").unwrap_err().contains("expected a line"));
         std::fs::remove_file(&path).unwrap();
         let error = NetworkProfile::find(name).unwrap_err().to_string();

@@ -48,7 +48,11 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
             ..target.clone()
         },
         namespace: namespace.clone(),
-        choice: Choice::of(&*strategy),
+        // Other relays may drop the tags of frames, and the strategy may depend on the relay.
+        choice: match relay {
+            Some(_) => Choice::of(&*strategy),
+            None => Choice::Catalog,
+        },
         join: Join::Next,
         buffer: BufferChoice::Strategy,
         rendezvous_timeout: JOIN,
@@ -66,6 +70,7 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
             PublishFlow::Namespace
         },
         strategy,
+        fits_relay: task.target.is_none(),
         source: frames,
         timebase,
         congestion,
@@ -174,6 +179,8 @@ pub(super) struct RunningOrigin {
     /// How the tracks reach the relay. Every relay takes PUBLISH_NAMESPACE, some refuse PUBLISH.
     pub(super) flow: PublishFlow,
     pub(super) strategy: Box<dyn Strategy>,
+    /// As in [`OriginConfig`].
+    pub(super) fits_relay: bool,
     pub(super) source: Box<dyn Source + Send>,
     pub(super) timebase: Timebase,
     pub(super) congestion: Congestion,
@@ -192,6 +199,7 @@ impl RunningOrigin {
                 namespace: self.namespace,
                 flow: self.flow,
                 strategy: self.strategy,
+                fits_relay: self.fits_relay,
                 packaging: Packaging::Cmaf,
                 timebase: self.timebase,
                 source: self.source,

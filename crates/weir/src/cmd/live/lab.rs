@@ -459,7 +459,7 @@ fn at_once(
             };
             let number = place + 1;
             print_line(&format!(
-                "{number} of {count}: {} with {} over {}, seed {}",
+                "{number} of {count}: {} with the controller {} over {}, seed {}",
                 task.label(),
                 task.controller(),
                 task.link,

@@ -74,9 +74,10 @@ pub(crate) struct PublishArguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Flow {
-    /// PUBLISH for each track: the relay has the stream before the first subscriber
+    /// PUBLISH for each track: the relay has the stream before the first subscriber. `PUBLISH_NAMESPACE` if the relay does not
+    /// support PUBLISH
     Publish,
-    /// `PUBLISH_NAMESPACE`, then wait for SUBSCRIBE: for relays without PUBLISH
+    /// `PUBLISH_NAMESPACE`, then wait for SUBSCRIBE
     Namespace,
 }
 
@@ -131,6 +132,7 @@ fn publish(
             Flow::Namespace => PublishFlow::Namespace,
         },
         strategy,
+        fits_relay: arguments.delivery.target.is_none(),
         packaging: arguments.packaging,
         timebase: timebase(),
         source: Box::new(queue.clone()),

@@ -276,6 +276,7 @@ fn publish(
             namespace,
             flow: PublishFlow::Publish,
             strategy: delivery.strategy()?,
+            fits_relay: false,
             packaging,
             timebase: timebase(),
             source: Box::new(queue.clone()),
