@@ -284,6 +284,14 @@ test("a relay that wants nothing gets nothing until it does, and then begins wit
   assert.equal(await run, "");
 });
 
+test("the rest of a group is reset at the next keyframe, even if the relay has all of it", async () => {
+  const played = new Played();
+  const { publisher: tried } = publisher(played, [0, 500_000, 1_000_000, 1_500_000]);
+  assert.equal(await tried.run(), "");
+  assert.deepEqual([played.groups.get("video")?.length, played.reset], [2, ["video"]]);
+  assert.equal(tried.counters.streamsReset, 0, "nothing waited in the page");
+});
+
 test("what a relay says of FORWARD holds until it says something else", () => {
   const publication = new Publication(/** @type {any} */ (undefined), 0n, async () => {});
   let changes = 0;
