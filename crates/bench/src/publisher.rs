@@ -128,6 +128,8 @@ pub struct PublisherProgress {
     pub refused: u64,
     /// Subscribers of other processes that have announced themselves, if they are awaited.
     pub present: u64,
+    /// Subscribers of other processes that have to announce themselves before objects are sent; 0 if none are awaited.
+    pub awaited: u64,
     /// Announcements of subscribers that were not counted: malformed, or of too many processes.
     pub ignored_announcements: u64,
 }
@@ -149,6 +151,7 @@ impl PublisherProgress {
             *own = own.saturating_add(other);
         }
         self.present = self.present.max(other.present);
+        self.awaited = self.awaited.max(other.awaited);
         self.ignored_announcements = self.ignored_announcements.max(other.ignored_announcements);
     }
 }
@@ -283,6 +286,7 @@ impl PublisherRole {
         }
         if let Some(awaited) = &self.awaited {
             progress.present = awaited.present();
+            progress.awaited = awaited.subscribers();
             progress.ignored_announcements = awaited.ignored();
         }
         progress

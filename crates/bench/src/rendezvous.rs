@@ -41,6 +41,11 @@ impl Awaited {
         }
     }
 
+    /// Returns how many subscribers have to announce themselves.
+    pub(crate) fn subscribers(&self) -> u64 {
+        self.subscribers
+    }
+
     /// Returns how many subscribers have announced themselves.
     pub(crate) fn present(&self) -> u64 {
         self.present.values().sum()

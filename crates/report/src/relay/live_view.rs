@@ -14,6 +14,8 @@ pub struct Moment {
     pub second: u64,
     /// Seconds since the schedules began, and their total number, drain included; none before the schedules begin.
     pub progress: Option<(u64, u64)>,
+    /// Subscribers of other processes that are there, and that are awaited; none if the run waits for none.
+    pub awaited: Option<(u64, u64)>,
     /// Subscriptions that the relay has accepted.
     pub accepted: u64,
     /// All subscriptions.
@@ -69,6 +71,18 @@ pub fn outstanding(sent: u64, accepted: u64, tracks: u64, delivered: u64) -> u64
 }
 
 impl Moment {
+    /// Says how many of the awaited subscribers are there, until all are. Ends with a comma and a space, or is empty.
+    fn awaited_words(&self) -> String {
+        let awaited = self.awaited.filter(|(present, all)| present < all);
+        awaited.map_or_else(String::new, |(present, all)| {
+            format!(
+                "{} of {} awaited subscribers are there, ",
+                number::count(present),
+                number::count(all)
+            )
+        })
+    }
+
     /// Returns the state as one plain line, without a line feed.
     pub fn line(&self) -> String {
         let label = if self.label.is_empty() {
@@ -76,6 +90,7 @@ impl Moment {
         } else {
             format!("{}: ", number::printable(&self.label))
         };
+        let awaited = self.awaited_words();
         let failed = match self.failed {
             0 => String::new(),
             failed => format!(", {} failed", number::counted(failed, "connection")),
@@ -87,7 +102,7 @@ impl Moment {
             format!(", relay CPU {cpu:.0} % of a core")
         });
         format!(
-            "{label}{:>4} s  {}: {} of {} subscriptions accepted{failed}, objects: {} sent, {} received{p99}{cpu}",
+            "{label}{:>4} s  {}: {awaited}{} of {} subscriptions accepted{failed}, objects: {} sent, {} received{p99}{cpu}",
             self.second,
             self.stage.word(),
             number::count(self.accepted),
@@ -194,7 +209,12 @@ fn title(moment: &Moment, width: usize) -> String {
         format!("{}   ", number::printable(&moment.label))
     };
     let Some((gone, all)) = moment.progress else {
-        return format!("{label}{}   {} s", moment.stage.word(), moment.second);
+        let awaited = moment.awaited_words();
+        return format!(
+            "{label}{}   {awaited}{} s",
+            moment.stage.word(),
+            moment.second
+        );
     };
     let gone = gone.min(all);
     let head = format!("{label}{}   {gone} of {all} s   ", moment.stage.word());
@@ -249,6 +269,7 @@ mod tests {
             stage: Stage::Sending,
             second: second + 6,
             progress: Some((second, 35)),
+            awaited: Some((1000, 1000)),
             accepted: 1000,
             subscriptions: 1000,
             failed: 0,
@@ -291,6 +312,23 @@ mod tests {
         let mut view = LiveView::default();
         view.push(&moment);
         insta::assert_snapshot!(view.render(&moment, 80, false));
+    }
+
+    #[test]
+    fn a_run_that_waits_says_for_how_many() {
+        let moment = Moment {
+            awaited: Some((3, 1000)),
+            second: 7,
+            ..Moment::default()
+        };
+        let line = "   7 s  joining: 3 of 1,000 awaited subscribers are there, 0 of 0 subscriptions accepted, objects: 0 sent, \
+                    0 received";
+        assert_eq!(moment.line(), line);
+        let view = LiveView::default().render(&moment, 80, false);
+        assert!(
+            view.starts_with("joining   3 of 1,000 awaited subscribers are there, 7 s"),
+            "{view}"
+        );
     }
 
     #[test]

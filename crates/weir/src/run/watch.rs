@@ -447,6 +447,11 @@ impl Watch {
                 let seconds = |to: Instant| (to - released.at).as_secs();
                 (seconds(now), seconds(released.end))
             }),
+            awaited: agents
+                .seen()
+                .map(|seen| (seen.publishers.present, seen.publishers.awaited))
+                .max_by_key(|(_, awaited)| *awaited)
+                .filter(|(_, awaited)| *awaited > 0),
             accepted,
             subscriptions: sum(|seen| seen.subscribers.subscriptions),
             failed: sum(|seen| seen.subscribers.failed),
