@@ -20,7 +20,7 @@ const { outputFiles } = await build({
   entryPoints: [join(dirname(fileURLToPath(import.meta.url)), "page.js")],
   bundle: true, write: false, format: "iife", logLevel: "error",
 });
-// Only pages of this machine have WebTransport without a certificate of their own, and may reach a relay on it.
+// A page of this machine has WebTransport without a certificate of its own, and may reach a relay here.
 const server = createServer((_request, response) => {
   response.setHeader("Content-Type", "text/html").end("<!doctype html><title>moq</title>");
 });
