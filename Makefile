@@ -38,6 +38,10 @@ lint: ## Formatting and clippy
 doc: ## The crates' documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
+.PHONY: test-drafts
+test-drafts: ## The relay's stories with clients of each draft (`make test` has them in one, and the pairs of all)
+	@for draft in 22 21 20 19 18; do echo "== draft-$$draft"; WEIR_DRAFT=$$draft $(CARGO) test --locked -p weir-relay --test relay || exit 1; done
+
 .PHONY: test-fleet
 test-fleet: ## Tests that need nats-server 2.11 or later in PATH: agents on several hosts, relays of a fleet
 	$(CARGO) test --locked -p weir --test program -- --ignored agents:: fleet::
