@@ -38,6 +38,10 @@ lint: ## Formatting and clippy
 doc: ## The crates' documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
+.PHONY: test-drafts
+test-drafts: ## The relay's stories with clients of each draft (`make test` has them in one, and the pairs of all)
+	@for draft in 22 21 20 19 18; do echo "== draft-$$draft"; WEIR_DRAFT=$$draft $(CARGO) test --locked -p weir-relay --test relay || exit 1; done
+
 .PHONY: test-fleet
 test-fleet: ## Tests that need nats-server 2.11 or later in PATH: agents on several hosts, relays of a fleet
 	$(CARGO) test --locked -p weir --test program -- --ignored agents:: fleet::
@@ -76,11 +80,12 @@ fuzz-corpus: ## Put what `make fuzz` found into the committed corpora, as far as
 	scripts/fuzz-corpus.sh pack
 
 .PHONY: interop
-interop: $(addprefix $(PEERS)/bin/,moq-test-client moq-relay-ietf moq-relay moq-pub moq-sub moq tquic_server) ## Other people's conformance cases, relays and clients against ours
+interop: $(addprefix $(PEERS)/bin/,moq-test-client moq-relay-ietf moq-relay moq-pub moq-sub moq moqtail-peer tquic_server) ## Other people's conformance cases, relays and clients against ours
 	$(CARGO) build --release --locked --bin weir
 	interop/moq-test-client.sh --client $(PEERS)/bin/moq-test-client --weir target/release/weir
 	interop/http3.sh --weir target/release/weir --peers $(PEERS)/bin
 	cd web && npm ci --no-audit --no-fund --silent
+	cd interop/moq-net && npm ci --no-audit --no-fund --silent
 	interop/relays.sh --weir target/release/weir --peers $(PEERS)/bin --markdown docs/interop.md
 
 .PHONY: generator-memory
@@ -103,6 +108,11 @@ results-wires: $(PEERS)/bin/moq-relay-ietf ## The draft's scenario 2 beside its 
 results-audiences: $(PEERS)/bin/moq-relay-ietf ## What sockets, threads and acknowledgements of subscribers cost relays, into docs/results.md (15 minutes)
 	$(CARGO) build --release --locked --bin weir
 	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir bench compare profiles/audiences.toml --results docs/results.md
+
+.PHONY: results-drafts
+results-drafts: ## What the newest and the oldest draft cost our relay, into docs/results.md (four minutes)
+	$(CARGO) build --release --locked --bin weir
+	target/release/weir bench compare profiles/drafts.toml --results docs/results.md
 
 .PHONY: results-live-relays
 results-live-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## Live streams through other relays over slow links, into docs/results.md (eight minutes; a quiet machine)
@@ -128,6 +138,9 @@ $(PEERS)/bin/moq-pub $(PEERS)/bin/moq-sub:
 
 $(PEERS)/bin/moq: # Without optimisation: with it, it takes more than 20 minutes on two cores
 	$(CARGO) install --debug --root $(PEERS) --no-default-features --features noq,websocket moq-cli@0.14.10
+
+$(PEERS)/bin/moqtail-peer: $(wildcard interop/moqtail/Cargo.* interop/moqtail/src/*)
+	$(CARGO) install --debug --locked --root $(PEERS) --path interop/moqtail
 
 .PHONY: contenders
 contenders: $(addprefix $(PEERS)/bin/,tquic_server caddy quinn-h3 tokio-quiche-h3 quic-go) ## Other people's HTTP/3 servers, to compare with (weir h3 compare)

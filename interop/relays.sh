@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Tests interoperation with other relays and clients in both directions, and prints a Markdown table: weir's publisher
 # and subscribers with other relays; other publishers and subscribers with weir's relay; other publishers with weir's
-# player without a screen and its page (in Chromium, which needs node and `npm ci` in web/). Fails if a row fails.
+# player without a screen and its page (in Chromium, which needs node and `npm ci` in web/ and interop/moq-net/). Fails if
+# a row fails.
 #
 # interop/relays.sh --weir FILE --peers FOLDER [--output FOLDER] [--markdown FILE]
 #
 # --weir FILE      the program
-# --peers FOLDER   where moq-relay-ietf, moq-relay and the clients moq-pub, moq-sub and moq (of moq-cli)
-#                  are; the table names missing programs
+# --peers FOLDER   where moq-relay-ietf, moq-relay and the clients moq-pub, moq-sub, moq (of moq-cli) and moqtail-peer
+#                  (of interop/moqtail) are; the table names missing programs
 # --output FOLDER  for logs, certificate, recordings (target/interop)
 # --markdown FILE  for the table, beside standard output
 set -euo pipefail
@@ -148,19 +149,25 @@ media_row() {
     frames=$(ffprobe -v error -count_frames -select_streams v -show_entries stream=nb_read_frames \
         -of default=nokey=1:noprint_wrappers=1 "$file" 2>/dev/null | head -n 1) || true
     [[ ${frames:-0} =~ ^[0-9]+$ ]] && [ "${frames:-0}" -gt 10 ] ||
-        reason="${frames:-no} frames; $(tail -n 1 "$log" | cut -c 1-80)"
-    row "$name" "$how" "publisher → weir relay → subscriber" "$reason" "$frames frames"
+        reason="${frames:-no} frames; $(grep -m 1 ^Error "$log" || tail -n 1 "$log" | cut -c 1-80)"
+    row "$name" "$how" "publisher → weir relay → subscriber" "$reason" "$frames frames${5:-}"
 }
 
-# Tests moq-cli as publisher and subscriber with weir's relay, by its own form of catalog.
+# Tests moq-cli as publisher and subscriber with weir's relay, by its own form of catalog. It may take several attempts; the
+# page says why.
 cli_media() {
-    local scheme=$1 draft=$2 base=$output/moq-cli-$1-$2
-    local cli=("$peers/moq" --connect "$scheme://$address" --connect-tls-insecure --connect-version "moq-transport-$draft" --broadcast "both-$scheme-$draft")
-    source_stream 2>"$base-source.log" | "${cli[@]}" import fmp4 >"$base-publisher.log" 2>&1 &
-    processes+=($!)
-    sleep 2
-    timeout -s INT "$MEDIA_SECONDS" "${cli[@]}" export --catalog-format hang fmp4 >"$base.mp4" 2>"$base.log" || true
-    media_row "$base.mp4" "moq-cli 0.14.10" "$scheme, hang, draft-$draft" "$base.log"
+    local scheme=$1 draft=$2 base=$output/moq-cli-$1-$2 attempt broadcast
+    for attempt in 1 2 3; do
+        broadcast=both-$scheme-$draft-$attempt
+        local cli=("$peers/moq" --connect "$scheme://$address" --connect-tls-insecure --connect-version "moq-transport-$draft" --broadcast "$broadcast")
+        source_stream 2>"$base-source.log" | "${cli[@]}" import fmp4 >"$base-publisher.log" 2>&1 &
+        processes+=($!)
+        sleep 2
+        timeout -s INT "$MEDIA_SECONDS" "${cli[@]}" export --catalog-format hang fmp4 >"$base.mp4" 2>"$base.log" || true
+        grep -q 'code=18$' "$base.log" || break
+    done
+    [ "$attempt" -eq 1 ] || local again=", attempt $attempt ([priorities](#known-problems-of-other-programs))"
+    media_row "$base.mp4" "moq-cli 0.14.10" "$scheme, hang, draft-$draft" "$base.log" "${again:-}"
 }
 
 ietf_media() {
@@ -174,30 +181,63 @@ ietf_media() {
     media_row "$base.mp4" "moq-pub 0.10.0, moq-sub 0.5.0" "$scheme" "$base.log"
 }
 
-# Tests another publisher with weir's relay and player: at least half of the frames that arrive must be shown.
+# Tests weir's player with a publisher and a relay, which `way` names: at least half of the frames that arrive must be
+# shown. `playing` has more options of the player, which begins `head_start` seconds after
+# the publisher: other relays refuse what no one has announced.
+way="publisher → weir relay → weir live play" playing=() head_start=0
 play_row() {
     local name=$1 how=$2 url=$3 namespace=$4 log=$output/play-$5-${3%%:*} frames shown reason='' note=''
     shift 5
     source_stream 2>"$log-source.log" | "$@" >"$log-publisher.log" 2>&1 &
     processes+=($!)
-    timeout "$RUN_SECONDS_MAX" "$weir" live play "$url" --insecure --namespace "$namespace" --patience 10s \
+    sleep "$head_start"
+    timeout "$RUN_SECONDS_MAX" "$weir" live play "$url" --insecure --namespace "$namespace" --patience 10s "${playing[@]}" \
         --time "$((MEDIA_SECONDS + 4))s" --json "$log.json" >"$log.txt" 2>"$log.log" || reason=$(tail -n 1 "$log.log")
-    frames=$(sed -n 's/^frames *//p' "$log.txt")
+    frames=$(sed -n 's/^frames  *\([0-9]*\)$/\1/p' "$log.txt")
     shown=$(sed -n 's/^shown *\([0-9]*\).*/\1/p' "$log.txt")
     [ -n "$reason" ] || { [ "${frames:-0}" -gt 10 ] && [ "${shown:-0}" -ge 50 ]; } ||
         reason="${frames:-no} frames, ${shown:-no} % shown"
     note="$frames frames, $shown % shown, $(sed -n 's/.*"packaging":"\([a-z]*\)".*/as \1/p' "$log.json" 2>/dev/null)"
-    row "$name" "$how" "publisher → weir relay → weir live play" "$reason" "$note"
+    row "$name" "$how" "$way" "$reason" "$note"
+}
+
+# Tests weir's live publisher and player with a relay. The player asks for the past of the group, by FETCH or by a fill.
+live_at() {
+    local relay=$1 scheme=$2 draft=$3 namespace=live-$2-$3
+    local way="weir live publish → relay → weir live play" playing=(--draft "$draft" --join current) head_start=2
+    play_row "$(version "$peers/$relay")" "$scheme, draft-$draft" "$scheme://$address" "$namespace" "$relay-$draft" \
+        "$weir" live publish "$scheme://$address" --insecure --namespace "$namespace" --preset "$relay" --draft "$draft"
+}
+
+# Tests a publisher and a subscriber with moqtail and weir's relay: a subscription, a fill and a FETCH.
+moqtail_row() {
+    local scheme=$1 log=$output/moqtail-$1 reason='' deadline=$((SECONDS + READY_SECONDS_MAX))
+    timeout "$RUN_SECONDS_MAX" "$peers/moqtail-peer" publish "$scheme://$address" "moqtail-$scheme" >"$log-publisher.txt" 2>"$log-publisher.log" &
+    processes+=($!)
+    until [ -s "$log-publisher.txt" ] || [ $SECONDS -ge $deadline ]; do sleep 0.05; done
+    timeout "$RUN_SECONDS_MAX" "$peers/moqtail-peer" subscribe "$scheme://$address" "moqtail-$scheme" >"$log.txt" 2>"$log.log" ||
+        reason=$(sed '/^ *$/d' "$log-publisher.log" "$log.log" | tail -n 1)
+    row "$("$peers/moqtail-peer" --version)" "$scheme, draft-22" "publisher → weir relay → subscriber" "$reason" "$(cat "$log.txt")"
 }
 
 # Tests other publishers with weir's page: web/browser/others.mjs reports whether each plays.
 page_rows() {
     local log=$output/page.txt program how way reason note name
-    WEIR=$weir timeout 300 node web/browser/others.mjs "$peers" >"$log" 2>"$output/page.log" || true
+    WEIR=$weir timeout 600 node web/browser/others.mjs "$peers" >"$log" 2>"$output/page.log" || true
     [ -s "$log" ] || row "their publishers" "" "publisher → weir relay → browser player" "$(tail -n 1 "$output/page.log")"
     while IFS='|' read -r program how way reason note; do
         name=$(version "$peers/$program")
         row "${name/#moq /moq-cli }" "$how" "$way" "$reason" "$note"
+    done <"$log"
+}
+
+# Tests a publisher and a subscriber with @moq/net in Chromium and weir's relay: interop/moq-net/run.mjs reports each draft.
+moq_net_rows() {
+    local log=$output/moq-net.txt how reason note way="publisher → weir relay → subscriber"
+    WEIR=$weir timeout 300 node interop/moq-net/run.mjs >"$log" 2>"$output/moq-net.log" || true
+    [ -s "$log" ] || row "@moq/net" "" "$way" "$(tail -n 1 "$output/moq-net.log")"
+    while IFS='|' read -r how reason note; do
+        row "@moq/net $(sed -n 's/.*"@moq\/net": "\(.*\)".*/\1/p' interop/moq-net/package.json)" "$how" "$way" "$reason" "$note"
     done <"$log"
 }
 
@@ -214,6 +254,10 @@ for relay in moq-relay-ietf moq-relay; do
     for draft in "${drafts[@]}"; do
         ours_at "$relay" moqt namespace "$peers/$relay" "$draft"
         ours_at "$relay" https namespace "$peers/$relay" "$draft"
+        if command -v ffmpeg >/dev/null; then
+            live_at "$relay" moqt "$draft"
+            live_at "$relay" https "$draft"
+        fi
     done
     end_all
 done
@@ -223,6 +267,12 @@ for draft in "${DRAFTS[@]}"; do
     ours_at weir moqt publish "$weir" "$draft"
     ours_at weir https namespace "$weir" "$draft"
 done
+if [ -x "$peers/moqtail-peer" ]; then
+    moqtail_row moqt
+    moqtail_row https
+else
+    missing "moqtail 0.17.0" "" "publisher → weir relay → subscriber" moqtail-peer
+fi
 if [ -x "$peers/moq" ] && command -v ffmpeg >/dev/null; then
     for draft in "${DRAFTS[@]}"; do
         for scheme in https moqt; do
@@ -253,6 +303,12 @@ if [ -d web/node_modules/playwright-core ] && command -v node ffmpeg >/dev/null;
     page_rows
 else
     missing "moq-cli, moq-pub" "" "publisher → weir relay → browser player" "node with web/node_modules, or ffmpeg"
+fi
+
+if [ -d web/node_modules/playwright-core ] && [ -d interop/moq-net/node_modules ]; then
+    moq_net_rows
+else
+    missing "@moq/net" "" "publisher → weir relay → subscriber" "node with interop/moq-net/node_modules"
 fi
 
 if [ -n "$markdown" ]; then
@@ -305,10 +361,17 @@ draft-evens-moq-bench-00 names two relays. Neither is measured:
 
 - **`moq-pub` 0.10.0 over raw QUIC** (`moqt://`) ends with "invalid RESET_STREAM: 1" when the relay cancels a request. The tests use
   WebTransport.
-- **`@moq/watch` 0.4.6** (npm) in Chromium negotiates `moqt-18` with weir's relay, but does not play. Its `@moq/net` 0.2.8 encodes
-  SUBSCRIBER_PRIORITY as an integer of variable length; draft-18 §10.2.7 has one byte. `@moq/net` 0.3.4 encodes one byte, but expects a
-  length before LARGEST_OBJECT, which draft-18 §10.2 does not have ("Two consecutive varints"). `moq-net` 0.3.18, the same project in
-  Rust, writes no length.
+- **`@moq/net` 0.3.4** (npm) speaks drafts 14 to 20, and receives a track if it subscribes before the first object. Otherwise it expects
+  a length before LARGEST_OBJECT, which the drafts do not have ("Two consecutive varints", draft-18 §10.2). **`@moq/watch` 0.4.6** uses
+  `@moq/net` 0.2.8, which encodes SUBSCRIBER_PRIORITY as an integer of variable length (one byte in draft-18 §10.2.7), and does not
+  play. `moq-net` 0.3.18, the same project in Rust, has neither fault.
+- **`moq-cli` 0.14.10 as a publisher, and `moq-relay` 0.17.10**: their library, moq-net 0.3.18, gives objects another publisher priority in
+  answers to FETCH (0) than on subgroup streams. By draft-18 §9.1 and all later drafts a relay that sees both has to end the track with
+  MALFORMED_TRACK (18), which weir's relay does. It needs a subscriber that fetches, and an object that arrives both ways, so it does not
+  happen in every run: of ten subscriptions of moq-cli two ended so. The rows repeat such a run, and say so.
+- **`moq-relay` 0.17.10** serves only subgroup 0 of each group ("subgroup ID is not supported"). Publish live streams to it with
+  `--preset moq-relay`, whose strategy has one subgroup for each group. It also refuses tracks that nobody has announced yet.
+- **moqtail 0.17.0** does not know PUBLISH_STATE_NOTIFY, and closes the session of a relay that sends one. weir sends none.
 - **`moq-cli` 0.14.10 as a subscriber** (`export fmp4`) receives its own stream by its own catalog (`hang`). By an MSF catalog it fails with
   "invalid Annex B start code", for its own fragments and for weir's. From weir's LOC stream it writes a `moov` and no frames.
 - **`moq-test-client` 0.2.0 on a busy machine** can report missing objects in `moq-test-datagram` and `moq-test-datagram-eog`. Its library,

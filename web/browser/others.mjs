@@ -24,22 +24,36 @@ const SOURCE = "ffmpeg -hide_banner -v error -re -f lavfi -i testsrc2=size=640x3
   " -movflags cmaf+separate_moof+delay_moov+skip_trailer+frag_every_frame -";
 const FRAMES = 75;
 
-/** @type {{ program: string, relay: "weir" | "moq-relay", how: string, publish: (url: string) => string }[]} */
+const DRAFTS = [22, 21, 20, 19, 18];
+
+/**
+ * @typedef {object} Case
+ * @property {string} program
+ * @property {"weir" | "moq-relay"} relay
+ * @property {string} how
+ * @property {number} draft of the publisher and the page
+ * @property {(url: string) => string} publish returns the publisher's arguments
+ */
+
+/**
+ * @param {Case["relay"]} relay
+ * @param {"https" | "moqt"} scheme
+ * @param {number} draft
+ * @returns {Case}
+ */
+function moqCli(relay, scheme, draft) {
+  return {
+    program: "moq", relay, draft, how: `${scheme}, MSF and CMSF, draft-${draft}`,
+    publish: (url) => `--connect ${url.replace("https:", `${scheme}:`)} --connect-tls-insecure ` +
+      `--connect-version moq-transport-${draft} --broadcast live import fmp4`,
+  };
+}
+
+/** @type {Case[]} */
 const CASES = [
+  ...DRAFTS.flatMap((draft) => [moqCli("weir", "https", draft), moqCli("weir", "moqt", draft), moqCli("moq-relay", "https", draft)]),
   {
-    program: "moq", relay: "weir", how: "https, MSF and CMSF",
-    publish: (url) => `--connect ${url} --connect-tls-insecure --connect-version moq-transport-18 --broadcast live import fmp4`,
-  },
-  {
-    program: "moq", relay: "weir", how: "moqt, MSF and CMSF",
-    publish: (url) => `--connect ${url.replace("https:", "moqt:")} --connect-tls-insecure --connect-version moq-transport-18 --broadcast live import fmp4`,
-  },
-  {
-    program: "moq", relay: "moq-relay", how: "https, MSF and CMSF",
-    publish: (url) => `--connect ${url} --connect-tls-insecure --connect-version moq-transport-18 --broadcast live import fmp4`,
-  },
-  {
-    program: "moq-pub", relay: "weir", how: "https, catalogformat-01 and CMSF",
+    program: "moq-pub", relay: "weir", draft: 18, how: "https, catalogformat-01 and CMSF",
     publish: (url) => `--name live --tls-disable-verify ${url}`,
   },
 ];
@@ -62,13 +76,13 @@ try {
 process.exitCode = failed > 0 ? 1 : 0;
 
 /**
- * @param {(typeof CASES)[number]} one
+ * @param {Case} one
  * @param {string} program
  */
 async function play(one, program) {
   const address = one.relay === "weir" ? (await stage.relay("127.0.0.1:0")).ready.listening : await theirRelay();
   const pipe = stage.start("bash", ["-c", `${SOURCE} | exec "$0" ${one.publish(`https://${address}`)}`, program]);
-  const watched = await stage.open(await stage.page(address));
+  const watched = await stage.open(await stage.page(address, ["--draft", `${one.draft}`]));
   // A stream that does not play must not delay the other cases for long.
   watched.page.setDefaultTimeout(40_000);
   try {

@@ -137,3 +137,18 @@ export function strictText(bytes) {
 export function utf8(value) {
   return encoder.encode(value);
 }
+
+/**
+ * Concatenates both; without a copy if the first is empty.
+ *
+ * @param {Uint8Array} first
+ * @param {Uint8Array} second
+ * @returns {Uint8Array}
+ */
+export function concat(first, second) {
+  if (first.length === 0) return second;
+  const joined = new Uint8Array(first.length + second.length);
+  joined.set(first);
+  joined.set(second, first.length);
+  return joined;
+}

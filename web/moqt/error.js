@@ -95,7 +95,7 @@ export class Refused extends Error {
    * @param {bigint} code one of {@link RequestCode}, or an unknown one
    * @param {string} reason the peer's text
    * @param {bigint | undefined} retryAfter milliseconds until it may be retried; absent if never
-   * @param {import("./message.js").Redirect | undefined} redirect where to try instead
+   * @param {import("./message/ending.js").Redirect | undefined} redirect where to try instead
    */
   constructor(code, reason, retryAfter, redirect) {
     super(`refused with ${nameOf(RequestCode, Number(code))}: ${reason}`);

@@ -2,23 +2,19 @@
  * Control messages, and their reader [moqt-18 §10] [moqt-22 §9].
  */
 
-import { Cursor, Writer, strictText, text, utf8 } from "./cursor.js";
-import { goAwayHasRequestId, hasJoiningFetches, hasStateNotify, setupHasLimits, streamCountUnknown } from "./draft.js";
+import { Cursor, Writer, concat } from "./cursor.js";
+import { hasStateNotify } from "./draft.js";
 import { Short, Violation } from "./error.js";
+import { readGoAway, readPublishDone, readRequestError, writeGoAway, writePublishDone, writeRequestError } from "./message/ending.js";
+import { readEnd, readFetch, writeEnd, writeFetch } from "./message/fetch.js";
+import { readSetup, writeSetup } from "./message/setup.js";
 import { readFullTrackName, readNamespace, writeFullTrackName, writeNamespace } from "./name.js";
-import {
-  TOKENS_MAX, everything, isEverything, readLocation, readParameters, readToken, writeLocation, writeParameters, writeToken,
-} from "./parameter.js";
-import { readPairs, readTrackProperties, writePairs } from "./property.js";
-import { VARINT_MAX, decode as decodeVarint } from "./varint.js";
+import { readParameters, writeParameters } from "./parameter.js";
+import { readTrackProperties, writePairs } from "./property.js";
+import { decode as decodeVarint } from "./varint.js";
 
 /** The most bytes of a message after its length. */
 export const MESSAGE_BYTES_MAX = 65535;
-/** The most bytes of a reason phrase. */
-export const REASON_BYTES_MAX = 1024;
-/** The most bytes of a URI. */
-export const URI_BYTES_MAX = 8192;
-const REDIRECT = 0x34n;
 
 /**
  * @typedef {import("./draft.js").Draft} Draft
@@ -26,39 +22,18 @@ const REDIRECT = 0x34n;
  * @typedef {import("./name.js").FullTrackName} FullTrackName
  * @typedef {import("./parameter.js").Parameters} Parameters
  * @typedef {import("./parameter.js").Location} Location
- * @typedef {import("./parameter.js").Token} Token
  * @typedef {import("./property.js").Property} Property
  *
- * @typedef {{ connectUri: string, namespace: Namespace, trackName: Uint8Array }} Redirect
- *
- * @typedef {object} Setup
- * @property {"SETUP"} type
- * @property {Token[]} authorizationTokens
- * @property {string} [path]
- * @property {string} [authority]
- * @property {string} [implementation]
- * @property {bigint} [maxAuthTokenCacheSize]
- * @property {bigint} [maxFilterRanges] from draft-19 on; absent for 0
- * @property {bigint} [maxRequestUpdates] from draft-19 on
- *
- * @typedef {object} GoAway
- * @property {"GOAWAY"} type
- * @property {string} newSessionUri empty for the current one
- * @property {bigint} [timeout] milliseconds
- * @property {bigint} [requestId] on control streams of draft-18 only
+ * @typedef {import("./message/ending.js").GoAway} GoAway
+ * @typedef {import("./message/ending.js").PublishDone} PublishDone
+ * @typedef {import("./message/ending.js").RequestError} RequestError
+ * @typedef {import("./message/fetch.js").Fetch} Fetch
+ * @typedef {import("./message/setup.js").Setup} Setup
  *
  * @typedef {FullTrackName & { type: "SUBSCRIBE", requestId: bigint, parameters: Parameters }} Subscribe
  * @typedef {{ type: "SUBSCRIBE_OK", trackAlias: bigint, parameters: Parameters, properties: Property[] }} SubscribeOk
  * @typedef {FullTrackName & { type: "PUBLISH", requestId: bigint, trackAlias: bigint, parameters: Parameters,
  *   properties: Property[] }} Publish
- * @typedef {{ type: "PUBLISH_DONE", code: bigint, streamCount?: bigint, reason: string }} PublishDone
- *
- * @typedef {FullTrackName & { type: "Standalone", start: Location, end: Location }} Standalone
- * @typedef {FullTrackName & { type: "Recent", groups: bigint }} Recent from draft-20 on
- * @typedef {{ type: "RelativeJoining", requestId: bigint, groups: bigint }} RelativeJoining until draft-19
- * @typedef {{ type: "AbsoluteJoining", requestId: bigint, group: bigint }} AbsoluteJoining until draft-19
- * @typedef {Standalone | Recent | RelativeJoining | AbsoluteJoining} FetchKind
- * @typedef {{ type: "FETCH", requestId: bigint, fetch: FetchKind, parameters: Parameters }} Fetch
  * @typedef {{ type: "FETCH_OK", endOfTrack: boolean, end: Location, parameters: Parameters, properties: Property[] }} FetchOk
  *
  * @typedef {FullTrackName & { type: "TRACK_STATUS", requestId: bigint, parameters: Parameters }} TrackStatus
@@ -70,7 +45,6 @@ const REDIRECT = 0x34n;
  * @typedef {{ type: "PUBLISH_STATE_NOTIFY", parameters: Parameters }} PublishStateNotify from draft-20 on
  * @typedef {{ type: "REQUEST_UPDATE", requestId: bigint, parameters: Parameters }} RequestUpdate
  * @typedef {{ type: "REQUEST_OK", parameters: Parameters, properties: Property[] }} RequestOk
- * @typedef {{ type: "REQUEST_ERROR", code: bigint, retryAfter?: bigint, reason: string, redirect?: Redirect }} RequestError
  *
  * @typedef {Setup | GoAway | Subscribe | SubscribeOk | Publish | PublishDone | Fetch | FetchOk | TrackStatus
  *   | PublishNamespace | NamespaceChange | SubscribePrefix | PublishBlocked | PublishStateNotify | RequestUpdate
@@ -253,10 +227,7 @@ function writeFields(writer, message, draft) {
     case "SETUP":
       return writeSetup(writer, message, draft);
     case "GOAWAY":
-      writer.prefixed(utf8(message.newSessionUri));
-      writer.varint(message.timeout ?? 0n);
-      if (message.requestId !== undefined && goAwayHasRequestId(draft)) writer.varint(message.requestId);
-      return;
+      return writeGoAway(writer, message, draft);
     case "SUBSCRIBE":
     case "TRACK_STATUS":
       writer.varint(message.requestId);
@@ -273,9 +244,7 @@ function writeFields(writer, message, draft) {
       writeParameters(writer, message.parameters, draft);
       return writePairs(writer, message.properties);
     case "PUBLISH_DONE":
-      writer.varint(message.code);
-      writer.varint(message.streamCount ?? streamCountUnknown(draft));
-      return writeReason(writer, message.reason);
+      return writePublishDone(writer, message, draft);
     case "FETCH":
       writer.varint(message.requestId);
       return writeFetch(writer, message, draft);
@@ -307,288 +276,8 @@ function writeFields(writer, message, draft) {
       writeParameters(writer, message.parameters, draft);
       return writePairs(writer, message.properties);
     case "REQUEST_ERROR":
-      writer.varint(message.code);
-      writer.varint(message.retryAfter === undefined ? 0n : message.retryAfter + 1n);
-      writeReason(writer, message.reason);
-      if (message.redirect) {
-        writer.prefixed(utf8(message.redirect.connectUri));
-        writeFullTrackName(writer, message.redirect);
-      }
+      return writeRequestError(writer, message);
   }
-}
-
-/**
- * Reads the options of SETUP. All drafts use the same numbers [moqt-18 §10.3.1].
- *
- * @param {Cursor} cursor
- * @param {Draft} draft
- * @returns {Setup}
- */
-function readSetup(cursor, draft) {
-  /** @type {Setup} */
-  const setup = { type: "SETUP", authorizationTokens: [] };
-  const once = (/** @type {keyof Setup} */ key) => {
-    if (key in setup) throw new Violation("a setup option is repeated");
-  };
-  for (const option of readPairs(cursor.rest())) {
-    const bytes = "bytes" in option ? option.bytes : new Uint8Array(0);
-    switch (option.type) {
-      case 0x01n:
-        once("path");
-        setup.path = readPath(bytes);
-        break;
-      case 0x03n: {
-        if (setup.authorizationTokens.length === TOKENS_MAX) {
-          throw new Violation("more authorization tokens in SETUP than this endpoint accepts", "INTERNAL_ERROR");
-        }
-        const token = readToken(bytes);
-        if (token.aliasType === "DELETE" || token.aliasType === "USE_ALIAS") {
-          throw new Violation("a token in SETUP refers to an alias");
-        }
-        setup.authorizationTokens.push(token);
-        break;
-      }
-      case 0x04n:
-        once("maxAuthTokenCacheSize");
-        if ("int" in option) setup.maxAuthTokenCacheSize = option.int;
-        break;
-      case 0x05n:
-        once("authority");
-        setup.authority = readAuthority(bytes);
-        break;
-      case 0x06n:
-        if (!setupHasLimits(draft)) break;
-        once("maxFilterRanges");
-        if ("int" in option) setup.maxFilterRanges = option.int;
-        break;
-      case 0x07n:
-        once("implementation");
-        setup.implementation = text(bytes);
-        break;
-      case 0x08n:
-        if (!setupHasLimits(draft)) break;
-        once("maxRequestUpdates");
-        if ("int" in option) setup.maxRequestUpdates = option.int;
-        break;
-      default: // "Receivers MUST ignore unrecognized Setup Options", repeated or not.
-    }
-  }
-  return setup;
-}
-
-/**
- * @param {Writer} writer
- * @param {Setup} setup
- * @param {Draft} draft
- */
-function writeSetup(writer, setup, draft) {
-  /** @type {Property[]} */
-  const options = [];
-  if (setup.path !== undefined) options.push({ type: 0x01n, bytes: utf8(setup.path) });
-  for (const token of setup.authorizationTokens) {
-    const inner = new Writer();
-    writeToken(inner, token);
-    options.push({ type: 0x03n, bytes: inner.finish() });
-  }
-  if (setup.maxAuthTokenCacheSize !== undefined) options.push({ type: 0x04n, int: setup.maxAuthTokenCacheSize });
-  if (setup.authority !== undefined) options.push({ type: 0x05n, bytes: utf8(setup.authority) });
-  const limits = setupHasLimits(draft) ? setup : undefined;
-  if (limits?.maxFilterRanges !== undefined) options.push({ type: 0x06n, int: limits.maxFilterRanges });
-  if (setup.implementation !== undefined) options.push({ type: 0x07n, bytes: utf8(setup.implementation) });
-  if (limits?.maxRequestUpdates !== undefined) options.push({ type: 0x08n, int: limits.maxRequestUpdates });
-  writePairs(writer, options);
-}
-
-const URI_TEXT = "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})";
-const PATH = new RegExp(`^(?:[/?](?:${URI_TEXT}|[/?])*)?$`);
-const AUTHORITY = new RegExp(`^(?:(?:${URI_TEXT})*@)?(?:\\[(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+\\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+)(?::[0-9]*)?$`);
-
-/** @param {Uint8Array} bytes */
-function readPath(bytes) {
-  const path = text(bytes);
-  if (!PATH.test(path)) throw new Violation("PATH is not the path of a URI", "MALFORMED_PATH");
-  return path;
-}
-
-/** @param {Uint8Array} bytes */
-function readAuthority(bytes) {
-  const authority = text(bytes);
-  if (!AUTHORITY.test(authority)) throw new Violation("AUTHORITY is not the authority of a URI", "MALFORMED_AUTHORITY");
-  return authority;
-}
-
-/**
- * @param {Cursor} cursor
- * @param {Draft} draft
- * @returns {GoAway}
- */
-function readGoAway(cursor, draft) {
-  /** @type {GoAway} */
-  const goAway = { type: "GOAWAY", newSessionUri: readUri(cursor) };
-  const timeout = cursor.varint();
-  if (timeout > 0n) goAway.timeout = timeout;
-  if (!cursor.isEmpty && goAwayHasRequestId(draft)) goAway.requestId = cursor.varint();
-  return goAway;
-}
-
-/**
- * @param {Cursor} cursor
- * @param {Draft} draft
- * @returns {PublishDone}
- */
-function readPublishDone(cursor, draft) {
-  const code = cursor.varint();
-  const streamCount = cursor.varint();
-  const reason = readReason(cursor);
-  return { type: "PUBLISH_DONE", code, reason, ...(streamCount === streamCountUnknown(draft) ? {} : { streamCount }) };
-}
-
-/**
- * @param {Cursor} cursor
- * @returns {RequestError}
- */
-function readRequestError(cursor) {
-  const code = cursor.varint();
-  const retry = cursor.varint();
-  /** @type {RequestError} */
-  const error = { type: "REQUEST_ERROR", code, reason: readReason(cursor) };
-  if (retry > 0n) error.retryAfter = retry - 1n;
-  if (code === REDIRECT) error.redirect = { connectUri: readUri(cursor), ...readFullTrackName(cursor) };
-  return error;
-}
-
-/**
- * Reads a FETCH after its Request ID. Until draft-19 its kind is a field [moqt-18 §10.12]; later its range is a parameter
- * [moqt-22 §9.11].
- *
- * @param {Cursor} cursor
- * @param {Draft} draft
- * @returns {{ fetch: FetchKind, parameters: Parameters }}
- */
-function readFetch(cursor, draft) {
-  if (hasJoiningFetches(draft)) return { fetch: readFetchKind(cursor, draft), parameters: readParameters(cursor, "FETCH", draft) };
-  const name = readFullTrackName(cursor);
-  const { filter, ...parameters } = readParameters(cursor, "FETCH", draft);
-  return { fetch: fetchOfFilter(name, filter ?? everything()), parameters };
-}
-
-/**
- * @param {Cursor} cursor
- * @param {Draft} draft
- * @returns {FetchKind}
- */
-function readFetchKind(cursor, draft) {
-  switch (cursor.varint()) {
-    case 1n:
-      return { type: "Standalone", ...readFullTrackName(cursor), start: readLocation(cursor), end: readEnd(cursor, draft) };
-    case 2n:
-      return { type: "RelativeJoining", requestId: cursor.varint(), groups: cursor.varint() };
-    case 3n:
-      return { type: "AbsoluteJoining", requestId: cursor.varint(), group: cursor.varint() };
-    default:
-      throw new Violation("unknown fetch type");
-  }
-}
-
-/** The last location that there can be. */
-const LAST = Object.freeze({ group: VARINT_MAX, object: VARINT_MAX });
-
-/**
- * Returns the FETCH of the objects that pass a filter. No object that exists can pass one that begins with the next group or
- * object.
- *
- * @param {FullTrackName} name
- * @param {import("./parameter.js").Filter} filter
- * @returns {FetchKind}
- */
-function fetchOfFilter(name, filter) {
-  switch (filter.type) {
-    case "Recent":
-      return { type: "Recent", ...name, groups: filter.groups };
-    case "AbsoluteStart":
-      return { type: "Standalone", ...name, start: filter.start, end: { ...LAST } };
-    case "AbsoluteRange":
-      return { type: "Standalone", ...name, start: filter.start, end: filter.end };
-    case "NextGroupStart":
-    case "LargestObject":
-      return { type: "Standalone", ...name, start: { ...LAST }, end: { ...LAST } };
-  }
-}
-
-/**
- * @param {FetchKind} fetch
- * @returns {import("./parameter.js").Filter} the filter that its objects pass
- */
-function filterOfFetch(fetch) {
-  if (fetch.type === "Recent") return { type: "Recent", groups: fetch.groups };
-  if (fetch.type !== "Standalone") throw new RangeError("the draft has no joining FETCH");
-  const { start, end } = fetch;
-  const isOpen = end.group === VARINT_MAX && end.object === VARINT_MAX;
-  return isOpen ? { type: "AbsoluteStart", start } : { type: "AbsoluteRange", start, end };
-}
-
-/**
- * @param {Writer} writer
- * @param {Fetch} message
- * @param {Draft} draft
- */
-function writeFetch(writer, { fetch, parameters }, draft) {
-  if (hasJoiningFetches(draft)) {
-    writeFetchKind(writer, fetch, draft);
-    return writeParameters(writer, parameters, draft);
-  }
-  const filter = filterOfFetch(fetch);
-  writeFullTrackName(writer, /** @type {FullTrackName} */ (fetch));
-  writeParameters(writer, isEverything(filter) ? parameters : { ...parameters, filter }, draft);
-}
-
-/**
- * @param {Writer} writer
- * @param {FetchKind} fetch
- * @param {Draft} draft
- */
-function writeFetchKind(writer, fetch, draft) {
-  switch (fetch.type) {
-    case "Standalone":
-      writer.varint(1);
-      writeFullTrackName(writer, fetch);
-      writeLocation(writer, fetch.start);
-      return writeEnd(writer, fetch.end, draft);
-    case "RelativeJoining":
-      writer.varint(2);
-      writer.varint(fetch.requestId);
-      return writer.varint(fetch.groups);
-    case "AbsoluteJoining":
-      writer.varint(3);
-      writer.varint(fetch.requestId);
-      return writer.varint(fetch.group);
-    case "Recent":
-      throw new RangeError("the draft has no FETCH of the most recent groups");
-  }
-}
-
-/**
- * Reads the end of a range. Until draft-19, its object is encoded plus one, and 0 means the whole group
- * [moqt-18 §10.12.1].
- *
- * @param {Cursor} cursor
- * @param {Draft} draft
- * @returns {Location}
- */
-function readEnd(cursor, draft) {
-  const { group, object } = readLocation(cursor);
-  if (!hasJoiningFetches(draft)) return { group, object };
-  return { group, object: object === 0n ? VARINT_MAX : object - 1n };
-}
-
-/**
- * @param {Writer} writer
- * @param {Location} end
- * @param {Draft} draft
- */
-function writeEnd(writer, { group, object }, draft) {
-  if (!hasJoiningFetches(draft)) return writeLocation(writer, { group, object });
-  writeLocation(writer, { group, object: object === VARINT_MAX ? 0n : object + 1n });
 }
 
 /** @param {Cursor} cursor */
@@ -596,47 +285,4 @@ function readFlag(cursor) {
   const flag = cursor.uint8();
   if (flag > 1) throw new Violation("End Of Track is neither 0 nor 1");
   return flag === 1;
-}
-
-/** @param {Cursor} cursor */
-function readReason(cursor) {
-  return text(cursor.take(cursor.length(REASON_BYTES_MAX, "a reason phrase is longer than 1024 bytes")));
-}
-
-/**
- * Writes a reason, truncated at a character boundary if it is too long.
- *
- * @param {Writer} writer
- * @param {string} reason
- */
-function writeReason(writer, reason) {
-  let kept = utf8(reason);
-  if (kept.length > REASON_BYTES_MAX) {
-    let end = REASON_BYTES_MAX;
-    while ((kept[end] & 0xc0) === 0x80) end -= 1;
-    kept = kept.subarray(0, end);
-  }
-  writer.prefixed(kept);
-}
-
-/** @param {Cursor} cursor */
-function readUri(cursor) {
-  const uri = strictText(cursor.take(cursor.length(URI_BYTES_MAX, "a URI is longer than 8192 bytes")));
-  if (uri === undefined) throw new Violation("a URI is not UTF-8");
-  return uri;
-}
-
-/**
- * Concatenates both; without a copy if the first is empty.
- *
- * @param {Uint8Array} first
- * @param {Uint8Array} second
- * @returns {Uint8Array}
- */
-export function concat(first, second) {
-  if (first.length === 0) return second;
-  const joined = new Uint8Array(first.length + second.length);
-  joined.set(first);
-  joined.set(second, first.length);
-  return joined;
 }

@@ -5,10 +5,10 @@
  * in the pieces in which they arrive.
  */
 
-import { Cursor, Writer } from "./cursor.js";
+import { Cursor, Writer, concat } from "./cursor.js";
 import { endOfRange } from "./draft.js";
 import { Short, Violation } from "./error.js";
-import { concat, CONTROL_STREAM } from "./message.js";
+import { CONTROL_STREAM } from "./message.js";
 import { readProperties, writeProperties } from "./property.js";
 import { VARINT_MAX, decode as decodeVarint } from "./varint.js";
 

@@ -2,8 +2,7 @@
  * A track that this client publishes: subgroup streams with objects in order.
  */
 
-import { Writer } from "./cursor.js";
-import { concat } from "./message.js";
+import { Writer, concat } from "./cursor.js";
 import { writeObject, writeSubgroupHeader } from "./object.js";
 import { ignore } from "./streams.js";
 

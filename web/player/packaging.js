@@ -98,7 +98,7 @@ export class Unpacker {
   /**
    * Reads an object.
    *
-   * @param {import("../moqt/session.js").WholeObject} object
+   * @param {import("../moqt/streams.js").WholeObject} object
    * @param {number} nowUs when it arrived
    * @returns {MediaFrame[]} empty if it cannot be parsed
    */
@@ -125,7 +125,7 @@ export class Unpacker {
     }
   }
 
-  /** @param {import("../moqt/session.js").WholeObject} object */
+  /** @param {import("../moqt/streams.js").WholeObject} object */
   #locTimes({ group, properties }) {
     for (const type of LOC_TIMESTAMPS) {
       const value = findInt(properties, type);
@@ -140,7 +140,7 @@ export class Unpacker {
   /**
    * Describes a frame without a tag.
    *
-   * @param {import("../moqt/session.js").WholeObject} object
+   * @param {import("../moqt/streams.js").WholeObject} object
    * @param {number} nowUs
    * @param {Uint8Array} data
    * @param {{ decodeUs: number, presentationUs: number, durationUs: number } | undefined} when

@@ -166,7 +166,7 @@ export class Reception {
     let isFirst = true;
     const { departures } = this;
     const sink = {
-      onObject: (/** @type {import("../moqt/session.js").WholeObject} */ object) => {
+      onObject: (/** @type {import("../moqt/streams.js").WholeObject} */ object) => {
         if (isFirst) resolve(object.payload);
         else onUpdate(object.payload);
         isFirst = false;

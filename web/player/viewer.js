@@ -275,7 +275,7 @@ export class Viewer {
    * Whether an object has arrived before.
    *
    * @param {number} place
-   * @param {import("../moqt/session.js").WholeObject} object
+   * @param {import("../moqt/streams.js").WholeObject} object
    * @returns {boolean}
    */
   #isSeen(place, { group, id }) {

@@ -111,7 +111,7 @@ impl Draft {
         self.has_joining_fetches()
     }
 
-    /// Returns whether the parameter `GROUP_ORDER` may answer a PUBLISH [moqt-18 §10.2.7].
+    /// Returns whether the parameter `GROUP_ORDER` may answer a PUBLISH [moqt-18 §10.2.8].
     pub(crate) const fn publish_ok_has_group_order(self) -> bool {
         self.goaway_has_request_id()
     }

@@ -309,7 +309,9 @@ impl Owners {
                 let event = TrackStatusEvent::Answered(Box::new(ok));
                 self.catalogue.on_track_status_event(turn, requester, event);
             }
-            (Purpose::Subscriber(track), Accepted::Ok(ok)) => {
+            (Purpose::Subscriber(track), Accepted::Ok(mut ok)) => {
+                // The default in an answer, whatever was offered [moqt-18 §10.2.12].
+                ok.parameters.forward.get_or_insert(true);
                 let who = (track, id.0, id.1);
                 let tracks = &mut self.tracks;
                 self.delivery

@@ -16,7 +16,9 @@ use weir_moqt::{
 use weir_quic::Lost;
 use weir_relay::{Authority, Credentials, Denial, Grant, TokenMemo};
 
-use crate::stage::{Asked, Setting, Stage, millis, name, rendezvous, secs, space, story};
+use crate::stage::{
+    Asked, Setting, Stage, joining_draft, millis, name, rendezvous, secs, space, story,
+};
 
 /// An authority for tokens such as `publish:a-b:5`: an action, a namespace, and the validity in seconds.
 #[derive(Debug)]
@@ -374,6 +376,7 @@ fn join(stage: &mut Stage, asked: Asked, tokens: &[&str]) -> Asked {
 #[test]
 fn a_fetch_that_joins_a_subscription_stands_and_falls_with_it() {
     let mut setting = guarded();
+    setting.draft = joining_draft();
     setting.relay.fill_max = secs(60);
     story(&setting, |stage| {
         let asked = with_a_past(stage);
@@ -401,6 +404,7 @@ fn a_fetch_that_joins_a_subscription_stands_and_falls_with_it() {
 #[test]
 fn a_fetch_that_gets_a_token_of_its_own_no_longer_falls_with_its_subscription() {
     let mut setting = guarded();
+    setting.draft = joining_draft();
     setting.relay.fill_max = secs(60);
     story(&setting, |stage| {
         let asked = with_a_past(stage);
@@ -421,7 +425,9 @@ fn a_fetch_that_gets_a_token_of_its_own_no_longer_falls_with_its_subscription() 
 
 #[test]
 fn a_fetch_that_joins_what_expires_before_it_is_there_is_told_so_once() {
-    story(&guarded(), |stage| {
+    let mut setting = guarded();
+    setting.draft = joining_draft();
+    story(&setting, |stage| {
         let node = stage.client();
         let parameters = Parameters {
             rendezvous_timeout: Some(secs(20)),

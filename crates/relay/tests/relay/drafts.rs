@@ -27,8 +27,8 @@ use crate::{
     archive::{ALL, Serving},
     fetching::{all_of, published, whole_group},
     stage::{
-        Asked, Setting, Stage, datagram, forward, millis, object, payload, plain, rendezvous, secs,
-        seed, space, story,
+        Asked, Setting, Stage, datagram, duplicate, forward, has_fills, millis, object, payload,
+        plain, rendezvous, secs, seed, space, story,
     },
     timeouts,
 };
@@ -70,20 +70,6 @@ fn client(stage: &mut Stage, draft: Draft) -> NodeId {
     let node = stage.client();
     assert_eq!(stage.actor(node).draft(), draft);
     node
-}
-
-/// Returns whether a subscription asks for its past with a fill, and not with a FETCH that joins it.
-fn has_fills(draft: Draft) -> bool {
-    draft >= Draft::Draft20
-}
-
-/// Returns the code that refuses a second subscription to a track, or its second publication by one session.
-fn duplicate(draft: Draft) -> RequestErrorCode {
-    if draft == Draft::Draft18 {
-        RequestErrorCode::DUPLICATE_SUBSCRIPTION
-    } else {
-        RequestErrorCode::NOT_SUPPORTED
-    }
 }
 
 /// Checks that the stream of a fetch or of a fill is complete, with these groups.

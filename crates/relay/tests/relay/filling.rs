@@ -14,7 +14,7 @@ use weir_sim::NodeId;
 use crate::{
     archive::{ALL, Serving, standalone},
     fetching::all_of,
-    stage::{Asked, Setting, Stage, millis, payload, plain, secs, story},
+    stage::{Asked, Setting, Stage, has_fills, millis, payload, plain, secs, story},
 };
 
 /// A client that announced `a`, and has groups `first..=last` of 3 objects of every track in it.
@@ -363,7 +363,12 @@ fn a_grant_of_nothing_is_no_range() {
             let kind = standalone("a--x", (1, 2), (3, 2));
             let fetch = stage.fetch_with(client, kind, parameters);
             stage.step("a publisher that grants less than nothing", millis(300));
-            let code = RequestErrorCode::INVALID_RANGE;
+            // Ends are inclusive from draft-20 on, so no end means nothing: the publisher loses its session.
+            let code = if has_fills(stage.draft) {
+                RequestErrorCode::DOES_NOT_EXIST
+            } else {
+                RequestErrorCode::INVALID_RANGE
+            };
             assert_eq!(stage.refusal(fetch), Some(code));
             assert_eq!(stage.gauges().fetches_upstream, 0);
         }

@@ -1,6 +1,7 @@
 //! FORWARD: which subscribers want objects, and what the publisher is told.
 
 use weir_moqt::{
+    draft::Draft,
     error::ResetCode,
     property::Properties,
     session::{CloseReason, StreamEnd},
@@ -8,7 +9,7 @@ use weir_moqt::{
 
 use crate::{
     actor::Manner,
-    stage::{Asked, Setting, Stage, forward, millis, payload, story},
+    stage::{Asked, Setting, Stage, duplicate, forward, has_fills, millis, payload, story},
 };
 
 /// The FORWARD values that the publisher was sent.
@@ -37,7 +38,13 @@ fn a_publisher_is_not_bothered_with_who_wants_its_track() {
         let [one, other] = [stage.client(), stage.client()];
         let resting = stage.subscribe_with(other, "a--x", forward(false));
         stage.step("publish, subscribe and rest", millis(50));
-        assert_eq!(told(stage, publication), [true], "it may send at any time");
+        // From draft-20 on the acceptance leaves the offer paused, and an update follows.
+        let allowed: &[bool] = if has_fills(stage.draft) {
+            &[false, true]
+        } else {
+            &[true]
+        };
+        assert_eq!(told(stage, publication), allowed, "it may send at any time");
         stage.group(publication, 3, 2, 50);
         stage.step("objects for nobody", millis(50));
         let subscription = stage.subscribe(one, "a--x");
@@ -48,7 +55,7 @@ fn a_publisher_is_not_bothered_with_who_wants_its_track() {
         stage.step("one leaves", millis(50));
         stage.expect_objects(subscription, &[4], 2, 50);
         stage.expect_objects(resting, &[], 0, 0);
-        assert_eq!(told(stage, publication), [true]);
+        assert_eq!(told(stage, publication), allowed);
         stage.publish_done(publication, 2);
         stage.step("the end", millis(500));
         let done = stage.outcome(resting).done.as_ref();
@@ -193,13 +200,17 @@ fn a_publisher_that_is_slow_to_answer_ends_up_with_the_last_word() {
         let subscription = stage.subscribe(subscriber, "a--x");
         stage.step("subscribe", millis(100));
         stage.step("change one's mind all the time", millis(0));
-        for round in 0..5 {
+        // From draft-19 on, SETUP permits a subscriber four updates without an answer, too.
+        let rounds = if stage.draft == Draft::Draft18 { 5 } else { 4 };
+        for round in 0..rounds {
             stage.update(subscription, forward(round % 2 == 1));
             stage.wait(millis(1));
         }
         stage.wait(millis(500));
-        let expected = [false, true, false, true, false, true, false];
-        assert_eq!(told(stage, publication), expected);
+        let heard = told(stage, publication);
+        let alternates = heard.windows(2).all(|pair| pair[0] != pair[1]);
+        assert!(alternates && !heard[0], "{heard:?}");
+        assert_eq!(heard.last(), Some(&(rounds % 2 == 0)), "{heard:?}");
         stage.update(subscription, forward(true));
         stage.step("and once more", millis(100));
         assert_eq!(told(stage, publication).last(), Some(&true));
@@ -215,7 +226,7 @@ fn a_subscription_is_held_once_per_session() {
         let own = stage.subscribe(publisher, "a--x");
         stage.step("publish twice, and subscribe to oneself", millis(50));
         assert!(stage.is_accepted(publication) && stage.is_accepted(own));
-        let code = weir_moqt::error::RequestErrorCode::DUPLICATE_SUBSCRIPTION;
+        let code = duplicate(stage.draft);
         assert_eq!(stage.refusal(repeated), Some(code));
         let again = stage.subscribe(publisher, "a--x");
         stage.group(publication, 1, 2, 50);

@@ -8,12 +8,20 @@ use weir_moqt::{
 use crate::{
     actor::Manner,
     fetching::{all_of, published, whole_group},
-    stage::{Asked, Setting, Stage, forward, millis, payload, story},
+    stage::{Asked, Setting, Stage, forward, joining_draft, millis, payload, story},
 };
+
+/// The stories of `drafts/past.rs` tell what a fill does in place of a FETCH that joins.
+fn joining() -> Setting {
+    Setting {
+        draft: joining_draft(),
+        ..Setting::default()
+    }
+}
 
 #[test]
 fn late_joiners_start_at_a_whole_group_and_miss_nothing() {
-    story(&Setting::default(), |stage| {
+    story(&joining(), |stage| {
         let publication = published(stage, 6);
         let mut stream = stage.open(publication, 6);
         for id in 0..2 {
@@ -61,7 +69,7 @@ fn late_joiners_start_at_a_whole_group_and_miss_nothing() {
 
 #[test]
 fn a_fetch_that_joins_waits_for_its_subscription() {
-    story(&Setting::default(), |stage| {
+    story(&joining(), |stage| {
         let publisher = stage.client();
         stage.announce(publisher, "a");
         let client = stage.client();
@@ -115,7 +123,7 @@ fn a_fetch_that_joins_waits_for_its_subscription() {
 
 #[test]
 fn joining_wants_a_live_subscription_and_objects() {
-    story(&Setting::default(), |stage| {
+    story(&joining(), |stage| {
         let publication = published(stage, 2);
         stage.publish(publication.node, "a--empty");
         let client = stage.client();

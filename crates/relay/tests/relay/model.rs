@@ -6,7 +6,7 @@ use proptest::{collection::vec, prelude::*};
 use weir_moqt::error::RequestErrorCode;
 use weir_sim::NodeId;
 
-use crate::stage::{Asked, Setting, Stage, forward, millis, secs};
+use crate::stage::{Asked, Setting, Stage, duplicate, forward, millis, secs};
 
 const PUBLISHERS: usize = 2;
 const SUBSCRIBERS: usize = 3;
@@ -163,7 +163,7 @@ impl Play {
         let asked = self.stage.publish(node, "a--x");
         self.stage.wait(millis(10));
         if current.is_some() {
-            let code = RequestErrorCode::DUPLICATE_SUBSCRIPTION;
+            let code = duplicate(self.stage.draft);
             assert_eq!(self.stage.refusal(asked), Some(code));
         } else {
             assert!(self.stage.is_accepted(asked));
@@ -176,7 +176,7 @@ impl Play {
         let asked = self.stage.subscribe(node, "a--x");
         self.stage.wait(millis(10));
         if current.is_some() {
-            let code = RequestErrorCode::DUPLICATE_SUBSCRIPTION;
+            let code = duplicate(self.stage.draft);
             assert_eq!(self.stage.refusal(asked), Some(code));
         } else if self.is_published() {
             assert!(self.stage.is_accepted(asked));

@@ -135,19 +135,23 @@ fn an_offer_is_taken_as_its_answer_says() {
 #[test]
 fn who_wants_no_objects_yet_gets_none() {
     story(&Setting::default(), |stage| {
-        let [publisher, node] = [stage.client(), stage.client()];
+        let [publisher, node, eager] = [(); 3].map(|()| stage.client());
+        stage.direct(node, |actor| actor.taste = Ok(forward(false)));
         stage.collect(node, space("a"), forward(false));
+        stage.collect(eager, space("a"), forward(false));
         stage.wait(millis(50));
         let source = stage.publish(publisher, "a--x");
         stage.step("publish", millis(50));
-        let offer = stage.offered(node, 0);
-        assert_eq!(
-            stage.actor(node).offered[0].1.parameters.forward,
-            Some(false)
-        );
+        let [offer, default] = [node, eager].map(|node| stage.offered(node, 0));
+        for node in [node, eager] {
+            let (_, offer) = &stage.actor(node).offered[0];
+            assert_eq!(offer.parameters.forward, Some(false));
+        }
         stage.group(source, 1, 2, 50);
         stage.step("objects", millis(50));
         stage.expect_objects(offer, &[], 0, 0);
+        // An acceptance that does not mention FORWARD sets it to 1.
+        stage.expect_objects(default, &[1], 2, 50);
         stage.update(offer, forward(true));
         stage.step("now it wants them", millis(50));
         stage.group(source, 2, 2, 50);

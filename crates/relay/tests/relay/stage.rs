@@ -23,7 +23,8 @@ use weir_transport::{Direction, StreamId, Transport as _};
 
 use crate::actor::{Actor, Exchange, Heard};
 pub(crate) use crate::words::{
-    datagram, encoded, forward, millis, name, object, payload, plain, rendezvous, secs, space,
+    datagram, duplicate, encoded, forward, has_fills, millis, name, object, payload, plain,
+    rendezvous, secs, space,
 };
 
 /// The configuration of a story.
@@ -95,6 +96,11 @@ pub(crate) fn draft() -> Draft {
     draft.map_or(Draft::KEPT, |name| {
         Draft::by_name(&name).expect("WEIR_DRAFT is a draft")
     })
+}
+
+/// Returns the draft of this run, or the newest one with a FETCH that joins a subscription if it has none.
+pub(crate) fn joining_draft() -> Draft {
+    draft().min(Draft::Draft19)
 }
 
 /// One relay and its clients.

@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId},
     draft::Draft,
+    error::RequestErrorCode,
     name::{FullTrackName, Namespace},
     parameter::Parameters,
     property::Properties,
@@ -97,4 +98,19 @@ pub(crate) const fn secs(secs: u64) -> Duration {
 
 pub(crate) const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
+}
+
+/// Returns whether a subscription asks for its past with a fill, and not with a FETCH that joins it. These drafts have no
+/// parameters in the acceptance of an offer either.
+pub(crate) fn has_fills(draft: Draft) -> bool {
+    draft >= Draft::Draft20
+}
+
+/// Returns the code that refuses a second subscription to a track, or its second publication by one session.
+pub(crate) fn duplicate(draft: Draft) -> RequestErrorCode {
+    if draft == Draft::Draft18 {
+        RequestErrorCode::DUPLICATE_SUBSCRIPTION
+    } else {
+        RequestErrorCode::NOT_SUPPORTED
+    }
 }

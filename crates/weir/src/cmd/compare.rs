@@ -114,6 +114,7 @@ impl CompareArguments {
     fn section(&self) -> (&'static str, &'static str) {
         match self.file.to_str() {
             Some("profiles/audiences.toml") => ("audiences", "What an audience costs the relay"),
+            Some("profiles/drafts.toml") => ("drafts", "What drafts cost the relay"),
             _ => ("relays-compared", "Relays compared"),
         }
     }
@@ -123,6 +124,7 @@ impl CompareArguments {
         let target = match self.file.to_str() {
             Some("profiles/relays.toml") if self.find_max => "make results-relays",
             Some("profiles/audiences.toml") if !self.find_max => "make results-audiences",
+            Some("profiles/drafts.toml") if !self.find_max => "make results-drafts",
             Some("profiles/wires.toml") if !self.find_max => "make results-wires",
             _ => return command_line(),
         };

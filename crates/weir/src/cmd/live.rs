@@ -66,8 +66,8 @@ fn relay_url(flag: &'static str, text: &str) -> anyhow::Result<RelayUrl> {
 /// Flags that choose how a stream is delivered.
 #[derive(Clone, Debug, Args)]
 struct StrategyArguments {
-    #[arg(long, value_name = "NAME", default_value = "weir", help = strategy_help("Strategy of the publisher: which frames share a stream, which are sent first, and which a slow link gives up"))]
-    strategy: String,
+    #[arg(long, value_name = "NAME", help = strategy_help("Strategy of the publisher: which frames share a stream, which are sent first, and which a slow link gives up") + " [default: that of --preset, or weir]")]
+    strategy: Option<String>,
     /// Latency that viewers accept, from 100ms to 10s, for the strategy `weir`: below 500ms, slow links cost frames that
     /// no other frame needs; below 1s, the ends of groups; from 1s on, whole groups [default: 500ms]
     #[arg(long, value_name = "TIME", value_parser = latency)]
@@ -75,10 +75,22 @@ struct StrategyArguments {
 }
 
 impl StrategyArguments {
+    /// Returns the name of the strategy, which the relay's make may decide.
+    fn name(&self, draft: &DraftArguments) -> &str {
+        let given = self.strategy.as_deref();
+        given.or_else(|| draft.strategy()).unwrap_or("weir")
+    }
+
+    /// Whether no flag decides the delivery, so that the relay may.
+    fn is_left_open(&self, draft: &DraftArguments) -> bool {
+        self.target.is_none() && self.strategy.is_none() && draft.strategy().is_none()
+    }
+
     /// Returns the strategy, or an error that names the flag.
-    fn strategy(&self) -> anyhow::Result<Box<dyn Strategy>> {
-        named_strategy(&self.strategy).context("--strategy")?;
-        targeted_strategy(&self.strategy, self.target)
+    fn strategy(&self, draft: &DraftArguments) -> anyhow::Result<Box<dyn Strategy>> {
+        let name = self.name(draft);
+        named_strategy(name).context("--strategy")?;
+        targeted_strategy(name, self.target)
     }
 }
 

@@ -85,9 +85,10 @@ const FILES: &[File] = files! {
     CSS: "ui/style.css";
     SVG: "ui/icon.svg";
     SCRIPT:
-        "moqt/cursor.js", "moqt/draft.js", "moqt/error.js", "moqt/message.js", "moqt/name.js", "moqt/object.js", "moqt/parameter.js",
-        "moqt/property.js", "moqt/publication.js", "moqt/session.js", "moqt/streams.js", "moqt/subscription.js",
-        "moqt/timeout.js", "moqt/varint.js",
+        "moqt/cursor.js", "moqt/data-streams.js", "moqt/draft.js", "moqt/error.js", "moqt/message.js",
+        "moqt/message/ending.js", "moqt/message/fetch.js", "moqt/message/setup.js", "moqt/name.js", "moqt/object.js",
+        "moqt/parameter.js", "moqt/property.js", "moqt/publication.js", "moqt/session.js", "moqt/streams.js",
+        "moqt/subscription.js", "moqt/timeout.js", "moqt/varint.js",
         "playout/clock.js", "playout/decodable.js", "playout/figures.js", "playout/freshness.js", "playout/jitter.js",
         "playout/player.js", "playout/reorder.js", "playout/sequence.js", "playout/strategy.js",
         "playout/succession.js",

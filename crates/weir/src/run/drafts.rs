@@ -3,7 +3,9 @@
 use clap::Args;
 use weir_moqt::draft::Draft;
 
-// The flag of all commands with clients. No doc comment: clap would show it as the help of the command.
+use super::{options::Flow, preset::Preset};
+
+// The flags of all commands with clients. No doc comment: clap would show it as the help of the command.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct DraftArguments {
     /// Drafts of MOQT to offer, with commas between, the preferred one first, such as 22,18 [default: all, newest first]
@@ -14,15 +16,30 @@ pub(crate) struct DraftArguments {
         value_parser = draft
     )]
     drafts: Vec<Draft>,
+    /// Make of the relay, whose known quirks set the defaults of --draft, --publish-flow and --strategy
+    #[arg(long, value_enum, value_name = "MAKE")]
+    preset: Option<Preset>,
 }
 
 impl DraftArguments {
     /// Returns the drafts to offer, as ALPN names, the preferred one first.
     pub(crate) fn protocols(&self) -> Vec<&'static str> {
-        if self.drafts.is_empty() {
-            return protocols();
+        let known = self.preset.map_or(&[][..], |preset| preset.quirks().drafts);
+        match (&self.drafts[..], known) {
+            ([], []) => protocols(),
+            ([], known) => known.to_vec(),
+            (given, _) => given.iter().map(|draft| draft.alpn()).collect(),
         }
-        self.drafts.iter().map(|draft| draft.alpn()).collect()
+    }
+
+    /// Returns the delivery strategy for live streams that the relay's make needs, if not every one works.
+    pub(crate) fn strategy(&self) -> Option<&'static str> {
+        self.preset.and_then(|preset| preset.quirks().strategy)
+    }
+
+    /// Returns the only way to offer tracks that the relay's make permits, if there is only one.
+    pub(crate) fn publish_flow(&self) -> Option<Flow> {
+        self.preset.and_then(|preset| preset.quirks().publish_flow)
     }
 }
 
@@ -53,10 +70,14 @@ mod tests {
         draft: DraftArguments,
     }
 
-    fn offered(arguments: &[&str]) -> Result<Vec<&'static str>, String> {
+    fn parsed(arguments: &[&str]) -> Result<DraftArguments, String> {
         let arguments = ["weir"].iter().chain(arguments);
         let command = Command::try_parse_from(arguments).map_err(|error| error.to_string())?;
-        Ok(command.draft.protocols())
+        Ok(command.draft)
+    }
+
+    fn offered(arguments: &[&str]) -> Result<Vec<&'static str>, String> {
+        parsed(arguments).map(|draft| draft.protocols())
     }
 
     #[test]
@@ -68,5 +89,23 @@ mod tests {
         let error = offered(&["--draft", "17"]).unwrap_err();
         let problem = "expected one of moqt-22, moqt-21, moqt-20, moqt-19, moqt-18, or its number";
         assert!(error.contains(problem), "{error}");
+    }
+
+    #[test]
+    fn a_preset_sets_what_no_flag_says() {
+        let preset = ["--preset", "moq-relay-ietf"];
+        assert_eq!(offered(&preset), Ok(vec!["moqt-18"]));
+        let flow = |arguments: &[&str]| parsed(arguments).unwrap().publish_flow();
+        assert_eq!(flow(&preset), Some(Flow::Namespace));
+        assert_eq!((flow(&[]), flow(&["--preset", "weir"])), (None, None));
+        let strategy = |arguments: &[&str]| parsed(arguments).unwrap().strategy();
+        assert_eq!((strategy(&[]), strategy(&preset)), (None, Some("skip")));
+        let both = [&preset[..], &["--draft", "19"]].concat();
+        assert_eq!(offered(&both), Ok(vec!["moqt-19"]));
+        let error = offered(&["--preset", "moq-relays"]).unwrap_err();
+        assert!(
+            error.contains("weir, moq-relay-ietf, moq-relay, laps"),
+            "{error}"
+        );
     }
 }

@@ -93,9 +93,9 @@ pub(crate) struct RunOptions {
     /// Seconds that every track sends, 1 to 86400 [default: the profile's]
     #[arg(long, value_name = "SECONDS", value_parser = whole(1..=86_400_u64))]
     pub(crate) seconds: Option<u64>,
-    /// How publishers offer their tracks
-    #[arg(long, value_enum, default_value_t = Flow::Namespace, value_name = "FLOW")]
-    pub(crate) publish_flow: Flow,
+    /// How publishers offer their tracks [default: that of --preset, or namespace]
+    #[arg(long, value_enum, value_name = "FLOW")]
+    pub(crate) publish_flow: Option<Flow>,
     /// How subscribers find their tracks
     #[arg(long, value_enum, default_value_t = Discovery::Subscribe, value_name = "FLOW")]
     pub(crate) subscribe_flow: Discovery,
@@ -285,7 +285,7 @@ impl RunOptions {
             await_subscribers: self.await_subscribers,
             has_common_clock,
             ramp_per_second: ramp.unwrap_or(JOINS_PER_SECOND),
-            flow: self.publish_flow.flow(),
+            flow: self.publish_flow().flow(),
             subscribe_flow: self.subscribe_flow.flow(),
             drafts: self.draft.protocols(),
             tokens: self.tokens()?,
@@ -302,6 +302,11 @@ impl RunOptions {
         };
         self.check_plan(&plan)?;
         Ok(plan)
+    }
+
+    fn publish_flow(&self) -> Flow {
+        let flow = self.publish_flow.or_else(|| self.draft.publish_flow());
+        flow.unwrap_or(Flow::Namespace)
     }
 
     fn profile(&self, file: &Path, name: &str) -> anyhow::Result<Profile> {
@@ -326,7 +331,7 @@ impl RunOptions {
                 self.subscribers
             );
         }
-        if self.publish_flow == Flow::Namespace && self.subscribe_flow == Discovery::Tracks {
+        if self.publish_flow() == Flow::Namespace && self.subscribe_flow == Discovery::Tracks {
             bail!(
                 "--subscribe-flow tracks: SUBSCRIBE_TRACKS finds only tracks that are offered by PUBLISH; add --publish-flow \
                  publish"

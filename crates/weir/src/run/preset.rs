@@ -1,11 +1,12 @@
 //! Known quirks of relays, by their make.
 
+use clap::ValueEnum;
 use serde::Deserialize;
 
 use super::options::Flow;
 
 /// The make of a relay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Preset {
@@ -26,6 +27,8 @@ pub(crate) struct Quirks {
     pub(crate) drafts: &'static [&'static str],
     /// The only way to offer tracks that works, if there is only one.
     pub(crate) publish_flow: Option<Flow>,
+    /// The delivery strategy for live streams that works, if not every one does.
+    pub(crate) strategy: Option<&'static str>,
     /// What a reader of the table has to know; may be empty.
     pub(crate) note: &'static str,
 }
@@ -37,21 +40,25 @@ impl Preset {
             Self::Weir => Quirks {
                 drafts: &[],
                 publish_flow: None,
+                strategy: None,
                 note: "",
             },
             Self::MoqRelayIetf => Quirks {
                 drafts: &["moqt-18"],
                 publish_flow: Some(Flow::Namespace),
+                strategy: Some("skip"),
                 note: "keeps only the latest datagram of a track, so one is lost if the next comes before its task runs",
             },
             Self::MoqRelay => Quirks {
-                drafts: &["moqt-18"],
+                drafts: &[],
                 publish_flow: Some(Flow::Namespace),
-                note: "serves clients without a token only below the paths of --auth-public",
+                strategy: Some("skip"),
+                note: "serves clients without a token only below the paths of --auth-public, and of each group only subgroup 0",
             },
             Self::Laps => Quirks {
                 drafts: &["moqt-18"],
                 publish_flow: Some(Flow::Namespace),
+                strategy: None,
                 note: "speaks the draft-18 of June 2026, whose PUBLISH_OK is shorter than the published one",
             },
         }

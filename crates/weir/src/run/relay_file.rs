@@ -330,6 +330,7 @@ mod tests {
             ("relays.toml", 3),
             ("wires.toml", 4),
             ("audiences.toml", 10),
+            ("drafts.toml", 2),
             ("laps.toml", 2),
         ] {
             let described = RelayFile::read(&profiles.join(file)).unwrap();

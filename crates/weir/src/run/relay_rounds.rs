@@ -209,7 +209,7 @@ fn options(
             insecure: given.trust.insecure || (relay.start.is_some() && !given.trust.is_given()),
             ..given.trust.clone()
         },
-        publish_flow: relay.flow().unwrap_or(given.publish_flow),
+        publish_flow: relay.flow().or(given.publish_flow),
         relay_cores: relay
             .core
             .map_or_else(|| given.relay_cores.clone(), |core| vec![core]),
@@ -430,8 +430,9 @@ pub(super) fn watch(plan: &mut Plan, started: &Started) {
 }
 
 /// Flags of `weir bench` that a comparison sets itself, and what to use instead.
-const OWN_FLAGS: [(&str, &str); 5] = [
+const OWN_FLAGS: [(&str, &str); 6] = [
     ("--relay", "set `url` of the relay"),
+    ("--preset", "set `preset` of the relay"),
     ("--relay-threads", "add it to `start` of the relay"),
     ("--archive", MANY_RUNS),
     ("--html", MANY_RUNS),

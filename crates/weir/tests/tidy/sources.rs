@@ -1,4 +1,4 @@
-//! How Rust sources look.
+//! How sources look.
 
 use crate::tree::{Finding, SourceFile, has_word};
 
@@ -54,7 +54,7 @@ pub(crate) fn check_allow(files: &[SourceFile]) -> Vec<Finding> {
 
 /// Files can be read at a sitting.
 pub(crate) fn check_length(files: &[SourceFile]) -> Vec<Finding> {
-    let files = files.iter().filter(|file| file.is_rust());
+    let files = files.iter().filter(|file| file.is_code());
     files
         .filter_map(|file| {
             let count = file.lines().count();
@@ -190,9 +190,15 @@ mod tests {
 
     #[test]
     fn finds_files_one_line_too_long() {
-        let file = |lines| SourceFile::new("crates/moqt/src/lib.rs", &"\n".repeat(lines));
-        assert_eq!(check_length(&[file(LINES_MAX)]), []);
-        assert_eq!(check_length(&[file(LINES_MAX + 1)])[0].line, LINES_MAX + 1);
+        for path in [
+            "crates/moqt/src/lib.rs",
+            "web/moqt/session.js",
+            "web/browser/others.mjs",
+        ] {
+            let file = |lines| SourceFile::new(path, &"\n".repeat(lines));
+            assert_eq!(check_length(&[file(LINES_MAX)]), []);
+            assert_eq!(check_length(&[file(LINES_MAX + 1)])[0].line, LINES_MAX + 1);
+        }
         let page = SourceFile::new("docs/page.md", &"\n".repeat(LINES_MAX + 1));
         assert_eq!(check_length(&[page]), []);
     }

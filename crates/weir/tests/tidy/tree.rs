@@ -25,6 +25,11 @@ impl SourceFile {
         self.extension() == "rs"
     }
 
+    /// Is this Rust or JavaScript?
+    pub(crate) fn is_code(&self) -> bool {
+        ["rs", "js", "mjs"].contains(&self.extension())
+    }
+
     pub(crate) fn extension(&self) -> &str {
         self.path.rsplit_once('.').map_or("", |(_, end)| end)
     }

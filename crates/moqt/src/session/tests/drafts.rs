@@ -338,16 +338,17 @@ fn a_subscribe_with_a_fill_is_a_subscribe_and_a_joining_fetch() {
 #[test]
 fn a_subscriber_sets_the_terms_of_an_offer_as_it_accepts() {
     each_draft(|| {
-        for (offered, wanted) in [(true, true), (true, false), (false, true), (false, false)] {
+        let wishes = [None, Some(true), Some(false)];
+        for (offered, wanted) in wishes.map(|it| [(true, it), (false, it)]).concat() {
             let mut pair = Pair::ready(1);
             let forward = |forward| Parameters {
-                forward: Some(forward),
+                forward,
                 ..Parameters::none()
             };
             let id = pair
                 .client(|session, view| {
                     let properties = Properties::EMPTY;
-                    session.publish(view, track("t"), 7, forward(offered), properties)
+                    session.publish(view, track("t"), 7, forward(Some(offered)), properties)
                 })
                 .expect("there is room");
             pair.run_events(Side::Server);
@@ -371,7 +372,8 @@ fn a_subscriber_sets_the_terms_of_an_offer_as_it_accepts() {
                     panic!("{event:?}");
                 }
             }
-            assert_eq!(forwards, wanted, "offered {offered}");
+            // An acceptance that does not mention FORWARD has its default [moqt-18 §10.2.12].
+            assert_eq!(forwards, wanted.unwrap_or(true), "offered {offered}");
             assert_eq!(
                 pair.run_events(Side::Server),
                 [],

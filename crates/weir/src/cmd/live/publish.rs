@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{ArgGroup, Args};
 use serde_json::json;
 use weir_client::target::Target;
 use weir_live::packaging::Packaging;
@@ -28,7 +28,7 @@ use crate::output::{print_line, print_out};
 use crate::signals;
 use crate::{
     harness::own_relay::ChildRelay,
-    run::{DraftArguments, RelayUrl, TrustChoice, client_target},
+    run::{DraftArguments, RelayUrl, TrustChoice, client_target, options::Flow},
 };
 
 /// Publish a live stream from ffmpeg, as fragmented MP4
@@ -58,9 +58,10 @@ pub(crate) struct PublishArguments {
     /// Namespace of the tracks, with / between its fields
     #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace)]
     namespace: Namespace,
-    /// How the publisher offers its tracks
-    #[arg(long, value_enum, value_name = "FLOW", default_value_t = Flow::Publish)]
-    publish_flow: Flow,
+    /// How the publisher offers its tracks; a relay without PUBLISH is offered the namespace in any case [default: that of
+    /// --preset, or publish]
+    #[arg(long, value_enum, value_name = "FLOW")]
+    publish_flow: Option<Flow>,
     /// Congestion controller: cubic or delay [default: that of the strategy]
     #[arg(long, value_name = "NAME", value_parser = super::congestion)]
     congestion: Option<Congestion>,
@@ -72,17 +73,8 @@ pub(crate) struct PublishArguments {
     draft: DraftArguments,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Flow {
-    /// PUBLISH for each track: the relay has the stream before the first subscriber. `PUBLISH_NAMESPACE` if the relay does not
-    /// support PUBLISH
-    Publish,
-    /// `PUBLISH_NAMESPACE`, then wait for SUBSCRIBE
-    Namespace,
-}
-
 pub(super) fn run(arguments: &PublishArguments) -> anyhow::Result<ExitCode> {
-    let strategy = arguments.delivery.strategy()?;
+    let strategy = arguments.delivery.strategy(&arguments.draft)?;
     let congestion = arguments.congestion;
     let congestion = congestion.unwrap_or_else(|| wanted_congestion(&*strategy));
     let input = open(&arguments.input)?;
@@ -127,12 +119,12 @@ fn publish(
     let mut origin = Origin::new(OriginConfig {
         target,
         namespace: arguments.namespace.clone(),
-        flow: match arguments.publish_flow {
-            Flow::Publish => PublishFlow::Publish,
-            Flow::Namespace => PublishFlow::Namespace,
+        flow: match (arguments.publish_flow).or_else(|| arguments.draft.publish_flow()) {
+            None | Some(Flow::Publish) => PublishFlow::Publish,
+            Some(Flow::Namespace) => PublishFlow::Namespace,
         },
         strategy,
-        fits_relay: arguments.delivery.target.is_none(),
+        fits_relay: arguments.delivery.is_left_open(&arguments.draft),
         packaging: arguments.packaging,
         timebase: timebase(),
         source: Box::new(queue.clone()),

@@ -90,7 +90,7 @@ pub(super) fn run(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
                 "relay": Redacted(&url.for_browsers()).to_string(),
                 "certificate_sha256": arguments.certificate_hash,
                 "namespace": arguments.namespace,
-                "strategy": arguments.delivery.strategy,
+                "strategy": arguments.delivery.name(&arguments.draft),
                 "drafts": arguments.draft.protocols(),
             });
             let mut config = shown.clone();
@@ -108,7 +108,7 @@ pub(super) fn run(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
 
 /// Starts a relay, publishes the source to it, and serves the page.
 fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode> {
-    let strategy = arguments.delivery.strategy()?;
+    let strategy = arguments.delivery.strategy(&arguments.draft)?;
     let congestion = wanted_congestion(&*strategy);
     // First, since it fails if ffmpeg is missing.
     let source = if arguments.no_source {
@@ -122,7 +122,7 @@ fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode
         "relay": format!("https://{address}/"),
         "certificate_sha256": relay.ready["certificate_sha256"],
         "namespace": arguments.namespace,
-        "strategy": arguments.delivery.strategy,
+        "strategy": arguments.delivery.name(&arguments.draft),
         "drafts": arguments.draft.protocols(),
     });
     announce(arguments, &config, &config)?;
@@ -267,7 +267,8 @@ fn publish(
     let url = RelayUrl::of_child(relay);
     let target = client_target(&url, &TrustChoice::Anyone, &arguments.draft.protocols())?;
     let namespace = named(&arguments.namespace)?;
-    let (delivery, packaging) = (arguments.delivery.clone(), arguments.packaging);
+    let (delivery, draft) = (arguments.delivery.clone(), arguments.draft.clone());
+    let packaging = arguments.packaging;
     let reader = queue.fill(input, is_paced, stop.clone())?;
     let stop = stop.clone();
     let work = move || {
@@ -275,7 +276,7 @@ fn publish(
             target,
             namespace,
             flow: PublishFlow::Publish,
-            strategy: delivery.strategy()?,
+            strategy: delivery.strategy(&draft)?,
             fits_relay: false,
             packaging,
             timebase: timebase(),
