@@ -22,7 +22,7 @@ done
 output=target/probe
 mkdir -p "$output"
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 13 \
-    -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 \
+    -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE \
     -keyout "$output/key.pem" -out "$output/cert.pem" 2>"$output/openssl.log"
 
 relay=

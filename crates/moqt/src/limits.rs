@@ -56,6 +56,15 @@ pub struct Limits {
     /// `EXCESSIVE_LOAD`.
     pub streams_max: usize,
 
+    /// Bytes of incomplete messages and object headers on all streams of the peer. Beyond it, the stream that grows is
+    /// stopped with `EXCESSIVE_LOAD`.
+    pub incomplete_bytes_max: usize,
+
+    /// How long nothing may come on a stream in the middle of a message, an object header or an object, or before its
+    /// header. Then it is stopped with `EXCESSIVE_LOAD`, at the next check: within twice this time. Zero: there is no
+    /// limit.
+    pub stall_max: Duration,
+
     /// Control bytes that wait on one stream because the transport accepts no more. Beyond it, the session closes with
     /// `INTERNAL_ERROR`, since the peer does not read. If the bytes are announcements under a prefix, only that request
     /// ends, with `EXCESSIVE_LOAD`.
@@ -84,6 +93,16 @@ pub struct Limits {
     pub streams_unknown_max: usize,
 }
 
+impl Limits {
+    /// Limits for a server. A client chooses its peer, and may wait for it.
+    pub fn for_servers() -> Self {
+        Self {
+            stall_max: Duration::from_secs(10),
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -99,6 +118,8 @@ impl Default for Limits {
             updates_max: 16,
             namespaces_max: 4096,
             streams_max: 16_384,
+            incomplete_bytes_max: 1 << 20,
+            stall_max: Duration::ZERO,
             outgoing_bytes_max: 256 * 1024,
             aliases_retired_max: 256,
             tracks_lingering_max: 256,

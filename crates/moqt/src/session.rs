@@ -22,6 +22,7 @@
 //! | `fills` | the past objects of subscriptions, in drafts without joining fetches |
 //! | `track_aliases`, `unknown_aliases` | the peer's aliases, and the objects whose alias is not known yet |
 //! | `streams`, `stream_state`, `send_stream` | what each stream carries, and messages that wait to be sent |
+//! | `incomplete` | streams in the middle of a message, a header or an object |
 //! | `tokens`, `request_ids`, `event`, `counters` | the peer's tokens, Request IDs, and what the role is told |
 
 mod control;
@@ -30,6 +31,7 @@ mod data_streams;
 mod event;
 mod fetches;
 mod fills;
+mod incomplete;
 mod request_ids;
 mod request_state;
 mod requests;
@@ -55,6 +57,7 @@ use self::control::Control;
 pub use self::counters::Counters;
 pub use self::event::{Accepted, CloseReason, Event, Refused, Request, StreamEnd};
 use self::fetches::Fetches;
+use self::incomplete::Incomplete;
 use self::request_ids::RequestIds;
 pub use self::request_ids::{RequestId, Side};
 use self::requests::Requests;
@@ -110,6 +113,7 @@ pub struct Session {
     streams: BTreeMap<StreamId, Stream>,
     /// How many of `streams` the peer opened.
     streams_from_peer: usize,
+    incomplete: Incomplete,
     events: VecDeque<Event>,
     counters: Counters,
 }
@@ -127,22 +131,26 @@ enum Timer {
     WaitingStream,
     /// A subscription has lingered long enough after `PUBLISH_DONE`.
     Linger,
+    /// Streams are checked for whether they stall.
+    Stall,
 }
 
 impl Timer {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Setup,
         Self::ControlClosed,
         Self::WaitingDatagram,
         Self::WaitingStream,
         Self::Linger,
+        Self::Stall,
     ];
 }
 
 impl Session {
-    /// Returns the bytes of request messages that wait because the peer does not read them. Visits every request.
+    /// Returns the bytes of request messages that wait because the peer does not read them, and of messages and headers
+    /// that have not come completely. Visits every request.
     pub fn waiting_bytes(&self) -> usize {
-        self.requests.waiting_bytes()
+        self.requests.waiting_bytes() + self.incomplete.held_bytes()
     }
 
     /// Creates a session for a transport that is not connected.
@@ -183,6 +191,7 @@ impl Session {
             fetches: Fetches::default(),
             streams: BTreeMap::new(),
             streams_from_peer: 0,
+            incomplete: Incomplete::default(),
             events: VecDeque::new(),
             counters: Counters::default(),
             limits,
@@ -221,6 +230,12 @@ impl Session {
         self.streams.insert(stream, opened);
         self.streams_from_peer += 1;
         self.handle_readable(now, transport, stream);
+        if !matches!(
+            self.streams.get(&stream),
+            Some(Stream::Control | Stream::Request(_)) | None
+        ) {
+            self.check_later(now);
+        }
     }
 
     /// Reads all data of a stream. Does nothing for streams that the session does not know.
@@ -369,6 +384,7 @@ impl Session {
         self.fetches = Fetches::default();
         self.streams = BTreeMap::new();
         self.streams_from_peer = 0;
+        self.incomplete = Incomplete::default();
     }
 
     /// Returns whether the peer's SETUP has come and the session is open.
@@ -421,6 +437,7 @@ impl Session {
             Timer::WaitingDatagram => self.unknown_aliases.datagrams_deadline(),
             Timer::WaitingStream => self.unknown_aliases.streams_deadline(),
             Timer::Linger => self.aliases.first_lingering().map(|(until, _)| until),
+            Timer::Stall => self.incomplete.check_at(),
         }
     }
 
@@ -454,6 +471,11 @@ impl Session {
                     && until <= now
                 {
                     self.retire(request);
+                }
+            }
+            Timer::Stall => {
+                if let Err(error) = self.check_streams(now, transport) {
+                    self.violate(transport, error.into_violation());
                 }
             }
         }

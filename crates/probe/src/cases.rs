@@ -5,6 +5,7 @@ mod fetching;
 mod forwarding;
 mod framing;
 mod goaway;
+mod limits;
 mod malformed;
 mod names;
 mod namespaces;
@@ -41,6 +42,7 @@ pub fn all(messages: Option<u64>) -> Vec<Case> {
         malformed::cases(),
         goaway::cases(),
         robustness::cases(),
+        limits::cases(),
         storms::cases(),
         messages.map(volume::case).into_iter().collect(),
     ];

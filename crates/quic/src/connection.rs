@@ -98,6 +98,9 @@ pub struct ConnectionStats {
     /// Bytes of stream data that are known to wait because the peer's flow control, or the path, does not let them leave.
     /// There may be more: packets that were sent count in full, with what they contain beside this data.
     pub stream_bytes_unsent: u64,
+    /// About how many bytes of stream data came and were not read, because data before them is missing or nobody reads
+    /// them. Retransmissions can make it larger, and data that was read smaller.
+    pub stream_bytes_unread: u64,
 }
 
 impl Connection<'_> {

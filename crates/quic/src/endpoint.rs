@@ -248,6 +248,7 @@ impl Endpoint {
         if is_retry(&data) {
             self.counters.retries_received += 1;
         }
+        let payload_bytes = data.len();
         self.scratch.clear();
         match self
             .engine
@@ -260,6 +261,8 @@ impl Endpoint {
                 };
                 if let Some((hot, slot)) = self.slots.both(index) {
                     hot.socket = socket;
+                    let max = u64::from(self.limits.receive_bytes_max);
+                    hot.note_received(payload_bytes, max);
                     slot.engine.handle_event(event);
                     self.mark(index);
                 }

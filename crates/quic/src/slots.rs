@@ -28,6 +28,8 @@ pub(crate) struct Hot {
     pub(crate) socket: u32,
     /// Bytes of stream data handed to the engine.
     pub(crate) written_bytes: u64,
+    /// Bytes that came and were not read, nearly: see [`Hot::note_received`].
+    unread_bytes: u64,
     /// Whether the connection may have packets to send. It is then also `listed`.
     pub(crate) dirty: bool,
     /// Whether the place is in the endpoint's list of connections that may have packets. Stays when the connection is
@@ -177,6 +179,7 @@ impl Hot {
             generation: 0,
             socket: 0,
             written_bytes: 0,
+            unread_bytes: 0,
             dirty: false,
             listed: false,
             active: false,
@@ -184,6 +187,39 @@ impl Hot {
         }
     }
 }
+
+impl Hot {
+    /// Counts a UDP payload from the peer as unread, as far as it may be stream data. No more than `max`, the flow control
+    /// window, can be unread.
+    ///
+    /// The engine does not tell how much it holds of streams on which earlier data is missing. What came and was not read
+    /// is an upper bound, but for what is no data. So each payload counts without its headers, and each byte read counts
+    /// for a little more than itself, which makes up for retransmissions and for frames of other kinds.
+    #[inline]
+    pub(crate) fn note_received(&mut self, payload_bytes: usize, max: u64) {
+        let data = payload_bytes.saturating_sub(PAYLOAD_OVERHEAD_BYTES) as u64;
+        self.unread_bytes = (self.unread_bytes + data).min(max);
+    }
+
+    /// Counts data that was read from a stream, or that came in a datagram.
+    #[inline]
+    pub(crate) fn note_read(&mut self, bytes: usize) {
+        let bytes = bytes as u64;
+        self.unread_bytes = self
+            .unread_bytes
+            .saturating_sub(bytes + bytes / READ_SURPLUS);
+    }
+
+    /// Returns about how many bytes of stream data came and were not read.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        self.unread_bytes
+    }
+}
+
+/// About the bytes of a UDP payload that are not frames with data: header, packet number, tag, an ACK frame.
+const PAYLOAD_OVERHEAD_BYTES: usize = 64;
+/// The part of each byte read that counts in addition.
+const READ_SURPLUS: u64 = 16;
 
 impl Slot {
     /// Returns when this connection is to be woken.

@@ -185,7 +185,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
-            session_limits: weir_moqt::limits::Limits::default(),
+            session_limits: weir_moqt::limits::Limits::for_servers(),
             load: LoadLimits::default(),
             drain_max: Duration::from_secs(10),
             successor: None,

@@ -22,6 +22,9 @@ metrics! {
         sessions_unauthorized,
         /// Sessions of publishers closed at `limits.relay.publisher_silence_max`.
         publishers_silent,
+        /// Times that a publisher did not answer a SUBSCRIBE, FETCH or TRACK_STATUS of the relay within 2 s. Until it
+        /// answers one, others are asked at the same time or before.
+        publishers_unresponsive,
         /// Sessions closed at `limits.relay.resets_per_second_max`.
         sessions_closed_resets,
         /// Sessions closed because memory was nearly used up (`limits.load.memory_bytes_max`) and they held the most.

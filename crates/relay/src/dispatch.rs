@@ -297,6 +297,7 @@ impl Owners {
 
     /// Handles the acceptance of a request of the relay.
     fn on_accepted(&mut self, turn: &mut Turn<'_>, id: RequestKey, ok: Accepted) {
+        turn.note_answer(id.0);
         let Some(purpose) = turn.purpose(id) else {
             return;
         };
@@ -330,6 +331,7 @@ impl Owners {
 
     /// Handles the refusal of a request of the relay.
     fn on_rejected(&mut self, turn: &mut Turn<'_>, id: RequestKey, error: &RequestError) {
+        turn.note_answer(id.0);
         match turn.purpose(id) {
             Some(Purpose::UpstreamTrackStatus(requester)) => {
                 let event = TrackStatusEvent::Rejected(error.code);
@@ -554,11 +556,9 @@ impl Owners {
             Timer::Rendezvous(handle, id) => self.delivery.on_rendezvous_over(turn, handle, id),
             Timer::Orphaned(track) => self.on_orphaned(turn, track),
             Timer::Leaving(track) => self.tracks.on_leaving(turn, track),
-            Timer::TrackStatus(handle, id) => {
-                let event = TrackStatusEvent::DeadlinePassed;
-                self.catalogue
-                    .on_track_status_event(turn, (handle, id), event);
-            }
+            Timer::Unanswered(track) => self.on_unanswered(turn, track),
+            Timer::UnansweredFetch(handle, id) => self.serving().on_unanswered(turn, (handle, id)),
+            Timer::TrackStatus(handle, id) => self.catalogue.on_unanswered(turn, (handle, id)),
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Upstream(number) => self.links.connect(turn, number),
             Timer::Registry => self.links.on_registry(turn, &mut self.catalogue),

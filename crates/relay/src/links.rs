@@ -530,6 +530,7 @@ fn link_limits(config: &Config) -> Limits {
         requests_local_max: limits.requests_local_max.max(requests),
         streams_max: limits.streams_max.max(requests),
         outgoing_bytes_max: limits.outgoing_bytes_max.max(OUTGOING_BYTES_MAX),
+        incomplete_bytes_max: limits.incomplete_bytes_max.max(OUTGOING_BYTES_MAX),
         message_bytes_max: MESSAGE_BYTES_MAX,
         object_header_bytes_max: limits
             .object_header_bytes_max
@@ -543,5 +544,6 @@ const AWAIT_PAUSE: Duration = Duration::from_secs(1);
 /// How much longer the fields before an object's payload may be than those that the publisher sent. The relay writes in
 /// full the fields that the publisher left out or encoded as differences.
 const HEADER_GROWTH_BYTES_MAX: usize = 64;
-/// Bytes of control messages that may be queued on one stream to another relay.
+/// Bytes of control messages that may be queued on one stream to another relay, and of those that may be incomplete on
+/// all streams from it.
 const OUTGOING_BYTES_MAX: usize = 8 << 20;

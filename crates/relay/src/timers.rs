@@ -22,9 +22,13 @@ pub(crate) enum Timer {
     Orphaned(TrackId),
     /// The time for the last streams of a publisher is over.
     Leaving(TrackId),
+    /// Answers of publishers to SUBSCRIBE for a track are overdue.
+    Unanswered(TrackId),
+    /// The answer of a publisher to a FETCH of the relay is overdue.
+    UnansweredFetch(Handle, RequestId),
     /// The time of a fetch to wait for publishers is over.
     Fill(Handle, RequestId),
-    /// The time of publishers to answer a session's TRACK_STATUS is over.
+    /// The time of a publisher to answer a session's TRACK_STATUS is over.
     TrackStatus(Handle, RequestId),
     /// The deadline of some streams of a session may have passed.
     Delivery(Handle),

@@ -1,6 +1,7 @@
 //! Tracks: the publishers of each track, the subgroups under way, and what is known of its objects.
 
 mod admit;
+mod answers;
 mod duplicates;
 mod end_markers;
 mod inbound;
@@ -72,6 +73,8 @@ pub(crate) struct Track {
     cache: TrackCache,
     /// When to check whether the last streams of a leaving publisher have arrived.
     leaving_at: Option<Instant>,
+    /// When the next answer of a publisher to SUBSCRIBE is due.
+    answers_due: Option<Instant>,
     /// Whether an offer of the track waits until its largest location is known.
     awaits_offer: bool,
     /// Until when subscribers are kept without a publisher; `None` if the track has one.
@@ -96,6 +99,7 @@ impl Track {
             group_asked: None,
             cache: TrackCache::default(),
             leaving_at: None,
+            answers_due: None,
             awaits_offer: false,
             orphaned_until: None,
             is_restarting: false,
@@ -205,6 +209,12 @@ impl Track {
     /// Returns whether a publisher was asked with SUBSCRIBE and has not answered.
     pub(crate) fn is_asking(&self) -> bool {
         self.publishers.iter().any(Publisher::is_asked)
+    }
+
+    /// Returns whether an answer of a publisher is expected, so that others need not be asked.
+    pub(crate) fn expects_answer(&self) -> bool {
+        let mut publishers = self.publishers.iter();
+        publishers.any(|publisher| publisher.is_asked() && !publisher.is_overdue())
     }
 
     /// Returns whether objects arrive as they are published, so that the largest location is always known.

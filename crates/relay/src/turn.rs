@@ -116,7 +116,7 @@ impl Turn<'_> {
 
     /// Answers a request with REQUEST_ERROR.
     pub(crate) fn refuse(&mut self, handle: Handle, id: RequestId, code: RequestErrorCode) {
-        self.log_refusal((handle, id), code);
+        self.log_refusal((handle, id), code, None);
         self.refuse_quietly((handle, id), code);
     }
 

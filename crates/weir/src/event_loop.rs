@@ -253,3 +253,80 @@ pub(crate) fn local_address(remote: SocketAddr) -> SocketAddr {
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        time::Instant,
+    };
+
+    use weir_quic::Event;
+
+    use super::*;
+
+    /// A role that panics as soon as it runs, or runs until it is stopped.
+    struct Fragile {
+        panics: bool,
+        /// When it runs.
+        at: Option<Instant>,
+        is_stopped: bool,
+    }
+
+    impl Fragile {
+        fn new(panics: bool) -> Self {
+            Self {
+                panics,
+                at: panics.then(weir_net::clock::now),
+                is_stopped: false,
+            }
+        }
+    }
+
+    impl App for Fragile {
+        fn handle_event(&mut self, _: Instant, _: &mut Endpoint, _: Event) {}
+
+        fn poll_timeout(&self) -> Option<Instant> {
+            self.at
+        }
+
+        fn handle_timeout(&mut self, _: Instant, _: &mut Endpoint) {
+            assert!(!self.panics, "a test of panics");
+        }
+
+        fn handle_shutdown(&mut self, _: Instant, _: &mut Endpoint) {
+            self.is_stopped = true;
+        }
+
+        fn is_finished(&self) -> bool {
+            self.is_stopped
+        }
+    }
+
+    /// Serves with two threads, of which one panics. Returns what came of it.
+    fn serve_with_panic_in(number: usize) -> String {
+        let stop = Stop::new().unwrap();
+        let address = (Ipv4Addr::LOCALHOST, 0).into();
+        let sockets = bind_group(address, SocketConfig::default(), 2).unwrap();
+        let loops = sharing_an_address(sockets, &stop, |_| endpoint(Limits::default())).unwrap();
+        let members = loops.into_iter().zip(0..);
+        let members = members.map(|(it, place)| (it, Fragile::new(place == number)));
+        let members = members.collect();
+        match catch_unwind(AssertUnwindSafe(|| serve("relay", members, &stop))) {
+            Ok(Ok(_)) => "success".to_owned(),
+            Ok(Err(error)) => format!("error: {error}"),
+            Err(panic) => format!("panic: {}", panic.downcast_ref().unwrap_or(&"")),
+        }
+    }
+
+    #[test]
+    fn a_panic_of_a_further_thread_stops_the_others_and_is_an_error() {
+        let error = "error: a thread of the relay panicked";
+        assert_eq!(serve_with_panic_in(1), error);
+    }
+
+    #[test]
+    fn a_panic_of_the_first_thread_stops_the_others_and_goes_on() {
+        assert_eq!(serve_with_panic_in(0), "panic: a test of panics");
+    }
+}

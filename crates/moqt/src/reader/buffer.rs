@@ -18,6 +18,8 @@ pub(super) struct ReadBuffer {
     /// Number of bytes that `partial` needs before the next attempt to read it.
     wanted: usize,
     header_bytes_max: usize,
+    /// Number of bytes pushed so far.
+    received: u64,
 }
 
 impl ReadBuffer {
@@ -27,6 +29,7 @@ impl ReadBuffer {
             partial: BytesMut::new(),
             wanted: 0,
             header_bytes_max,
+            received: 0,
         }
     }
 
@@ -37,7 +40,18 @@ impl ReadBuffer {
             self.chunk.is_empty(),
             "poll a reader to the end before the next push"
         );
+        self.received += data.len() as u64;
         self.chunk = data;
+    }
+
+    /// Returns the number of bytes pushed so far.
+    pub(super) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Returns the bytes held of an incomplete header.
+    pub(super) fn held(&self) -> usize {
+        self.partial.len()
     }
 
     /// Returns whether no header is incomplete, so that the stream may end.

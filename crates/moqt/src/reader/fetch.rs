@@ -81,6 +81,16 @@ impl FetchReader {
         }))
     }
 
+    /// Returns the number of bytes that came so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.buffer.received()
+    }
+
+    /// Returns the bytes held of what is incomplete, without payload.
+    pub(crate) fn held(&self) -> usize {
+        self.buffer.held()
+    }
+
     /// Checks that the stream may end here, not within an object or the header [moqt-18 §11.4].
     pub fn fin(&self) -> Result<(), DecodeError> {
         if self.decoder.is_some() && self.payload_left == 0 && self.buffer.is_empty() {

@@ -56,6 +56,16 @@ impl MessageReader {
         Message::decode(draft, message_type, &Bytes::copy_from_slice(&payload)).map(Some)
     }
 
+    /// Returns the number of bytes that came so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.buffer.received()
+    }
+
+    /// Returns the bytes held of what is incomplete, without payload.
+    pub(crate) fn held(&self) -> usize {
+        self.buffer.held()
+    }
+
     /// Checks that the stream may end here, not within a message.
     pub fn fin(&self) -> Result<(), DecodeError> {
         if self.buffer.is_empty() {

@@ -36,6 +36,10 @@ crate::metrics! {
         streams_reset_early,
         /// Streams of peers refused at `limits.session.streams_max`.
         streams_over_limit,
+        /// Streams stopped at `limits.session.incomplete_bytes_max`.
+        incomplete_over_limit,
+        /// Streams stopped at `limits.session.stall_max`.
+        streams_stalled,
         /// Sessions closed at `limits.session.outgoing_bytes_max`, because the peer does not read its control messages.
         outgoing_over_limit,
         /// Subscriptions to prefixes ended at `limits.session.outgoing_bytes_max`, because the peer does not read the

@@ -30,7 +30,10 @@ impl Session {
                 Some(_) | None => return Ok(()),
             }
             match transport.read(stream) {
-                Read::Data(data) => self.on_data(now, transport, stream, data)?,
+                Read::Data(data) => {
+                    self.on_data(now, transport, stream, data)?;
+                    self.note_held(now, transport, stream)?;
+                }
                 Read::Fin => return self.on_stream_end(now, transport, stream, StreamEnd::Fin),
                 Read::Reset(code) => {
                     let end = StreamEnd::Reset(ResetCode(code));
@@ -134,6 +137,7 @@ impl Session {
 
     pub(super) fn forget_stream(&mut self, stream: StreamId) -> Option<Stream> {
         let known = self.streams.remove(&stream)?;
+        self.incomplete.hold(stream, 0);
         let opened_here = match known {
             Stream::Request(id) => self.ids.is_assigned(id),
             Stream::Typeless(_)

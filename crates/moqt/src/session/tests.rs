@@ -3,6 +3,7 @@
 mod data;
 mod drafts;
 mod ends;
+mod incomplete;
 mod limits;
 mod link;
 mod model;

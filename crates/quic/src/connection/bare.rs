@@ -53,7 +53,10 @@ impl Transport for Bare<'_> {
             return Read::Blocked;
         };
         let read = match chunks.next(usize::MAX) {
-            Ok(Some(chunk)) => Read::Data(chunk.bytes),
+            Ok(Some(chunk)) => {
+                self.hot.note_read(chunk.bytes.len());
+                Read::Data(chunk.bytes)
+            }
             Ok(None) => Read::Fin,
             Err(quinn_proto::ReadError::Blocked) => Read::Blocked,
             Err(quinn_proto::ReadError::Reset(code)) => Read::Reset(code.into_inner()),
@@ -75,7 +78,10 @@ impl Transport for Bare<'_> {
         };
         let end = loop {
             match chunks.next(usize::MAX) {
-                Ok(Some(chunk)) => pieces.push(chunk.bytes),
+                Ok(Some(chunk)) => {
+                    self.hot.note_read(chunk.bytes.len());
+                    pieces.push(chunk.bytes);
+                }
                 Ok(None) => break Read::Fin,
                 Err(quinn_proto::ReadError::Blocked) => break Read::Blocked,
                 Err(quinn_proto::ReadError::Reset(code)) => break Read::Reset(code.into_inner()),

@@ -151,6 +151,13 @@ impl EngineConnection<'_> {
             datagrams_dropped_unread: self.slot.datagrams_unread,
             datagram_bytes_waiting: self.slot.datagrams.bytes(),
             stream_bytes_unsent: self.hot.written_bytes.saturating_sub(stats.udp_tx.bytes),
+            // A peer that sends next to no streams cannot have left much of them, whatever else it sends.
+            stream_bytes_unread: self.hot.unread_bytes().min(
+                stats
+                    .frame_rx
+                    .stream
+                    .saturating_mul(stats.path.current_mtu.into()),
+            ),
         }
     }
 

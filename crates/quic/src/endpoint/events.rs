@@ -17,7 +17,7 @@ impl Endpoint {
     /// Converts the engine's events of one connection.
     pub(super) fn collect_events(&mut self, index: u32) {
         let handle = self.slots.handle(index);
-        let Some(slot) = self.slots.at(index) else {
+        let Some((hot, slot)) = self.slots.both(index) else {
             return;
         };
         if slot.web_transport.is_some() {
@@ -64,6 +64,7 @@ impl Endpoint {
                     let mut bytes = 0;
                     while let Some(data) = slot.engine.datagrams().recv() {
                         bytes += data.len() + DATAGRAM_OVERHEAD_BYTES;
+                        hot.note_read(data.len());
                         slot.datagrams_received += 1;
                         self.events.push_back(Event::Datagram { handle, data });
                     }

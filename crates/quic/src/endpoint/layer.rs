@@ -95,6 +95,7 @@ impl Endpoint {
         while let Some(data) = bare.engine.datagrams().recv() {
             bytes += data.len() + DATAGRAM_OVERHEAD_BYTES;
             received += 1;
+            bare.hot.note_read(data.len());
             if let Some(data) = layer.handle_datagram(&mut bare, data) {
                 self.events.push_back(Event::Datagram { handle, data });
             }

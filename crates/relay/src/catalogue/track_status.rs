@@ -13,7 +13,7 @@ use weir_quic::Handle;
 use crate::{
     catalogue::Catalogue,
     ids::RequestKey,
-    sessions::peer::Purpose,
+    sessions::{deadlines::ANSWER_TIME, peer::Purpose},
     timers::Timer,
     track::{Publisher, Track, Tracks},
     turn::Turn,
@@ -35,6 +35,8 @@ struct TrackStatusQuery {
     publishers: Vec<Handle>,
     /// When the request is refused because no publisher answered in time.
     deadline: Instant,
+    /// When the next publisher is asked because this one did not answer.
+    wake: Instant,
 }
 
 /// An event of a [`TrackStatusRequest`].
@@ -48,6 +50,8 @@ pub(crate) enum TrackStatusEvent {
     UpstreamClosed,
     /// The publisher wants the request sent again [moqt-18 §10.4].
     GoAway,
+    /// This publisher did not answer in time, and others were not asked.
+    Unanswered,
     /// No publisher answered in time.
     DeadlinePassed,
     /// The requesting session was lost, or the session ended its request.
@@ -69,7 +73,7 @@ impl TrackStatusEvent {
     /// Returns whether the relay's request to the publisher is still open and has to be cancelled.
     fn leaves_upstream_open(&self) -> bool {
         match self {
-            Self::GoAway | Self::DeadlinePassed | Self::Cancelled => true,
+            Self::GoAway | Self::Unanswered | Self::DeadlinePassed | Self::Cancelled => true,
             Self::Answered(_) | Self::Rejected(_) | Self::UpstreamClosed => false,
         }
     }
@@ -93,6 +97,7 @@ impl TrackStatusEvent {
                 others.insert(0, publisher);
                 Outcome::Ask(others, RequestErrorCode::DOES_NOT_EXIST)
             }
+            Self::Unanswered => Outcome::Ask(others, RequestErrorCode::TIMEOUT),
             Self::DeadlinePassed => Outcome::Ask(Vec::new(), RequestErrorCode::TIMEOUT),
             Self::Cancelled => Outcome::Drop,
         }
@@ -135,13 +140,15 @@ impl Catalogue {
             track: name,
             publishers,
             deadline: turn.now + ANSWER_MAX,
+            wake: turn.now,
         };
         let code = RequestErrorCode::DOES_NOT_EXIST;
         self.ask_next_publisher(turn, (handle, id), query, code);
     }
 
     /// Returns the sessions to ask for the status of a track: links that offer the track and send no objects, then the
-    /// sessions that announced its namespace, then the links to ask otherwise. Only those that serve the requester.
+    /// sessions that announced its namespace, then the links to ask otherwise, and last those that are unresponsive. Only
+    /// those that serve the requester.
     fn track_status_publishers(
         &self,
         turn: &mut Turn<'_>,
@@ -164,6 +171,7 @@ impl Catalogue {
         }
         let kind = turn.kind(requester);
         publishers.retain(|&other| other != requester && turn.kind(other).serves(kind));
+        publishers.sort_by_key(|&other| turn.is_unresponsive(other));
         publishers
     }
 
@@ -189,8 +197,12 @@ impl Catalogue {
                 (publisher, request),
                 Purpose::UpstreamTrackStatus((handle, id)),
             );
-            turn.timers
-                .set(query.deadline, Timer::TrackStatus(handle, id));
+            query.wake = if query.publishers.is_empty() {
+                query.deadline
+            } else {
+                query.deadline.min(turn.now + ANSWER_TIME)
+            };
+            turn.timers.set(query.wake, Timer::TrackStatus(handle, id));
             let upstream = (publisher, request);
             let request = TrackStatusRequest { upstream, query };
             self.track_statuses.insert((handle, id), request);
@@ -201,6 +213,20 @@ impl Catalogue {
             turn.counters.refused_does_not_exist += 1;
         }
         turn.refuse(handle, id, code);
+    }
+
+    /// Handles a publisher that has not answered in time: asks the next one, unless the time of the request is over.
+    pub(crate) fn on_unanswered(&mut self, turn: &mut Turn<'_>, requester: RequestKey) {
+        let Some(request) = self.track_statuses.get(&requester) else {
+            return;
+        };
+        let event = if request.query.deadline <= turn.now {
+            TrackStatusEvent::DeadlinePassed
+        } else {
+            TrackStatusEvent::Unanswered
+        };
+        turn.note_unresponsive(request.upstream.0);
+        self.on_track_status_event(turn, requester, event);
     }
 
     /// Answers, passes on or ends a session's TRACK_STATUS request after an event.
@@ -216,7 +242,7 @@ impl Catalogue {
             return;
         };
         turn.timers
-            .cancel(query.deadline, Timer::TrackStatus(handle, id));
+            .cancel(query.wake, Timer::TrackStatus(handle, id));
         turn.remove_request(upstream);
         if event.leaves_upstream_open() {
             turn.cancel(upstream, ResetCode::CANCELLED);
@@ -291,6 +317,7 @@ mod tests {
             TrackStatusEvent::Rejected(RequestErrorCode::REDIRECT),
             TrackStatusEvent::UpstreamClosed,
             TrackStatusEvent::GoAway,
+            TrackStatusEvent::Unanswered,
             TrackStatusEvent::DeadlinePassed,
             TrackStatusEvent::Cancelled,
         ];

@@ -1,11 +1,22 @@
-//! Sessions that the relay closes, since they lost their rights or hold too much memory, and streams that peers stop.
+//! Sessions that the relay closes, since they lost their rights or hold too much memory, publishers that do not answer or
+//! do not come back, and streams that peers stop.
 
-use weir_moqt::error::SessionError;
+use weir_moqt::{
+    error::{PublishDoneCode, SessionError},
+    message::PublishDone,
+};
 use weir_quic::Handle;
 use weir_transport::StreamId;
 
 use super::Owners;
-use crate::{sessions::peer::Purpose, turn::Turn};
+use crate::{
+    delivery::Scope,
+    effect::Effect,
+    ids::TrackId,
+    sessions::peer::Purpose,
+    track::{Publisher, Track},
+    turn::Turn,
+};
 
 impl Owners {
     /// Handles `STOP_SENDING` of a stream.
@@ -32,6 +43,29 @@ impl Owners {
             }
             None => {}
         }
+    }
+
+    /// Handles the time at which answers of publishers are due. The requests of subscribers wait on.
+    pub(super) fn on_unanswered(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        let overdue = self.tracks.take_overdue(turn, id);
+        for publisher in &overdue {
+            turn.note_unresponsive(publisher.session());
+        }
+        let is_missing = |track: &mut Track| !track.is_established();
+        if overdue.is_empty() || !self.tracks.get(id).is_some_and(is_missing) {
+            return;
+        }
+        self.ask_publishers(turn, id, None);
+        let link = overdue.iter().rfind(|publisher| publisher.is_link());
+        self.ask_fallback(turn, id, link.map(Publisher::session));
+    }
+
+    /// Handles a track whose publisher did not come back in time.
+    pub(super) fn on_orphaned(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        self.tracks.on_orphaned(turn, id);
+        let gone = PublishDone::new(PublishDoneCode::TRACK_ENDED, "the publisher is gone");
+        self.delivery.end(turn, id, Scope::All, &gone);
+        turn.push(Effect::DemandChanged(id));
     }
 
     /// Frees memory because the process has given out too much: this thread's share of `excess` bytes. The oldest groups
@@ -65,8 +99,8 @@ impl Owners {
         }
     }
 
-    /// Returns the bytes that a session keeps in memory, as far as they can be told apart: what it has not read, its
-    /// requests, and what it publishes.
+    /// Returns the bytes that a session keeps in memory, as far as they can be told apart: what it has not read, what it
+    /// sent out of order or left incomplete, its requests, and what it publishes.
     fn held_by(&mut self, turn: &mut Turn<'_>, handle: Handle) -> u64 {
         let Some(peer) = turn.sessions.get(handle) else {
             return 0;
@@ -79,7 +113,8 @@ impl Owners {
         }
         if let Some(connection) = turn.endpoint.connection(turn.now, handle) {
             let stats = connection.stats();
-            bytes += stats.stream_bytes_unsent + stats.datagram_bytes_waiting as u64;
+            bytes += stats.stream_bytes_unsent + stats.stream_bytes_unread;
+            bytes += stats.datagram_bytes_waiting as u64;
         }
         bytes
     }

@@ -2,7 +2,6 @@
 
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
-    message::PublishDone,
     name::{FullTrackName, Namespace},
     session::RequestId,
 };
@@ -179,7 +178,7 @@ impl Owners {
         }
         let is_asking = |track: &mut Track| track.is_asking_for(by);
         let is_asking = self.tracks.get(id).is_some_and(is_asking);
-        let is_asked = self.ask_publishers(turn, id, None) || self.ask_fallback(turn, id, None);
+        let is_asked = self.ask_publishers(turn, id, None) | self.ask_fallback(turn, id, None);
         if by != PeerKind::Client {
             return self.linking().end_unserved(turn, id);
         }
@@ -191,7 +190,12 @@ impl Owners {
 
     /// Sends SUBSCRIBE to every session that announced the track's namespace and was not asked, except one that just
     /// left. Returns whether a session was asked.
-    fn ask_publishers(&mut self, turn: &mut Turn<'_>, id: TrackId, except: Option<Handle>) -> bool {
+    pub(super) fn ask_publishers(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        except: Option<Handle>,
+    ) -> bool {
         let Some(track) = self.tracks.get(id) else {
             return false;
         };
@@ -205,14 +209,20 @@ impl Owners {
 
     /// Sends SUBSCRIBE over the first link that is asked for what no session has: those to relays of the fleet that
     /// registered the namespace, then those to upstream relays. If `declined` is such a link, over the next one. Returns
-    /// whether one was asked or is waited for, or is asked already.
-    fn ask_fallback(&mut self, turn: &mut Turn<'_>, id: TrackId, declined: Option<Handle>) -> bool {
+    /// whether one was asked or is waited for, or a session is asked already.
+    pub(super) fn ask_fallback(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        declined: Option<Handle>,
+    ) -> bool {
         let Some(track) = self.tracks.get(id) else {
             return false;
         };
-        if track.is_asking() || track.is_established() || self.links.awaits(id) {
+        if track.expects_answer() || track.is_established() || self.links.awaits(id) {
             return true;
         }
+        let is_asking = track.is_asking();
         let is_upstream = |handle: &Handle| self.catalogue.fallbacks().contains(handle);
         if !declined.as_ref().is_some_and(is_upstream)
             && self.linking().ask_fleet(turn, id, declined)
@@ -223,7 +233,8 @@ impl Owners {
         let after = |handle| fallbacks.iter().position(|&other| other == handle);
         let first = declined.and_then(after).map_or(0, |place| place + 1);
         let mut rest = fallbacks[first..].iter();
-        rest.any(|&handle| self.ask(turn, id, handle)) || self.await_fallbacks(turn, id)
+        let is_asked = rest.any(|&handle| self.ask(turn, id, handle));
+        is_asked || self.await_fallbacks(turn, id) || is_asking
     }
 
     /// Has all such links wait for a publisher of a track as long as the subscribers here do. Returns whether one was
@@ -250,7 +261,7 @@ impl Owners {
     /// Asks links again to wait for a track that they declined.
     pub(super) fn on_await_over(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         self.links.on_await_over(id);
-        let is_answered = |track: &mut Track| track.is_asking() || track.is_established();
+        let is_answered = |track: &mut Track| track.expects_answer() || track.is_established();
         if !self.tracks.get(id).is_some_and(is_answered) {
             self.await_fallbacks(turn, id);
         }
@@ -281,6 +292,7 @@ impl Owners {
         let (tracks, parked) = self.linking().on_fleet_link(turn, relay, link);
         for (key, request) in parked {
             self.on_permitted(turn, key, request);
+            turn.forget_expiry_if_over(key.0, key.1);
         }
         for track in tracks {
             if !self.ask_fallback(turn, track, None) {
@@ -428,14 +440,6 @@ impl Owners {
         turn.push(Effect::DemandChanged(id));
     }
 
-    /// Handles a track whose publisher did not come back in time.
-    pub(super) fn on_orphaned(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        self.tracks.on_orphaned(turn, id);
-        let gone = PublishDone::new(PublishDoneCode::TRACK_ENDED, "the publisher is gone");
-        self.delivery.end(turn, id, Scope::All, &gone);
-        turn.push(Effect::DemandChanged(id));
-    }
-
     /// Handles a track that is malformed by what `publisher` sent. Its subscriptions and fetches end at once, and
     /// nothing more of the track is accepted from the publisher [moqt-18 §2.4.2].
     fn on_malformed(&mut self, turn: &mut Turn<'_>, id: TrackId, publisher: Handle) {
@@ -509,7 +513,7 @@ impl Owners {
         (handle, id): (Handle, RequestId),
         code: RequestErrorCode,
     ) {
-        turn.log_refusal((handle, id), code);
+        turn.log_refusal((handle, id), code, None);
         turn.with_session(handle, |session, connection| {
             session.update_error(connection, id, refusal(code));
         });

@@ -18,6 +18,7 @@ use crate::{
     fetch::upstream_fetch::{Fault, UpstreamFetch},
     fetch::upstream_stream::UpstreamEvent,
     ids::{FetchId, TrackId},
+    timers::Timer,
     turn::Turn,
 };
 
@@ -28,6 +29,9 @@ impl Serving<'_> {
             return;
         };
         let (track_id, span) = (upstream.track(), *upstream.span());
+        if let Some(at) = upstream.take_answer_by() {
+            turn.timers.cancel(at, Timer::UnansweredFetch(id.0, id.1));
+        }
         upstream.grant(ok.end, ok.end_of_track);
         self.tracks.note_known(track_id);
         let Some(track) = self.tracks.get(track_id) else {
@@ -268,7 +272,10 @@ impl Serving<'_> {
         turn: &mut Turn<'_>,
         id: FetchId,
     ) -> Option<UpstreamFetch> {
-        let upstream = self.fetches.upstream.remove(&id)?;
+        let mut upstream = self.fetches.upstream.remove(&id)?;
+        if let Some(at) = upstream.take_answer_by() {
+            turn.timers.cancel(at, Timer::UnansweredFetch(id.0, id.1));
+        }
         let (account, held) = (upstream.account(), upstream.held_bytes());
         self.tracks.hold_fetched_part(account, held, 0);
         turn.remove_request(id);

@@ -2,7 +2,7 @@
 //! request.
 
 use weir_moqt::{
-    error::ResetCode,
+    error::{RequestErrorCode, ResetCode},
     location::Location,
     message::FetchKind,
     parameter::{GroupOrder, Parameters},
@@ -16,6 +16,8 @@ use crate::{
     fetch::upstream_fetch::UpstreamFetch,
     fetch::upstream_stream::UpstreamEvent,
     ids::{FetchId, TrackId},
+    sessions::deadlines::ANSWER_TIME,
+    timers::Timer,
     track::Publisher,
     turn::Turn,
 };
@@ -102,7 +104,7 @@ impl Serving<'_> {
     }
 
     /// Returns the sessions that may have objects of a track: first those that send it, then those that announced its
-    /// namespace [moqt-18 §9.5]. `except` is the session that fetches it.
+    /// namespace [moqt-18 §9.5], last those that are unresponsive. `except` is the session that fetches it.
     fn publishers(&mut self, turn: &mut Turn<'_>, track: TrackId, except: Handle) -> Vec<Handle> {
         let Some(track) = self.tracks.get(track) else {
             return Vec::new();
@@ -121,6 +123,7 @@ impl Serving<'_> {
                 publishers.push(handle);
             }
         }
+        publishers.sort_by_key(|&handle| turn.is_unresponsive(handle));
         publishers
     }
 
@@ -171,12 +174,28 @@ impl Serving<'_> {
             };
             turn.counters.fetches_upstream += 1;
             let account = (!turn.is_link(handle)).then_some(handle);
-            let upstream = UpstreamFetch::new(track_id, account, span, publishers);
+            let mut upstream = UpstreamFetch::new(track_id, account, span, publishers);
+            let by = turn.now + ANSWER_TIME;
+            upstream.await_answer(by);
+            turn.timers.set(by, Timer::UnansweredFetch(handle, request));
             self.fetches
                 .insert_upstream(turn.sessions, (handle, request), upstream);
             return true;
         }
         false
+    }
+
+    /// Handles a publisher that has not answered a fetch of the relay in time: the next one is asked instead, if there is
+    /// one.
+    pub(crate) fn on_unanswered(&mut self, turn: &mut Turn<'_>, id: FetchId) {
+        turn.note_unresponsive(id.0);
+        let Some(upstream) = self.fetches.upstream.get_mut(&id) else {
+            return;
+        };
+        upstream.take_answer_by();
+        if !upstream.alternatives().is_empty() {
+            self.fail_upstream(turn, id, RequestErrorCode::TIMEOUT);
+        }
     }
 
     /// Cancels the fetches of the relay for a track that no fetch of a peer needs.

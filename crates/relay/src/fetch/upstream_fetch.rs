@@ -27,6 +27,8 @@ pub(crate) struct UpstreamFetch {
     next: Option<Location>,
     /// Publishers to ask if this publisher refuses.
     alternatives: Vec<Handle>,
+    /// By when the publisher has to answer, before another one is asked.
+    answer_by: Option<Instant>,
     grant: Option<Grant>,
     stream: UpstreamStream,
     object: Option<PartialObject>,
@@ -81,6 +83,7 @@ impl UpstreamFetch {
             span,
             next: Some(span.first()),
             alternatives,
+            answer_by: None,
             grant: None,
             stream: UpstreamStream::Awaited,
             object: None,
@@ -113,6 +116,16 @@ impl UpstreamFetch {
     /// Puts a publisher first among the alternatives.
     pub(crate) fn prefer(&mut self, publisher: Handle) {
         self.alternatives.insert(0, publisher);
+    }
+
+    /// Sets by when the publisher has to answer.
+    pub(crate) fn await_answer(&mut self, by: Instant) {
+        self.answer_by = Some(by);
+    }
+
+    /// Returns by when the publisher had to answer, and forgets it.
+    pub(crate) fn take_answer_by(&mut self) -> Option<Instant> {
+        self.answer_by.take()
     }
 
     /// Returns whether the publisher has granted the fetch.

@@ -399,11 +399,8 @@ impl Linking<'_> {
         if track.is_some_and(|track| track.is_established() || track.is_published()) {
             return None;
         }
-        if !self
-            .catalogue
-            .announcers_of(turn, &name.namespace)
-            .is_empty()
-        {
+        let announcers = self.catalogue.announcers_of(turn, &name.namespace);
+        if !announcers.into_iter().all(|it| turn.is_unresponsive(it)) {
             return None;
         }
         let upstreams = &self.links.upstreams;
@@ -430,8 +427,10 @@ impl Linking<'_> {
             known.was_idle &= link.is_none();
         }
         let (tracks, parked) = fleet.take_waiting(relay);
-        for (key, _) in &parked {
-            turn.remove_request(*key);
+        for ((handle, id), _) in &parked {
+            if let Some(peer) = turn.sessions.get(*handle) {
+                peer.end_wait(*id);
+            }
         }
         (tracks, parked)
     }

@@ -83,17 +83,19 @@ impl Turn<'_> {
         let tokens = &request.parameters().authorization_tokens;
         let own = subject_of(request);
         let subject = own.as_ref().or_else(|| joined.map(|(_, subject)| subject));
-        let permitted = match (subject, joined) {
-            (Some(_), Some((joined, _))) if own.is_none() && tokens.is_empty() => {
+        let permitted = match (own.as_ref(), joined) {
+            // A FETCH without a subscription to join is refused elsewhere.
+            (None, None) => return true,
+            (None, Some((joined, _))) if tokens.is_empty() => {
                 let peer = self.sessions.get(handle);
                 Ok(peer.and_then(|peer| {
                     peer.set_own_tokens(id, peer.own_tokens(*joined));
                     peer.expiry(*joined)
                 }))
             }
-            (Some(subject), _) => self.permit_request((handle, id), tokens, subject),
-            // A FETCH without a subscription to join is refused elsewhere.
-            (None, _) => return true,
+            (Some(subject), _) | (None, Some((_, subject))) => {
+                self.permit_request((handle, id), tokens, subject)
+            }
         };
         self.admit_request((handle, id), permitted, subject)
     }
@@ -140,8 +142,9 @@ impl Turn<'_> {
             }
             Err(denial) => {
                 self.count_denial(denial);
-                self.log_denial((handle, id), denial, subject);
-                self.refuse_quietly((handle, id), denial.code());
+                let code = denial.code();
+                self.log_refusal((handle, id), code, Some((denial, subject)));
+                self.refuse_quietly((handle, id), code);
                 false
             }
         }

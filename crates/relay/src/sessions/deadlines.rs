@@ -1,6 +1,7 @@
-//! Deadlines of sessions: the first permitted request of one without rights, and the silence of publishers.
+//! Deadlines of sessions: the first permitted request of one without rights, the silence of publishers, and their answers
+//! to requests of the relay.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_moqt::{error::SessionError, session::Request};
 use weir_quic::Handle;
@@ -49,6 +50,28 @@ impl Turn<'_> {
         let (code, reason) = (SessionError::UNAUTHORIZED, "no permitted request in time");
         self.log_refused_session(handle, code, reason);
         self.push(Effect::CloseSession(handle, code, reason.to_owned()));
+    }
+
+    /// Notes that a session has not answered a request of the relay in [`ANSWER_TIME`]. Until it answers one, the relay
+    /// asks others at the same time or before. A link may be waiting for another relay.
+    pub(crate) fn note_unresponsive(&mut self, handle: Handle) {
+        if let Some(peer) = self.sessions.get(handle).filter(|peer| !peer.is_link()) {
+            self.counters.publishers_unresponsive += u64::from(!peer.is_unresponsive);
+            peer.is_unresponsive = true;
+        }
+    }
+
+    /// Notes that a session has answered a request of the relay.
+    pub(crate) fn note_answer(&mut self, handle: Handle) {
+        if let Some(peer) = self.sessions.get(handle) {
+            peer.is_unresponsive = false;
+        }
+    }
+
+    /// Returns whether a session has not answered a request of the relay in time, nor any since.
+    pub(crate) fn is_unresponsive(&mut self, handle: Handle) -> bool {
+        let peer = self.sessions.get(handle);
+        peer.is_some_and(|peer| peer.is_unresponsive)
     }
 
     /// Begins to watch whether a publisher is alive.
@@ -106,6 +129,9 @@ impl Turn<'_> {
         self.timers.set(due, Timer::Silence(handle));
     }
 }
+
+/// How long a publisher may take to answer a request of the relay, before others are asked as well.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// Checks without a payload after which a publisher's session is closed. A publisher that is killed just after a check is
 /// noticed one check later.

@@ -136,30 +136,13 @@ fn mebibytes(bytes: u64) -> String {
 }
 
 impl Turn<'_> {
-    /// Logs the refusal of a request, at level info.
-    pub(crate) fn log_refusal(&mut self, (handle, id): RequestKey, code: RequestErrorCode) {
-        if !tracing::enabled!(Level::INFO) || self.is_link(handle) {
-            return;
-        }
-        let Some(unlogged) = self.sessions.log.refusals.permit(self.now) else {
-            return;
-        };
-        let session = self.sessions.get(handle).map(|peer| peer.session());
-        let kind = session.and_then(|session| session.request_kind(id));
-        let request = kind.map_or("request", |kind| kind.name());
-        if let Some(connection) = self.endpoint.connection(self.now, handle) {
-            let peer = connection.remote_address();
-            tracing::info!(%peer, id = id.0, %code, unlogged, "{request} refused");
-        }
-    }
-
-    /// Logs the refusal of a request that its sender may not make, at level info; at level debug also the namespace and the
-    /// bearer of the session's token.
-    pub(crate) fn log_denial(
+    /// Logs the refusal of a request, at level info. If its sender may not make it, the line has the reason, and at level
+    /// debug another one has the namespace and the bearer of the session's token.
+    pub(crate) fn log_refusal(
         &mut self,
         (handle, id): RequestKey,
-        denial: Denial,
-        subject: Option<&Subject>,
+        code: RequestErrorCode,
+        denied: Option<(Denial, Option<&Subject>)>,
     ) {
         if !tracing::enabled!(Level::INFO) || self.is_link(handle) {
             return;
@@ -176,7 +159,9 @@ impl Turn<'_> {
         };
         let kind = peer.session().request_kind(id);
         let request = kind.map_or("request", |kind| kind.name());
-        let code = denial.code();
+        let Some((denial, subject)) = denied else {
+            return tracing::info!(peer = %address, id = id.0, %code, unlogged, "{request} refused");
+        };
         tracing::info!(peer = %address, id = id.0, %code, unlogged, "{request} refused: {denial}");
         // The log has names at level debug only.
         if tracing::enabled!(Level::DEBUG) {

@@ -54,6 +54,8 @@ pub(crate) struct Peer {
     pub(super) permit_by: Option<Instant>,
     /// How long nothing has come from the session, if it publishes.
     pub(super) silence: Option<Silence>,
+    /// Whether it has not answered a request of the relay in time, nor any since.
+    pub(super) is_unresponsive: bool,
 }
 
 /// The kind of peer of a session.
@@ -229,6 +231,7 @@ impl Peer {
             memo: TokenMemo::default(),
             permit_by: None,
             silence: None,
+            is_unresponsive: false,
         }
     }
 
@@ -347,6 +350,12 @@ impl Peer {
             *count -= 1;
         }
         Some(purpose)
+    }
+
+    /// Removes a request that waited for a link, but not what permits it.
+    pub(crate) fn end_wait(&mut self, request: RequestId) {
+        let purpose = self.requests.remove(&request);
+        debug_assert_eq!(purpose, Some(Purpose::AwaitsLink));
     }
 
     /// Changes the prefix of a request.

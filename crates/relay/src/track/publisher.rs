@@ -15,6 +15,9 @@ pub(crate) struct Publisher {
     /// The kind of peer that the session is with.
     pub(super) kind: PeerKind,
     pub(super) state: PublisherState,
+    /// By when it has to answer SUBSCRIBE, before others are asked as well. `None` if that time is over, or if it was
+    /// not asked.
+    pub(super) answer_by: Option<Instant>,
     /// Number of subgroup streams that came.
     pub(super) streams: u64,
     /// Number of subgroup streams that are open.
@@ -93,6 +96,7 @@ impl Publisher {
             request,
             kind,
             state,
+            answer_by: None,
             streams: 0,
             streams_open: 0,
             stream_bytes: 0,
@@ -141,6 +145,11 @@ impl Publisher {
             self.state,
             PublisherState::Asked | PublisherState::Resuming { .. }
         )
+    }
+
+    /// Returns whether the publisher was sent SUBSCRIBE and did not answer in time.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.state == PublisherState::Asked && self.answer_by.is_none()
     }
 
     /// Returns whether the publisher offers the track with PUBLISH.

@@ -91,7 +91,9 @@ impl Tracks {
             None => {}
         }
         let track = self.table.get(track_id)?;
-        if !is_link && track.clients().count() >= limits.publishers_per_track_max {
+        // A session that was asked and has not answered keeps no place from one that publishes.
+        let clients = track.clients().filter(|it| it.was_established());
+        if !is_link && clients.count() >= limits.publishers_per_track_max {
             turn.counters.refused_limit_publishers += 1;
             turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
             return None;
@@ -168,7 +170,8 @@ impl Tracks {
             return false;
         }
         let max = turn.config.limits.publishers_per_track_max;
-        if !turn.is_link(handle) && track.clients().count() >= max {
+        let clients = track.clients().filter(|it| !it.is_overdue()).count();
+        if !turn.is_link(handle) && clients >= max {
             turn.counters.publishers_not_asked += 1;
             return false;
         }
@@ -186,7 +189,9 @@ impl Tracks {
         let Some(Ok(request)) = request else {
             return false;
         };
-        self.add(turn, track_id, (handle, request), PublisherState::Asked);
+        let sender = (handle, request);
+        self.add(turn, track_id, sender, PublisherState::Asked);
+        self.await_answer(turn, track_id, sender, rendezvous.unwrap_or_default());
         true
     }
 

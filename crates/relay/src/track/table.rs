@@ -167,6 +167,9 @@ impl Tracks {
         if let Some(at) = track.leaving_at.take() {
             turn.timers.cancel(at, Timer::Leaving(id));
         }
+        if let Some(at) = track.answers_due.take() {
+            turn.timers.cancel(at, Timer::Unanswered(id));
+        }
         if track.cache.is_empty() {
             self.table.remove(id);
             return true;

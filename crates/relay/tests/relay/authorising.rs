@@ -22,7 +22,7 @@ use crate::stage::{
 
 /// An authority for tokens such as `publish:a-b:5`: an action, a namespace, and the validity in seconds.
 #[derive(Debug)]
-struct Doorkeeper;
+pub(crate) struct Doorkeeper;
 
 impl Authority for Doorkeeper {
     fn grant(

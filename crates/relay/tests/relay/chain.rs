@@ -26,7 +26,7 @@ impl Stage {
     /// Creates a relay of several threads that asks `upstreams` for what it does not have.
     pub(crate) fn edge_of(&mut self, upstreams: &[NodeId], threads: u16) -> Vec<NodeId> {
         let node = NodeConfig {
-            server: Some(crate::web_transport::server_tls(&self.sim)),
+            server: Some(crate::stage::server_tls(&self.sim)),
             limits: QuicLimits::default(),
             ..NodeConfig::default()
         };

@@ -38,7 +38,7 @@ impl Fleet {
         };
         for number in 0..count {
             let node = NodeConfig {
-                server: Some(crate::web_transport::server_tls(&stage.sim)),
+                server: Some(crate::stage::server_tls(&stage.sim)),
                 limits: QuicLimits::default(),
                 ..NodeConfig::default()
             };

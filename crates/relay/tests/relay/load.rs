@@ -280,6 +280,48 @@ fn who_does_not_read_holds_memory_too() {
     });
 }
 
+/// A publisher whose stream lacks its first packet: the rest waits in the relay.
+#[test]
+fn who_sends_out_of_order_holds_memory_too() {
+    story(&Setting::default(), |stage| {
+        let [publisher, subscriber, hostile] = [stage.client(), stage.client(), stage.client()];
+        let source = stage.publish(publisher, "a--x");
+        let other = stage.publish(hostile, "b--x");
+        stage.wait(millis(50));
+        let subscription = stage.subscribe(subscriber, "a--x");
+        for group in 1..=4 {
+            stage.group(source, group, 10, 50_000);
+            stage.group(other, group, 10, 50_000);
+            stage.step("both publish as much", secs(1));
+        }
+        stage.load(Load {
+            heap_bytes: 100_000_000,
+            ..Load::default()
+        });
+        assert_eq!(stage.counters().sessions_closed_memory, 0, "it was read");
+        let (relay, now) = (stage.relay, stage.sim.elapsed());
+        stage.sim.blackhole(hostile, relay, now, now + millis(3));
+        stage.sim.blackhole(relay, hostile, now, now + secs(9));
+        stage.wait(millis(1));
+        let mut outgoing = stage.open(other, 5);
+        stage.wait(millis(3));
+        stage.object(other, &mut outgoing, 0, &vec![7; 300_000]);
+        stage.step("all but the first packet", millis(15));
+        stage.sim.kill(hostile);
+        stage.step("arrives", secs(1));
+        stage.load(Load {
+            heap_bytes: 100_000_000,
+            ..Load::default()
+        });
+        stage.step("memory runs out", millis(100));
+        assert_eq!(stage.counters().sessions_closed_memory, 1);
+        assert_eq!(stage.gauges().sessions, 2);
+        stage.group(source, 5, 2, 500);
+        stage.step("the honest go on", millis(200));
+        assert_eq!(stage.outcome(subscription).objects().len(), 42);
+    });
+}
+
 #[test]
 fn under_load_nothing_new_is_taken_on_and_what_runs_goes_on() {
     let calm = Load {

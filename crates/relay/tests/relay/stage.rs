@@ -14,7 +14,10 @@ use weir_moqt::{
     property::Properties,
     session::{self, Refused, RequestId, Session},
 };
-use weir_quic::{App as _, Connection, Endpoint, Limits as QuicLimits, OriginCounts};
+use weir_quic::{
+    App as _, Connection, Endpoint, Limits as QuicLimits, OriginCounts, tls::ServerTls,
+    web_transport::Offer,
+};
 use weir_relay::{
     Authority, Config, Counters, Gauges, Limits, Load, LoadLimits, Open, Ownership, Relay,
 };
@@ -55,7 +58,7 @@ impl Default for Setting {
     fn default() -> Self {
         Self {
             relay: Limits::default(),
-            session: weir_moqt::limits::Limits::default(),
+            session: weir_moqt::limits::Limits::for_servers(),
             quic: QuicLimits::default(),
             client: QuicLimits::default(),
             draft: draft(),
@@ -103,6 +106,16 @@ pub(crate) fn joining_draft() -> Draft {
     draft().min(Draft::Draft19)
 }
 
+/// TLS for raw QUIC and WebTransport, as in the program.
+pub(crate) fn server_tls(sim: &Sim) -> ServerTls {
+    let mut protocols = Draft::alpns().to_vec();
+    protocols.push(weir_h3::ALPN);
+    sim.server_tls(&protocols).with_web_transport(Offer {
+        protocols: Draft::alpns().map(str::to_owned).to_vec(),
+        ..Offer::default()
+    })
+}
+
 /// One relay and its clients.
 pub(crate) struct Stage {
     pub(crate) sim: Sim,
@@ -143,7 +156,7 @@ impl Stage {
     pub(crate) fn new(seed: u64, setting: Setting) -> Self {
         let mut sim = Sim::new(seed);
         sim.set_default_link(setting.link);
-        let server = Some(crate::web_transport::server_tls(&sim));
+        let server = Some(server_tls(&sim));
         let node = NodeConfig {
             server,
             limits: setting.quic,

@@ -2,29 +2,15 @@
 
 use std::{sync::Arc, time::Instant};
 
-use weir_moqt::{draft::Draft, error::SessionError, message::Setup};
-use weir_quic::{
-    ClientConfig, Lost,
-    tls::ServerTls,
-    web_transport::{Offer, Request},
-};
+use weir_moqt::{error::SessionError, message::Setup};
+use weir_quic::{ClientConfig, Lost, web_transport::Request};
 use weir_relay::{Authority, Credentials, Denial, Grant, TokenMemo};
-use weir_sim::{NodeId, Sim};
+use weir_sim::NodeId;
 
 use crate::{
     actor::Actor,
     stage::{Setting, Stage, millis, payload, secs, space, story},
 };
-
-/// TLS for raw QUIC and WebTransport, as in the program.
-pub(crate) fn server_tls(sim: &Sim) -> ServerTls {
-    let mut protocols = Draft::alpns().to_vec();
-    protocols.push(weir_h3::ALPN);
-    sim.server_tls(&protocols).with_web_transport(Offer {
-        protocols: Draft::alpns().map(str::to_owned).to_vec(),
-        ..Offer::default()
-    })
-}
 
 /// Starts a client over WebTransport, whether or not it can connect.
 fn begin(stage: &mut Stage, path: &str, setup: Setup) -> NodeId {

@@ -67,7 +67,7 @@ impl Default for Limits {
                 congestion: Congestion::LOW_LATENCY,
                 ..weir_quic::Limits::default()
             },
-            session: weir_moqt::limits::Limits::default(),
+            session: weir_moqt::limits::Limits::for_servers(),
         }
     }
 }

@@ -383,8 +383,13 @@ fn wait_until(is_there: impl Fn() -> bool) {
     }
 }
 
-/// Answers each request over TLS with `body`, as long as the process lives.
-fn serve_tls(listener: TcpListener, made: &rcgen::CertifiedKey<rcgen::KeyPair>, body: String) {
+/// Answers so many requests over TLS with `body`, in a thread of its own.
+fn serve_tls(
+    listener: TcpListener,
+    made: &rcgen::CertifiedKey<rcgen::KeyPair>,
+    body: String,
+    requests: usize,
+) {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
     let config = ServerConfig::builder_with_provider(provider)
@@ -395,7 +400,7 @@ fn serve_tls(listener: TcpListener, made: &rcgen::CertifiedKey<rcgen::KeyPair>, 
         .unwrap();
     let config = Arc::new(config);
     let serve = move || {
-        for socket in listener.incoming() {
+        for socket in listener.incoming().take(requests) {
             let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
             let mut stream = StreamOwned::new(connection, socket.unwrap());
             let mut request = BufReader::new(&mut stream).lines();
@@ -424,7 +429,8 @@ fn tokens_of_keys_that_are_fetched_are_good() {
     let ca = file(&made.cert.pem());
     let stranger = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let stranger = file(&stranger.cert.pem());
-    serve_tls(listener, &made, format!("{{\"keys\": [{}]}}", good.jwk()));
+    let body = format!("{{\"keys\": [{}]}}", good.jwk());
+    serve_tls(listener, &made, body, usize::MAX);
     let token = |issuer: &Issuer| issuer.sign(&json!({ "put": "live", "exp": seconds() + 100 }));
     for (trusted, is_fetched) in [(&ca, true), (&stranger, false)] {
         let rest = format!(
@@ -438,6 +444,66 @@ fn tokens_of_keys_that_are_fetched_are_good() {
         assert_eq!(judge(&gate, &token(&other)), Err(Denial::Unauthorized));
     }
     for path in [ca, stranger] {
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn keys_that_cannot_be_fetched_any_more_are_dropped_at_their_age() {
+    let issuer = Issuer::new(None);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let ca = file(&made.cert.pem());
+    // After the first answer, requests wait until this half of the listener is dropped, and then fail.
+    let silent = listener.try_clone().unwrap();
+    serve_tls(listener, &made, issuer.jwk(), 1);
+    let rest = format!(
+        "jwt.jwks_url = \"https://localhost:{port}/keys\"\njwt.jwks_ca = {ca:?}\njwt.jwks_timeout = \"1min\"\n\
+         jwt.jwks_refresh = \"1s\"\njwt.jwks_age_max = \"1s\""
+    );
+    let gate = Gate::load(&configured(&[], &rest)).unwrap();
+    gate.start().unwrap();
+    wait_until(|| gate.keys().fetched > 0);
+    let token = issuer.sign(&json!({ "put": "live", "exp": seconds() + 1000 }));
+    assert!(judge(&gate, &token).is_ok());
+    let revision = gate.revision();
+    assert_eq!(gate.keys().failed, 0);
+    drop(silent);
+    wait_until(|| gate.keys().held == 0);
+    assert!(gate.keys().failed > 0);
+    assert_eq!(judge(&gate, &token), Err(Denial::Unauthorized));
+    assert!(gate.revision() > revision, "live sessions are judged again");
+    std::fs::remove_file(ca).unwrap();
+}
+
+#[test]
+fn revoked_tokens_are_refused_once_their_file_is_loaded_again() {
+    let issuer = Issuer::new(None);
+    let (key, revoked) = (file(&issuer.jwk()), file(""));
+    let gate = Gate::load(&configured(&[&key], &format!("revoked = {revoked:?}"))).unwrap();
+    let sign = |id: &str, bearer: &str| {
+        let claims = json!({ "put": "live", "exp": seconds() + 1000, "jti": id, "sub": bearer });
+        issuer.sign(&claims)
+    };
+    let [stolen, banned, other] = [sign("7f", "ann"), sign("80", "mallory"), sign("81", "ann")];
+    let permitted =
+        |gate: &Gate| [&stolen, &banned, &other].map(|token| judge(gate, token).is_ok());
+    std::fs::write(&revoked, "jti 7f\nsub mallory\n").unwrap();
+    assert_eq!(permitted(&gate), [true; 3]);
+    let revision = gate.revision();
+    gate.reload().unwrap();
+    assert_eq!(permitted(&gate), [false, false, true]);
+    assert!(gate.revision() > revision, "live sessions are judged again");
+    std::fs::write(&revoked, "everybody\n").unwrap();
+    let error = format!("{:#}", gate.reload().unwrap_err());
+    assert!(error.contains("line 1: expected `jti ID`"), "{error}");
+    assert_eq!(
+        permitted(&gate),
+        [false, false, true],
+        "what was loaded stays"
+    );
+    for path in [key, revoked] {
         std::fs::remove_file(path).unwrap();
     }
 }

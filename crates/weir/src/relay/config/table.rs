@@ -146,6 +146,8 @@ fn session_limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.session.updates_max in COUNT, "Unanswered REQUEST_UPDATE messages of one request. Beyond it, the request ends with EXCESSIVE_LOAD."),
         setting!(limits.session.namespaces_max in COUNT, "Namespaces that a peer may announce in answer to one SUBSCRIBE_NAMESPACE. Beyond it, the request ends with EXCESSIVE_LOAD."),
         setting!(limits.session.streams_max in COUNT, "Open streams of a peer that the session tracks. Further ones are refused with EXCESSIVE_LOAD."),
+        setting!(limits.session.incomplete_bytes_max in 1024..=1 << 32, "Bytes of incomplete messages and object headers on all streams of a peer. Beyond it, the stream that grows is stopped with EXCESSIVE_LOAD."),
+        setting!(limits.session.stall_max in 0..=HOUR, "Time that nothing may come on a stream in the middle of a message or an object. Then it is stopped with EXCESSIVE_LOAD, within twice this time. \"0s\": no limit."),
         setting!(limits.session.outgoing_bytes_max in 1024..=1 << 32, "Control bytes that wait on one stream because the peer does not read. Beyond it, the session is closed with INTERNAL_ERROR. If they are announcements under a prefix, only that request ends, with EXCESSIVE_LOAD."),
         setting!(limits.session.aliases_retired_max in COUNT, "Track Aliases of ended subscriptions that are remembered, so that late objects are dropped. For one more, the oldest is removed."),
         setting!(limits.session.tracks_lingering_max in COUNT, "Subscriptions that ended with PUBLISH_DONE and still accept late objects. For one more, the oldest stops accepting them."),

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     metrics::expect_at_least,
-    process::{Folder, Relay, start, wait_for_delivery, weir},
+    process::{Folder, Relay, free_port, start, wait_for_delivery, weir},
 };
 
 /// Objects in datagrams, every 20 ms.
@@ -97,6 +97,27 @@ fn a_relay_that_is_killed_without_a_word_is_named() {
     relay.child.wait().unwrap();
     let reason = format!("no packet came from the relay at {url} for 8 s");
     expect_cut_short(&folder, bench, &reason);
+}
+
+#[test]
+fn a_relay_that_is_killed_can_be_started_again_at_once() {
+    let folder = Folder::new("again");
+    let mut relay = Relay::at(&format!("127.0.0.1:{}", free_port()));
+    let (address, url) = (relay.address(), format!("moqt://{}", relay.address()));
+    let to_relay = ["--relay", &url, "--insecure"];
+    let bench = long_run(&folder, &to_relay);
+    relay.child.kill().unwrap();
+    relay.child.wait().unwrap();
+    let again = Relay::at(&address.to_string());
+    assert_eq!(again.address(), address);
+    expect_cut_short(&folder, bench, "the relay");
+    let (profile, json) = (profile(&folder, 1500), folder.file("again.json"));
+    let run = ["bench", &profile, "--subscribers", "3", "--json", &json];
+    let output = weir(&[&run[..], &to_relay, &ANY].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let report: Value = serde_json::from_str(&fs::read_to_string(&json).expect(&errors)).unwrap();
+    let received = &report["tracks"][0]["completion"]["objects_received"]["sum"];
+    assert_eq!(received, 150, "{}", report["verdict"]);
 }
 
 #[test]
