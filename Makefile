@@ -6,8 +6,12 @@ CARGO ?= cargo
 PROFILE ?= profiles/audio.ini
 FUZZ_SECONDS ?= 30
 MINUTES ?= 60
+ROUNDS ?= 20
 FUZZ_TOOLCHAIN ?= nightly
 PEERS := target/peers
+# The NATS server of the tests of fleets: that in PATH, or else one that is built.
+NATS_SERVER := $(or $(shell command -v nats-server),$(PEERS)/bin/nats-server)
+NATS_PATH := $(abspath $(dir $(NATS_SERVER))):$(PATH)
 
 # Backtraces with line numbers, and small, fast builds. The same setting everywhere, so that a contributor's machine and
 # CI have the same build outputs.
@@ -43,9 +47,19 @@ test-drafts: ## The relay's stories with clients of each draft (`make test` has 
 	@for draft in 22 21 20 19 18; do echo "== draft-$$draft"; WEIR_DRAFT=$$draft $(CARGO) test --locked -p weir-relay --test relay || exit 1; done
 
 .PHONY: test-fleet
-test-fleet: ## Tests that need nats-server 2.11 or later in PATH: agents on several hosts, relays of a fleet
-	$(CARGO) test --locked -p weir --test program -- --ignored agents:: fleet::
-	$(CARGO) test --locked -p weir --bin weir -- --ignored remote:: nats_registry::
+test-fleet: $(NATS_SERVER) ## Agents on several hosts, relays of a fleet (needs nats-server 2.11 or later, or Go to build it)
+	PATH="$(NATS_PATH)" $(CARGO) test --locked -p weir --test program -- --ignored agents:: fleet::
+	PATH="$(NATS_PATH)" $(CARGO) test --locked -p weir --bin weir -- --ignored remote:: nats_registry::
+
+.PHONY: fleet-demo
+fleet-demo: $(NATS_SERVER) ## Three NATS servers and three relays; kills the relay of a page and shows the gap (needs node, ffmpeg, openssl)
+	$(CARGO) build --release --locked --bin weir
+	PATH="$(NATS_PATH)" node scripts/fleet.mjs target/release/weir --demo
+
+.PHONY: results-fleet
+results-fleet: $(NATS_SERVER) ## What viewers notice of failures of a fleet, into docs/fleet-results.md (half an hour; ROUNDS=20)
+	$(CARGO) build --release --locked --bin weir
+	PATH="$(NATS_PATH)" node scripts/fleet.mjs target/release/weir --results docs/fleet-results.md --rounds $(ROUNDS)
 
 .PHONY: fleet-topology
 fleet-topology: ## The draft's own topology in three network namespaces: its Table 4 (needs root, ip, nats-server)
@@ -150,6 +164,9 @@ contenders: $(addprefix $(PEERS)/bin/,tquic_server caddy quinn-h3 tokio-quiche-h
 
 $(PEERS)/bin/tquic_server: # Also makes tquic_client; needs cmake and libclang (Debian: libclang-dev)
 	$(CARGO) install --locked --root $(PEERS) tquic_tools@1.6.0
+
+$(PEERS)/bin/nats-server: # Needs Go
+	GOBIN=$(abspath $(PEERS)/bin) go install github.com/nats-io/nats-server/v2@v2.15.2
 
 $(PEERS)/bin/caddy: # Needs Go
 	GOBIN=$(abspath $(PEERS)/bin) go install github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.9

@@ -1,6 +1,6 @@
 /**
  * Keeps a stream running: connects, reconnects with growing pauses, follows a relay's GOAWAY, and tries a second
- * connection beside the first if nothing arrives.
+ * connection beside the first if nothing arrives. Of several relays, each attempt after a loss uses the next.
  */
 
 import { Refused, RequestCode } from "../moqt/error.js";
@@ -73,6 +73,8 @@ export class Receiver {
     this.isGoingAway = false;
     this.isStopped = false;
     this.pauseMs = PAUSE_MIN_MS;
+    /** Counts the relays that were lost, which says which of several is next. */
+    this.turn = 0;
     /** The URI of the relay's GOAWAY.
      * @type {string | undefined} */
     this.successor = undefined;
@@ -131,15 +133,20 @@ export class Receiver {
     await this.#follow(reception);
   }
 
-  /** @returns {Promise<Reception | undefined>} a reception that has not begun */
-  async #make() {
+  /**
+   * @param {string} [besides] the relay beside which another one is wanted
+   * @returns {Promise<Reception | undefined>} a reception that has not begun
+   */
+  async #make(besides) {
     let target;
     try {
       target = await withTimeout(this.handlers.target(), TARGET_MS, "it did not answer in time");
     } catch {
       return undefined;
     }
-    if (this.successor) target.relay = this.successor;
+    const { relays = [target.relay] } = target;
+    if (relays[this.turn % relays.length] === besides) this.turn += 1;
+    target.relay = this.successor ?? relays[this.turn % relays.length] ?? target.relay;
     /** @type {Reception} */
     const reception = new Reception(target, this.join, {
       onPlan: (plan) => {
@@ -193,6 +200,7 @@ export class Receiver {
   #onLost(reason) {
     this.isPublished = false;
     this.successor = undefined;
+    this.turn += 1;
     this.counters.reconnects += 1;
     this.handlers.onState("lost", reason);
     const ms = this.pauseMs * (0.75 + Math.random() / 2);
@@ -313,8 +321,9 @@ export class Receiver {
     // The page's server has not answered.
     if (this.sparing === main) return;
     this.sparing = main;
+    this.turn += 1;
     this.spareAt = performance.now();
-    const spare = await this.#make();
+    const spare = await this.#make(main?.target.relay);
     // The main reception has ended in the meantime.
     if (this.sparing !== main) return;
     this.sparing = undefined;

@@ -23,6 +23,7 @@ const HELD_PRIORITY = 32n;
  *
  * @typedef {object} Target the location of a stream
  * @property {string} relay URL with `https:`
+ * @property {string[]} [relays] this relay and those to use when it is lost, in order; absent if there is one
  * @property {Uint8Array[]} certificateHashes
  * @property {string} namespace with its fields separated by `/`
  * @property {string} [token]

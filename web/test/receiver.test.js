@@ -338,3 +338,28 @@ test("the page's server is asked once at a time, and less and less often if it d
   assert.deepEqual([stage.sessions.length, stage.taken.at(-1)], [2, "first"]);
   stage.receiver.stop();
 });
+
+test("of several relays, the next one is used when one is lost, goes away or falls silent", async () => {
+  const stage = new Stage();
+  const relays = [TARGET.relay, "https://two/", "https://three/"];
+  stage.answer = async () => ({ ...TARGET, relays });
+  const used = () => stage.sessions.map(({ relay }) => relays.indexOf(relay));
+  await stage.pass(500);
+  stage.sessions[0].close();
+  await stage.pass(500);
+  assert.deepEqual(used(), [0, 1]);
+  await stage.pass(500, () => stage.sessions[1].bring("second"));
+  stage.sessions[1].onGoAway?.({ newSessionUri: "" });
+  await stage.pass(100);
+  stage.sessions[2].bring("third");
+  assert.deepEqual([used(), stage.taken.at(-1)], [[0, 1, 2], "third"]);
+  await stage.pass(WATCHDOG_MS + 1000);
+  assert.deepEqual(used(), [0, 1, 2, 0]);
+  // That one is refused, and the next attempt is not at the relay that is silent.
+  stage.sessions[3].close();
+  await stage.pass(5000);
+  assert.deepEqual(used().slice(0, 5), [0, 1, 2, 0, 1]);
+  stage.sessions[4].bring("fifth");
+  assert.equal(stage.taken.at(-1), "fifth");
+  stage.receiver.stop();
+});

@@ -1,7 +1,7 @@
 /**
  * The location of the stream: as the page's server says, unless the page's URL says otherwise.
  *
- * Parameters of the URL: `relay`, `hash` (SHA-256 of the relay's certificate, in hexadecimal digits), `namespace`,
+ * Parameters of the URL: `relay` (several with commas between: when the page loses one, it uses the next), `hash` (SHA-256 of the relay's certificate, in hexadecimal digits), `namespace`,
  * `strategy`, `token`, `drafts` (such as `moqt-22,moqt-18`; all if absent), `join` (`next` or `current`), `buffer` (`adaptive`, `strategy` or milliseconds).
  */
 
@@ -34,8 +34,10 @@ export async function target() {
   const token = wanted.get("token") ?? known.token;
   const strategy = wanted.get("strategy") ?? known.strategy;
   const protocols = wanted.get("drafts")?.split(",") ?? known.drafts;
+  const relays = String(relay).split(/,(?=https:|moqt:)/).map((one) => one.replace(/^moqt:/, "https:"));
   return {
-    relay: String(relay).replace(/^moqt:/, "https:"),
+    relay: relays[0] ?? "",
+    relays,
     certificateHashes: hash ? [Uint8Array.from(digits, (pair) => Number.parseInt(pair, 16))] : [],
     namespace: wanted.get("namespace") ?? known.namespace ?? "live",
     ...(token ? { token } : {}),

@@ -97,7 +97,16 @@ impl MeetingRole {
                 let reason = format!("the relay violated the protocol: {violation}");
                 subscribers.fail(number, reason);
             }
+            let is_ready = matches!(event, SessionEvent::Ready { .. });
             self.publishers.on_session_event(turn, number, event);
+            if is_ready && subscribers.has_joined(number) {
+                // The next relay's session.
+                let client = &mut self.publishers.connections[number];
+                subscribers.subscribe(turn, client, number);
+            }
+        }
+        if self.publishers.note_move(number) {
+            subscribers.leave(number);
         }
         self.publishers.note_failure(number);
         subscribers.note_connection(&self.publishers.connections[number], number);
@@ -161,7 +170,7 @@ impl App for MeetingRole {
         if self.next_check <= now {
             self.next_check = now + CHECK_PERIOD;
             for number in 0..self.publishers.len() {
-                self.publishers.connections[number].handle_timeout(turn);
+                self.publishers.connections.handle_timeout(turn, number);
                 self.drain(turn, number);
             }
         }

@@ -421,7 +421,17 @@ impl PublisherRole {
         while let Some(event) = self.connections[number].poll_event() {
             self.on_session_event(turn, number, event);
         }
+        self.note_move(number);
         self.note_failure(number);
+    }
+
+    /// Notes whether a client has left its relay for the next one. Returns whether it has.
+    pub(crate) fn note_move(&mut self, number: usize) -> bool {
+        let has_moved = self.connections[number].take_move().is_some();
+        if has_moved {
+            self.clients[number].on_move();
+        }
+        has_moved
     }
 
     /// Sends the due items of one track, and schedules the next.
@@ -515,7 +525,7 @@ impl App for PublisherRole {
         let turn = &mut Turn { now, endpoint };
         if !self.closed && self.next_check <= now {
             for number in 0..self.clients.len() {
-                self.connections[number].handle_timeout(turn);
+                self.connections.handle_timeout(turn, number);
                 self.drain(turn, number);
             }
         }

@@ -398,6 +398,9 @@ impl SubscriberRole {
             self.subscribers
                 .on_session_event(turn, client, number, event);
         }
+        if self.connections[number].take_move().is_some() {
+            self.subscribers.leave(number);
+        }
         let client = &self.connections[number];
         self.subscribers.note_connection(client, number);
     }
@@ -454,7 +457,7 @@ impl App for SubscriberRole {
         }
         if self.subscribers.takes_check(now) {
             for number in 0..self.subscribers.clients.len() {
-                self.connections[number].handle_timeout(turn);
+                self.connections.handle_timeout(turn, number);
                 self.drain(turn, number);
             }
             for number in self.subscribers.check(now) {

@@ -52,11 +52,24 @@ impl Clients {
 
     /// Starts a new connection of a client. It replaces the previous one.
     pub fn connect(&mut self, turn: &mut Turn<'_>, number: usize) {
-        let client = &mut self.all[number];
-        let left = client.handle();
+        let left = self.all[number].handle();
         let socket = u32::try_from(number % self.sockets as usize).unwrap_or(0);
-        client.connect(turn, socket);
-        let begun = client.handle();
+        self.all[number].connect(turn, socket);
+        self.note_connection(number, left);
+    }
+
+    /// Handles the timeouts of a client, which may connect to its next relay.
+    pub fn handle_timeout(&mut self, turn: &mut Turn<'_>, number: usize) {
+        let left = self.all[number].handle();
+        self.all[number].handle_timeout(turn);
+        if self.all[number].handle() != left {
+            self.note_connection(number, left);
+        }
+    }
+
+    /// Notes which client the new connection belongs to, and forgets the one that it replaces.
+    fn note_connection(&mut self, number: usize, left: Option<Handle>) {
+        let begun = self.all[number].handle();
         if let Some(left) = left
             && self.number(left).is_some()
         {

@@ -10,6 +10,7 @@ pub mod backoff;
 pub mod client;
 pub mod clients;
 pub mod peer;
+pub mod roaming;
 pub mod send_queue;
 pub mod target;
 pub mod tokens;

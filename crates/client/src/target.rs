@@ -1,11 +1,13 @@
 //! A server, and how clients connect to it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use weir_moqt::limits::Limits;
 use weir_moqt::message::Setup;
 use weir_quic::ClientConfig;
 
+use crate::roaming::Resolver;
 use crate::tokens::Tokens;
 
 /// A server, and how clients connect to it.
@@ -27,6 +29,13 @@ pub struct Target {
     pub limits: Limits,
     /// How many of the host's sockets the clients use in turn. Zero counts as one.
     pub sockets: u32,
+    /// Relays that a client uses when it has lost this one, in order. Of these, only address, name, `client`, and path and
+    /// authority of SETUP count.
+    pub alternatives: Vec<Arc<Self>>,
+    /// Finds the relay that a GOAWAY names; `None`: clients do not follow it.
+    pub resolver: Option<Resolver>,
+    /// Seed of the pauses before a client connects to another relay.
+    pub seed: u64,
 }
 
 impl Target {
@@ -40,6 +49,9 @@ impl Target {
             tokens: Tokens::default(),
             limits: Limits::default(),
             sockets: 1,
+            alternatives: Vec::new(),
+            resolver: None,
+            seed: 0,
         }
     }
 }

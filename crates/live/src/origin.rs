@@ -3,6 +3,7 @@
 mod drain;
 mod media;
 mod metadata;
+mod moving;
 mod offers;
 mod publication;
 mod send_stream;
@@ -27,6 +28,7 @@ use weir_quic::{App, Endpoint, Event};
 
 use self::drain::Drain;
 use self::metadata::{FetchResponse, METADATA_PRIORITY, MetadataTrack};
+use self::moving::Departure;
 pub use self::publication::PublishFlow;
 use self::publication::{Publication, RequestState, Terms};
 use self::send_stream::Object;
@@ -76,6 +78,10 @@ pub struct OriginCounters {
     pub fetches_answered: u64,
     /// Requests refused because 16 others were already waiting for the tracks to be known.
     pub early_over_limit: u64,
+    /// How often the origin left a relay for the next one.
+    pub relays_left: u64,
+    /// Frames between the loss of a relay and the next keyframe, which were not published.
+    pub frames_skipped: u64,
 }
 
 /// The origin of a live stream, as a client of a relay.
@@ -110,6 +116,14 @@ pub struct Origin {
     counters: OriginCounters,
     /// The drain after the end of the source.
     drain: Option<Drain>,
+    /// The relay has sent GOAWAY.
+    departure: Option<Departure>,
+    /// A keyframe that the next relay gets.
+    held: Option<(Instant, Item)>,
+    /// Whether the rest of a group is left out.
+    awaits_keyframe: bool,
+    /// Why the origin last left a relay for the next one.
+    last_move: Option<String>,
 }
 
 impl Origin {
@@ -137,6 +151,10 @@ impl Origin {
             steps: Vec::new(),
             counters: OriginCounters::default(),
             drain: None,
+            departure: None,
+            held: None,
+            awaits_keyframe: false,
+            last_move: None,
         }
     }
 
@@ -148,6 +166,11 @@ impl Origin {
     /// Returns why the origin failed, if it did.
     pub fn failure(&self) -> Option<&str> {
         self.client.failure()
+    }
+
+    /// Returns why the origin last left a relay for the next one, if it did.
+    pub fn last_move(&self) -> Option<&str> {
+        self.last_move.as_deref()
     }
 
     /// Whether the relay has accepted all tracks of the strategy, or their namespace. Until then the origin takes
@@ -178,10 +201,7 @@ impl Origin {
                 }
                 // The rest of the stream arrives within the relay's time to drain, or never.
                 SessionEvent::GoAway(_) if self.drain.is_some() => {}
-                SessionEvent::GoAway(_) => {
-                    let reason = "the relay is going away".to_owned();
-                    self.client.fail(turn, SessionError::NO_ERROR, reason);
-                }
+                SessionEvent::GoAway(goaway) => self.on_goaway(turn, goaway),
                 SessionEvent::Violated(violation) => {
                     let reason = violation.reason;
                     let reason = format!("the relay violated the protocol: {reason}");
@@ -258,7 +278,8 @@ impl Origin {
         }
         while self.is_published()
             && !self.streams.is_full()
-            && let Some((at, item)) = self.source.poll(now)
+            && !self.is_about_to_leave()
+            && let Some((at, item)) = self.next_item(now)
         {
             match item {
                 Item::Init(init) => self.on_init(turn, init),
@@ -299,51 +320,51 @@ impl Origin {
             self.reset(turn, key);
         }
         self.flush(turn);
-        if self.source.is_over() {
+        if self.source.is_over() && self.held.is_none() {
             self.drain(turn);
         }
+        self.depart(turn);
     }
 
-    /// Offers the catalog, the init segment and audio, in this order: a subscriber that has one of them can also find
-    /// those before it.
+    /// Keeps the catalog and the init segment, and offers them.
     fn on_init(&mut self, turn: &mut Turn<'_>, init: Box<Init>) {
         let now_ms = self.timebase.microseconds(turn.now) / 1000;
         let catalog = Catalog::new(&init, &*self.strategy, self.packaging, now_ms);
+        let at = Location {
+            group: self.first_group,
+            object: 0,
+        };
         for (name, payload) in [
             (CATALOG_TRACK, catalog.encode()),
             (INIT_TRACK, init.segment.clone()),
         ] {
-            self.offer_metadata(turn, name, payload);
+            self.metadata.push(MetadataTrack { name, at, payload });
         }
-        for audio in &init.audio {
-            let (name, number) = (audio_track(audio.number), audio.number);
+        self.init = Some(init);
+        self.offer_init(turn);
+    }
+
+    /// Offers the catalog, the init segment and audio, in this order: a subscriber that has one of them can also find
+    /// those before it.
+    fn offer_init(&mut self, turn: &mut Turn<'_>) {
+        for number in 0..self.metadata.len() {
+            let track = &self.metadata[number];
+            let (name, payload) = (track.name, track.payload.clone());
+            if let Some(alias) = self.offer(turn, name, Terms::METADATA) {
+                self.write_metadata(turn, alias, payload);
+            }
+        }
+        let audio = self.init.iter().flat_map(|init| &init.audio);
+        let numbers: Vec<u32> = audio.map(|audio| audio.number).collect();
+        for number in numbers {
+            let name = audio_track(number);
             let terms = Terms {
                 audio: Some(number),
                 ..Terms::PLAIN
             };
             self.offer(turn, &name, terms);
         }
-        self.init = Some(init);
         self.answer_waiting(turn);
-    }
-
-    /// Offers a metadata track.
-    fn offer_metadata(&mut self, turn: &mut Turn<'_>, name: &str, payload: Bytes) {
-        let Ok(track_name) = TrackName::new(name) else {
-            return;
-        };
-        let Some(alias) = self.offer(turn, name, Terms::METADATA) else {
-            return;
-        };
-        self.write_metadata(turn, alias, payload.clone());
-        self.metadata.push(MetadataTrack {
-            name: track_name,
-            payload,
-            at: Location {
-                group: self.first_group,
-                object: 0,
-            },
-        });
     }
 
     /// Writes the object of a metadata track.
@@ -416,6 +437,8 @@ impl App for Origin {
             }
         }
         self.handle_session_events(turn);
+        self.depart(turn);
+        self.note_move();
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -426,7 +449,7 @@ impl App for Origin {
             return Some(self.timebase.at);
         }
         // The origin takes nothing from the source until the relay has accepted the tracks.
-        let is_ready = self.is_published() && !self.streams.is_full();
+        let is_ready = self.is_published() && !self.streams.is_full() && !self.is_about_to_leave();
         let is_awaited = self.drain.is_none() && (is_ready || self.source.is_over());
         let next_at = self.source.next_at().filter(|_| is_awaited);
         let look_at = self.drain.as_ref().map(|drain| drain.look_at);
@@ -435,6 +458,7 @@ impl App for Origin {
             next_at,
             self.streams.next_deadline(),
             look_at,
+            self.departure.as_ref().map(|departure| departure.by),
             self.answer_by.filter(|_| !self.is_published()),
         ]
         .into_iter()
@@ -451,6 +475,7 @@ impl App for Origin {
         self.on_answer_timeout(turn);
         self.advance(turn);
         self.handle_session_events(turn);
+        self.note_move();
     }
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {

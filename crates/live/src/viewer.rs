@@ -4,6 +4,7 @@ mod answer_timeout;
 mod config;
 mod discovery;
 mod incoming;
+mod moving;
 mod numbering;
 mod objects;
 mod phase;
@@ -78,6 +79,9 @@ pub struct Viewer {
     complaint: Option<String>,
     /// Why the relay ended a track that is played, if the authorization ended.
     revoked: Option<String>,
+    relays_left: u64,
+    /// Whether the next catalog is the first one of another relay.
+    has_moved: bool,
 }
 
 impl Viewer {
@@ -113,6 +117,8 @@ impl Viewer {
             objects_unknown: 0,
             complaint: None,
             revoked: None,
+            relays_left: 0,
+            has_moved: false,
             config,
         }
     }
@@ -166,6 +172,11 @@ impl Viewer {
     /// Counts the publishers that took over with an equal catalog and that the player followed.
     pub fn publishers_followed(&self) -> u64 {
         self.publishers_followed
+    }
+
+    /// Counts how often the player left a relay for the next one.
+    pub fn relays_left(&self) -> u64 {
+        self.relays_left
     }
 
     /// Counts the frames of former publishers, which were not shown.
@@ -241,7 +252,7 @@ impl Viewer {
                 self.on_metadata_closed(turn, id);
             }
             SessionEvent::Closed { id, .. } => self.on_track_end(now, id, None),
-            SessionEvent::GoAway(_) => self.on_goaway(turn),
+            SessionEvent::GoAway(goaway) => self.on_goaway(turn, &goaway),
             SessionEvent::Violated(violation) => {
                 let reason = violation.reason;
                 let reason = format!("the relay violated the protocol: {reason}");
@@ -467,6 +478,7 @@ impl App for Viewer {
         // A player opens no data streams, so it handles every event.
         let _nothing = self.client.handle_event(turn, event);
         self.handle_session_events(turn);
+        self.note_move();
         self.limit_queue(turn);
         self.play(now);
         self.leave(turn);
@@ -505,6 +517,7 @@ impl App for Viewer {
         self.on_discovery_timeout(turn);
         self.on_answer_timeout(turn);
         self.handle_session_events(turn);
+        self.note_move();
         self.play(now);
         self.leave(turn);
     }

@@ -5,7 +5,7 @@ mod effects;
 mod inspection;
 
 pub use self::inspection::TrackState;
-pub(crate) use self::inspection::{fleet_state, link_states, track_states};
+pub(crate) use self::inspection::{fleet_state, link_states, registry_due, track_states};
 use weir_moqt::{
     data::ObjectDatagram,
     error::{RequestErrorCode, SessionError},

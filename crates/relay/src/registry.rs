@@ -64,8 +64,8 @@ pub enum RegistryEvent {
 /// The registry of a fleet, as one of its relays uses it.
 ///
 /// The registry reports what the other relays have, never what this one has. It keeps what this relay has registered for as
-/// long as the relay lives, also if the registry itself was lost meanwhile. If the relay dies, its registrations end within
-/// [`LEASE`].
+/// long as the relay lives, also if the registry itself was lost meanwhile. A relay has one lease for all its registrations: if
+/// the relay dies, they end within [`LEASE`].
 pub trait Registry: fmt::Debug + Send {
     /// Registers a namespace that clients of this relay publish in.
     fn register(&mut self, now: Instant, namespace: &Namespace);
@@ -75,6 +75,10 @@ pub trait Registry: fmt::Debug + Send {
 
     /// Returns the next event, if there is one.
     fn poll(&mut self, now: Instant) -> Option<RegistryEvent>;
+
+    /// Returns when [`poll`](Self::poll) is due, a time in the past if events wait; `None` if the registry wakes the relay's
+    /// host at the next event.
+    fn poll_timeout(&self) -> Option<Instant>;
 }
 
 /// How long registrations of a relay stay after its last sign of life.

@@ -8,11 +8,11 @@ use weir_quic::{App, Endpoint, Event, OriginCounts};
 use crate::{
     Authority, Config, Counters, FleetState, Gauges, LinkState, Load, Open, Overload, Ownership,
     TrackState, Upstream,
-    dispatch::{Owners, fleet_state, link_states, track_states},
+    dispatch::{Owners, fleet_state, link_states, registry_due, track_states},
     effect::Effects,
     registry::{Registry, RelayId},
     sessions::Sessions,
-    timers::Timers,
+    timers::{Timer, Timers},
     turn::Turn,
 };
 
@@ -161,13 +161,17 @@ impl App for Relay {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.next()
+        let due = [self.timers.next(), registry_due(&self.owners)];
+        due.into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let (owners, mut turn) = self.turn(now, endpoint);
         while let Some(timer) = turn.timers.expired(now) {
             owners.on_timer(&mut turn, timer);
+        }
+        if registry_due(owners).is_some_and(|at| at <= now) {
+            owners.on_timer(&mut turn, Timer::Registry);
         }
         owners.process_sessions(&mut turn);
     }

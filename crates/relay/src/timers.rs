@@ -34,7 +34,7 @@ pub(crate) enum Timer {
     Delivery(Handle),
     /// The next attempt to connect to an upstream relay is due.
     Upstream(usize),
-    /// The registry of the fleet may have events.
+    /// The registry of the fleet is asked for events.
     Registry,
     /// Links to relays of the fleet that are no longer needed are closed.
     FleetLinks,

@@ -264,6 +264,7 @@ impl PublisherClient {
             SessionEvent::Violated(violation) => {
                 self.fail(format!("the relay violated the protocol: {violation}"));
             }
+            SessionEvent::GoAway(goaway) if client.follow(turn, &goaway) => {}
             SessionEvent::GoAway(_) => self.fail("the relay is going away".to_owned()),
             // Responses to requests that a publisher never sends, and objects without a subscription.
             SessionEvent::Updated { .. }
@@ -458,6 +459,15 @@ impl PublisherClient {
             {
                 session.publish_done(&mut connection, request, done);
             }
+        }
+    }
+
+    /// Notes that the client has left its relay. The session with the next one offers the tracks again.
+    pub(super) fn on_move(&mut self) {
+        self.pending.clear();
+        self.fetches.clear();
+        for track in &mut self.tracks {
+            track.on_session_end();
         }
     }
 

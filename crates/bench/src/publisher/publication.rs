@@ -133,13 +133,18 @@ impl Publication {
         self.streams.clear();
     }
 
-    /// Notes that the connection was lost.
-    pub(super) fn on_disconnected(&mut self) {
+    /// Notes that the session has ended. The next one may continue the track.
+    pub(super) fn on_session_end(&mut self) {
         self.subscription = Subscription::None;
         for (_, outgoing) in &mut self.streams {
             outgoing.abandon(&mut self.sender, Refusal::Disconnected);
         }
         self.streams.clear();
+    }
+
+    /// Notes that the connection was lost, and that none follows.
+    pub(super) fn on_disconnected(&mut self) {
+        self.on_session_end();
         if self.progress == Progress::Going {
             self.progress = Progress::CutOff;
         }

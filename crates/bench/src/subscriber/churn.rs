@@ -66,7 +66,7 @@ impl SubscriberClient {
     }
 
     /// Ends the session, and keeps what was measured.
-    fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         self.requests.clear();
         self.streams.clear();
         self.joins.clear();

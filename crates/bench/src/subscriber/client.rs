@@ -350,8 +350,8 @@ impl SubscriberClient {
             }
             SessionEvent::Request { id, .. } => refuse(turn, client, id),
             SessionEvent::Update { id, .. } => client.accept_update(turn, id),
-            // After GOAWAY the run continues for as long as the session lasts. The other events are responses to
-            // requests that a subscriber never sends.
+            SessionEvent::GoAway(goaway) if client.follow(turn, &goaway) => {}
+            // Without another relay, the run continues. The others answer requests that a subscriber never sends.
             SessionEvent::GoAway(_)
             | SessionEvent::RequestGoAway { .. }
             | SessionEvent::Updated { .. }

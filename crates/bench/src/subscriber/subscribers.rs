@@ -179,6 +179,16 @@ impl Subscribers {
         subscriber.subscribe(turn, client, &mut self.measured);
     }
 
+    /// Whether a client has had a session.
+    pub(crate) fn has_joined(&self, number: usize) -> bool {
+        self.clients[number].sessions > 0
+    }
+
+    /// Notes that a client's session has ended, and that another one follows, which requests the tracks again.
+    pub(crate) fn leave(&mut self, number: usize) {
+        self.clients[number].leave();
+    }
+
     /// Fetches the tracks that clients did not subscribe to.
     pub(crate) fn release(&mut self, turn: &mut Turn<'_>, connections: &mut Clients) {
         for (number, subscriber) in self.clients.iter_mut().enumerate() {

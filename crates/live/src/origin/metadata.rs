@@ -8,7 +8,7 @@ use weir_moqt::data::{FetchEncoder, FetchEntry, FetchHeader, FetchObject};
 use weir_moqt::draft::Draft;
 use weir_moqt::location::Location;
 use weir_moqt::message::{Fetch, FetchKind, FetchOk};
-use weir_moqt::name::{FullTrackName, TrackName};
+use weir_moqt::name::FullTrackName;
 use weir_moqt::parameter::{GroupOrder, Parameters};
 use weir_moqt::priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank};
 use weir_moqt::property::Properties;
@@ -17,7 +17,7 @@ use weir_transport::Transport;
 /// A metadata track and its one object.
 #[derive(Debug)]
 pub(super) struct MetadataTrack {
-    pub(super) name: TrackName,
+    pub(super) name: &'static str,
     /// The object's location in the track.
     pub(super) at: Location,
     pub(super) payload: Bytes,
@@ -32,9 +32,9 @@ impl MetadataTrack {
     pub(super) fn is_requested_by(&self, fetch: &Fetch) -> bool {
         match &fetch.kind {
             FetchKind::Standalone { track, start, end } => {
-                is_named(track, &self.name) && *start <= self.at && *end >= self.at
+                is_named(track, self.name) && *start <= self.at && *end >= self.at
             }
-            FetchKind::Recent { track, .. } => is_named(track, &self.name),
+            FetchKind::Recent { track, .. } => is_named(track, self.name),
             // Joining fetches refer to a subscription, and an origin has none.
             FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => false,
         }
@@ -79,8 +79,8 @@ impl FetchResponse {
 }
 
 /// Compares names only: a publisher receives requests for its own namespace only.
-fn is_named(track: &FullTrackName, name: &TrackName) -> bool {
-    track.name == *name
+pub(super) fn is_named(track: &FullTrackName, name: &str) -> bool {
+    track.name.as_bytes() == name.as_bytes()
 }
 
 /// Before all other objects [msf-01 §5].

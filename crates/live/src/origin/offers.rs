@@ -8,7 +8,7 @@ use weir_moqt::message::{RequestError, Subscribe};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{CloseReason, Request, RequestId};
 
-use super::metadata::FETCH_RESPONSES_MAX;
+use super::metadata::{FETCH_RESPONSES_MAX, is_named};
 use super::publication::{Publication, PublishFlow, RequestState, Terms, requested_track};
 use super::{Origin, track};
 
@@ -84,7 +84,9 @@ impl Origin {
     pub(super) fn publish(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now;
         let milliseconds = self.timebase.microseconds(now) / 1000;
-        self.first_group = u64::try_from(milliseconds).unwrap_or(0);
+        if self.counters.relays_left == 0 {
+            self.first_group = u64::try_from(milliseconds).unwrap_or(0);
+        }
         self.answer_by = Some(now + ANSWER_TIME_MAX);
         let is_weir = self.client.implementation();
         let is_weir = is_weir.is_some_and(|name| name.starts_with("weir/"));
@@ -105,6 +107,9 @@ impl Origin {
                 ..Terms::PLAIN
             };
             self.offer(turn, one.name, terms);
+        }
+        if self.init.is_some() {
+            self.offer_init(turn);
         }
         self.advance(turn);
     }
@@ -170,7 +175,7 @@ impl Origin {
         let metadata = self
             .metadata
             .iter()
-            .find(|one| subscribe.track.name == one.name);
+            .find(|one| is_named(&subscribe.track, one.name));
         let payload = metadata.map(|track| track.payload.clone());
         let Some((session, mut connection)) = self.client.open(turn) else {
             return;

@@ -367,7 +367,7 @@ impl Viewer {
         match Plan::read(&catalog.json, &self.discovery.segments) {
             Ok(plan) => {
                 self.discovery.is_over = true;
-                if !self.is_played(&plan) {
+                if !self.resume(turn, &plan) && !self.is_played(&plan) {
                     self.apply(turn, plan);
                 }
             }

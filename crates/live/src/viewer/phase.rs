@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_client::turn::Turn;
 use weir_moqt::error::SessionError;
+use weir_moqt::message::GoAway;
 
 use super::incoming::Track;
 use super::{Choice, Viewer};
@@ -89,9 +90,10 @@ impl Viewer {
     }
 
     /// Handles GOAWAY. A player that has seen the end of the stream shows what is under way and leaves without waiting
-    /// for another publisher; another player fails.
-    pub(super) fn on_goaway(&mut self, turn: &mut Turn<'_>) {
+    /// for another publisher; another player moves on to the next relay, or fails.
+    pub(super) fn on_goaway(&mut self, turn: &mut Turn<'_>, goaway: &GoAway) {
         match self.phase {
+            Phase::Playing { .. } if self.client.follow(turn, goaway) => {}
             Phase::Playing { .. } => {
                 let reason = "the relay is going away".to_owned();
                 self.client.fail(turn, SessionError::NO_ERROR, reason);

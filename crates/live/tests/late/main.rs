@@ -5,6 +5,7 @@ mod asker;
 mod buffering;
 mod following;
 mod leaving;
+mod moving;
 mod silent;
 mod stage;
 

@@ -1,6 +1,7 @@
 //! The stage of a story: a relay, origins that publish a file, and a player.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_client::target::Target;
@@ -13,11 +14,12 @@ use weir_live::{
 };
 use weir_moqt::draft::Draft;
 use weir_moqt::name::Namespace;
+use weir_relay::registry::{Member, RelayId, simulated::SimulatedFleet};
 use weir_relay::{Config, Limits, Relay};
 use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
 
 /// 36 frames with audio.
-const AUDIO_VIDEO: &[u8] = include_bytes!("../media/audio-video.mp4");
+pub(crate) const AUDIO_VIDEO: &[u8] = include_bytes!("../media/audio-video.mp4");
 
 /// What an origin publishes.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +79,8 @@ impl Source for Ready {
 pub(crate) struct Stage {
     pub(crate) sim: Sim,
     pub(crate) relay: NodeId,
+    /// The relays of clients that are created later, in order of preference.
+    pub(crate) relays: Vec<NodeId>,
     pub(crate) nodes: [NodeId; 3],
 }
 
@@ -102,15 +106,53 @@ impl Stage {
             ..Config::default()
         };
         sim.start(relay, Relay::new(config));
-        Self { sim, relay, nodes }
+        Self {
+            sim,
+            relay,
+            relays: vec![relay],
+            nodes,
+        }
     }
 
-    fn target(&self) -> Target {
+    /// Adds a relay of a fleet.
+    pub(crate) fn add_relay(&mut self, identity: u64, fleet: &SimulatedFleet) -> NodeId {
+        let server = Some(self.sim.server_tls(&Draft::alpns()));
+        let node = self.sim.add_node(NodeConfig {
+            server,
+            ..NodeConfig::default()
+        });
+        let mut relay = Relay::new(Config {
+            identity,
+            drain_max: Duration::from_secs(10),
+            ..Config::default()
+        });
+        let member = Member {
+            id: RelayId(identity),
+            name: identity.to_string(),
+            target: Arc::new(self.target_at(node)),
+        };
+        let registry = Box::new(fleet.join(member));
+        relay.join_fleet(self.sim.now(), RelayId(identity), registry);
+        self.sim.start(node, relay);
+        node
+    }
+
+    fn target_at(&self, relay: NodeId) -> Target {
         Target::new(
-            self.sim.address(self.relay),
+            self.sim.address(relay),
             SERVER_NAME,
             self.sim.client_config(&Draft::alpns()),
         )
+    }
+
+    fn target(&self) -> Target {
+        let others = self.relays[1..].iter();
+        Target {
+            alternatives: others
+                .map(|&relay| Arc::new(self.target_at(relay)))
+                .collect(),
+            ..self.target_at(self.relays[0])
+        }
     }
 
     /// Returns the clock that all nodes share.
@@ -146,6 +188,15 @@ impl Stage {
             };
             Some((now + delay, item))
         });
+        let source = Ready {
+            items: items.collect(),
+            ends: show.pace != Pace::AtOnce,
+        };
+        self.publish_from(node, show, Box::new(source));
+    }
+
+    /// Publishes the items of a source on one of the nodes.
+    pub(crate) fn publish_from(&mut self, node: usize, show: Show, source: Box<dyn Source>) {
         let config = OriginConfig {
             target: self.target(),
             namespace: namespace(),
@@ -154,10 +205,7 @@ impl Stage {
             fits_relay: false,
             packaging: show.packaging,
             timebase: self.timebase(),
-            source: Box::new(Ready {
-                items: items.collect(),
-                ends: show.pace != Pace::AtOnce,
-            }),
+            source,
         };
         self.sim.start(self.nodes[node], Origin::new(config));
     }

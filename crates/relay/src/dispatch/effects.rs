@@ -278,12 +278,18 @@ impl Owners {
     fn on_registered(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
         self.links.announce(turn, PeerKind::Fleet, namespace);
         for track in self.tracks.under(namespace).collect::<Vec<_>>() {
-            if self.linking().is_leaving(track) {
-                self.linking().ask_fleet(turn, track, None);
-            } else {
-                self.ask_fallback(turn, track, None);
-            }
+            self.ask_next(turn, track);
         }
+    }
+
+    /// Asks the next link for a track that is waited for, or that comes from a relay that leaves. Returns whether a link was
+    /// asked or is waited for, or the track comes meanwhile.
+    fn ask_next(&mut self, turn: &mut Turn<'_>, track: TrackId) -> bool {
+        if self.linking().is_leaving(track) {
+            self.linking().ask_fleet(turn, track, None);
+            return true;
+        }
+        self.ask_fallback(turn, track, None)
     }
 
     /// Handles a link to a relay of the fleet that was established, or was lost or could not be established. What waited
@@ -295,7 +301,7 @@ impl Owners {
             turn.forget_expiry_if_over(key.0, key.1);
         }
         for track in tracks {
-            if !self.ask_fallback(turn, track, None) {
+            if !self.ask_next(turn, track) {
                 let code = RequestErrorCode::DOES_NOT_EXIST;
                 self.delivery.on_publishers_declined(turn, track, code);
                 self.linking().end_unserved(turn, track);

@@ -8,6 +8,11 @@ use weir_quic::Endpoint;
 use super::Owners;
 use crate::{FleetState, Gauges, LinkState, sessions::Sessions};
 
+/// Returns when the registry of the fleet is asked for events next, if nobody wakes the host before.
+pub(crate) fn registry_due(owners: &Owners) -> Option<Instant> {
+    owners.links.registry_due()
+}
+
 /// The state of a track.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrackState<'a> {

@@ -284,14 +284,19 @@ impl Links {
         }
     }
 
-    /// Handles the end of the pause after which the registry is asked for events.
+    /// Returns when the registry is asked for events next, unless it wakes the relay's host.
+    pub(crate) fn registry_due(&self) -> Option<Instant> {
+        self.fleet.as_ref()?.registry.poll_timeout()
+    }
+
+    /// Takes events of the registry, so many at once that others do not wait long. The rest follows in the next turn.
     pub(crate) fn on_registry(&mut self, turn: &mut Turn<'_>, catalogue: &mut Catalogue) {
         let Some(fleet) = &mut self.fleet else {
             return;
         };
         for _ in 0..EVENTS_PER_TURN {
             let Some(event) = fleet.registry.poll(turn.now) else {
-                return turn.timers.set(turn.now + REGISTRY_PAUSE, Timer::Registry);
+                return;
             };
             match event {
                 RegistryEvent::Found { namespace, member } => {
@@ -317,7 +322,6 @@ impl Links {
                 }
             }
         }
-        turn.timers.set(turn.now + BUSY_PAUSE, Timer::Registry);
     }
 }
 
@@ -538,12 +542,8 @@ fn subject(request: &Request) -> Option<&FullTrackName> {
     }
 }
 
-/// The pause between two looks at the registry, and the longest delay of what it says.
-const REGISTRY_PAUSE: Duration = Duration::from_millis(50);
-/// Events of the registry that are handled in one turn. The rest follows after [`BUSY_PAUSE`].
+/// Events of the registry that are handled in one turn.
 const EVENTS_PER_TURN: usize = 256;
-/// The pause while the registry has more events.
-const BUSY_PAUSE: Duration = Duration::from_millis(1);
 /// A link that nothing needs is closed at the second check.
 const IDLE_CHECK: Duration = Duration::from_secs(5);
 /// Namespaces of one relay that operators are shown.

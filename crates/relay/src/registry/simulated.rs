@@ -20,7 +20,13 @@ pub struct SimulatedFleet {
 /// What the servers of the registry have.
 #[derive(Debug)]
 struct Shared {
-    entries: BTreeMap<(Namespace, RelayId), Entry>,
+    leases: BTreeMap<RelayId, Lease>,
+    /// The namespaces of the relays that have a lease.
+    registrations: BTreeMap<RelayId, BTreeSet<Namespace>>,
+    /// Changes on their way to each relay that the registry reaches, the earliest first.
+    inboxes: BTreeMap<RelayId, VecDeque<(Instant, RegistryEvent)>>,
+    /// No lease ends before.
+    next_end: Option<Instant>,
     /// Relays that cannot reach the registry.
     cut_off: BTreeSet<RelayId>,
     has_quorum: bool,
@@ -31,29 +37,21 @@ struct Shared {
     writes: u64,
 }
 
-/// One registration.
+/// The lease of a relay.
 #[derive(Debug)]
-struct Entry {
+struct Lease {
     member: Arc<Member>,
-    /// When relays see it.
-    visible: Instant,
-    /// When relays see that it was withdrawn.
-    gone: Option<Instant>,
-    /// When its lease ends.
-    expires: Instant,
-}
-
-impl Entry {
-    fn is_seen(&self, now: Instant) -> bool {
-        self.visible <= now && self.gone.is_none_or(|gone| gone > now) && self.expires > now
-    }
+    ends: Instant,
 }
 
 impl SimulatedFleet {
     /// Creates an empty registry. A change reaches each relay after up to `delay_max`.
     pub fn new(seed: u64, delay_max: Duration) -> Self {
         let shared = Shared {
-            entries: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            registrations: BTreeMap::new(),
+            inboxes: BTreeMap::new(),
+            next_end: None,
             cut_off: BTreeSet::new(),
             has_quorum: true,
             delay_max,
@@ -95,12 +93,12 @@ impl SimulatedFleet {
         self.lock().has_quorum = false;
     }
 
-    /// Gives the quorum back. Every relay has the time of a lease to renew its registrations.
+    /// Gives the quorum back. Every relay has the time of a lease to renew its own.
     pub fn restore_quorum(&self, now: Instant) {
         let mut shared = self.lock();
         shared.has_quorum = true;
-        for entry in shared.entries.values_mut() {
-            entry.expires = entry.expires.max(now + LEASE);
+        for lease in shared.leases.values_mut() {
+            lease.ends = lease.ends.max(now + LEASE);
         }
     }
 
@@ -119,28 +117,63 @@ impl Shared {
         self.has_quorum && !self.cut_off.contains(&relay)
     }
 
-    /// Returns when a change of this moment reaches the relays.
-    fn arrival(&mut self, now: Instant) -> Instant {
-        self.random = self.random.wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT);
-        let share = f64::from((self.random >> 32) as u32) / f64::from(u32::MAX);
-        now + self.delay_max.mul_f64(share)
+    /// Sends a change to all other relays, each after a delay of its own. Changes do not overtake each other.
+    fn send(&mut self, now: Instant, of: RelayId, event: &RegistryEvent) {
+        for (&relay, inbox) in &mut self.inboxes {
+            if relay == of {
+                continue;
+            }
+            self.random = self.random.wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT);
+            let share = f64::from((self.random >> 32) as u32) / f64::from(u32::MAX);
+            let arrival = now + self.delay_max.mul_f64(share);
+            let arrival = inbox.back().map_or(arrival, |(last, _)| arrival.max(*last));
+            inbox.push_back((arrival, event.clone()));
+        }
     }
 
-    fn write(&mut self, now: Instant, member: &Arc<Member>, namespace: &Namespace) {
+    /// Takes a lease, or extends it.
+    fn renew(&mut self, now: Instant, member: &Arc<Member>) {
         self.writes += 1;
-        let arrival = self.arrival(now);
-        let entry = self.entries.entry((namespace.clone(), member.id));
-        let entry = entry.or_insert_with(|| Entry {
+        let ends = now + LEASE;
+        let lease = self.leases.entry(member.id).or_insert_with(|| Lease {
             member: Arc::clone(member),
-            visible: arrival,
-            gone: None,
-            expires: now,
+            ends,
         });
-        if entry.gone.is_some() || entry.expires <= now {
-            entry.visible = arrival;
+        lease.ends = ends;
+        self.next_end = Some(self.next_end.map_or(ends, |next| next.min(ends)));
+    }
+
+    fn register(&mut self, now: Instant, member: &Arc<Member>, namespace: &Namespace) {
+        self.writes += 1;
+        let registrations = self.registrations.entry(member.id).or_default();
+        if registrations.insert(namespace.clone()) {
+            let (namespace, member) = (namespace.clone(), Arc::clone(member));
+            let of = member.id;
+            self.send(now, of, &RegistryEvent::Found { namespace, member });
         }
-        entry.gone = None;
-        entry.expires = now + LEASE;
+    }
+
+    fn withdraw(&mut self, now: Instant, relay: RelayId, namespace: &Namespace) {
+        self.writes += 1;
+        let registrations = self.registrations.get_mut(&relay);
+        if registrations.is_some_and(|all| all.remove(namespace)) {
+            let namespace = namespace.clone();
+            self.send(now, relay, &RegistryEvent::Lost { namespace, relay });
+        }
+    }
+
+    /// Ends the leases whose time is over.
+    fn end_leases(&mut self, now: Instant) {
+        if !self.has_quorum || self.next_end.is_none_or(|next| next > now) {
+            return;
+        }
+        let ended = self.leases.extract_if(.., |_, lease| lease.ends <= now);
+        for (relay, _) in ended.collect::<Vec<_>>() {
+            for namespace in self.registrations.remove(&relay).into_iter().flatten() {
+                self.send(now, relay, &RegistryEvent::Lost { namespace, relay });
+            }
+        }
+        self.next_end = self.leases.values().map(|lease| lease.ends).min();
     }
 }
 
@@ -151,13 +184,13 @@ pub struct SimulatedRegistry {
     member: Arc<Member>,
     own: BTreeSet<Namespace>,
     /// What was reported.
-    known: BTreeSet<(Namespace, RelayId)>,
+    known: BTreeSet<(RelayId, Namespace)>,
     events: VecDeque<RegistryEvent>,
     /// When the registry was last looked at.
     looked_at: Option<Instant>,
     /// When the registry was last reached.
     confirmed: Option<Instant>,
-    /// When the registrations are renewed; `None` while the registry cannot be reached.
+    /// When the lease is renewed; `None` while the registry cannot be reached.
     renew_at: Option<Instant>,
     is_stale: bool,
 }
@@ -167,7 +200,10 @@ impl SimulatedRegistry {
     fn look(&mut self, now: Instant) {
         let fleet = self.fleet.clone();
         let mut shared = fleet.lock();
-        if !shared.is_reachable(self.member.id) {
+        shared.end_leases(now);
+        let id = self.member.id;
+        if !shared.is_reachable(id) {
+            shared.inboxes.remove(&id);
             self.renew_at = None;
             let since = *self.confirmed.get_or_insert(now);
             if !self.is_stale && now.saturating_duration_since(since) >= STALE_AFTER {
@@ -177,32 +213,62 @@ impl SimulatedRegistry {
             return;
         }
         self.confirmed = Some(now);
-        if self.renew_at.is_none_or(|at| at <= now) {
-            self.renew_at = Some(now + RENEWAL);
-            for namespace in &self.own {
-                shared.write(now, &self.member, namespace);
+        match self.renew_at {
+            Some(at) if at > now => {}
+            Some(_) => {
+                self.renew_at = Some(now + RENEWAL);
+                shared.renew(now, &self.member);
             }
+            None => self.begin(now, &mut shared),
         }
-        shared.entries.retain(|_, entry| entry.expires > now);
-        for (key, entry) in &shared.entries {
-            let is_new = key.1 != self.member.id && entry.is_seen(now);
-            if is_new && self.known.insert(key.clone()) {
-                self.events.push_back(RegistryEvent::Found {
-                    namespace: key.0.clone(),
-                    member: Arc::clone(&entry.member),
-                });
-            }
+        let inbox = shared.inboxes.entry(id).or_default();
+        while let Some((_, event)) = inbox.pop_front_if(|(arrival, _)| *arrival <= now) {
+            self.report(event);
         }
-        let is_gone = |key: &(Namespace, RelayId)| {
-            let entry = shared.entries.get(key);
-            entry.is_none_or(|entry| !entry.is_seen(now))
-        };
-        let gone = self.known.extract_if(.., is_gone);
-        let lost = gone.map(|(namespace, relay)| RegistryEvent::Lost { namespace, relay });
-        self.events.extend(lost);
         if self.is_stale {
             self.is_stale = false;
             self.events.push_back(RegistryEvent::Current);
+        }
+    }
+
+    /// Writes everything, and reads everything, after the registry was out of reach.
+    fn begin(&mut self, now: Instant, shared: &mut Shared) {
+        self.renew_at = Some(now + RENEWAL);
+        shared.renew(now, &self.member);
+        for namespace in &self.own {
+            shared.register(now, &self.member, namespace);
+        }
+        shared.inboxes.insert(self.member.id, VecDeque::new());
+        let mut gone = self.known.clone();
+        for (&relay, lease) in &shared.leases {
+            let namespaces = shared.registrations.get(&relay);
+            let others = namespaces.filter(|_| relay != self.member.id);
+            for namespace in others.into_iter().flatten() {
+                gone.remove(&(relay, namespace.clone()));
+                self.report(RegistryEvent::Found {
+                    namespace: namespace.clone(),
+                    member: Arc::clone(&lease.member),
+                });
+            }
+        }
+        for (relay, namespace) in gone {
+            self.report(RegistryEvent::Lost { namespace, relay });
+        }
+    }
+
+    /// Reports an event, unless it says what was reported before.
+    fn report(&mut self, event: RegistryEvent) {
+        let is_news = match &event {
+            RegistryEvent::Found { namespace, member } => {
+                self.known.insert((member.id, namespace.clone()))
+            }
+            RegistryEvent::Lost { namespace, relay } => {
+                self.known.remove(&(*relay, namespace.clone()))
+            }
+            RegistryEvent::Stale | RegistryEvent::Current => true,
+        };
+        if is_news {
+            self.events.push_back(event);
         }
     }
 }
@@ -211,21 +277,16 @@ impl Registry for SimulatedRegistry {
     fn register(&mut self, now: Instant, namespace: &Namespace) {
         self.own.insert(namespace.clone());
         let mut shared = self.fleet.lock();
-        if shared.is_reachable(self.member.id) {
-            shared.write(now, &self.member, namespace);
+        if self.renew_at.is_some() && shared.is_reachable(self.member.id) {
+            shared.register(now, &self.member, namespace);
         }
     }
 
     fn withdraw(&mut self, now: Instant, namespace: &Namespace) {
         self.own.remove(namespace);
         let mut shared = self.fleet.lock();
-        if !shared.is_reachable(self.member.id) {
-            return;
-        }
-        shared.writes += 1;
-        let arrival = shared.arrival(now);
-        if let Some(entry) = shared.entries.get_mut(&(namespace.clone(), self.member.id)) {
-            entry.gone = Some(arrival.max(entry.visible));
+        if shared.is_reachable(self.member.id) {
+            shared.withdraw(now, self.member.id, namespace);
         }
     }
 
@@ -236,8 +297,27 @@ impl Registry for SimulatedRegistry {
         }
         self.events.pop_front()
     }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        // In virtual time, nobody can wake another node: a registry looks at intervals instead.
+        let pause = if self.events.is_empty() {
+            LOOK_PAUSE
+        } else {
+            Duration::ZERO
+        };
+        self.looked_at.map(|at| at + pause)
+    }
 }
 
+impl Drop for SimulatedRegistry {
+    fn drop(&mut self) {
+        // The lease goes on until its end.
+        self.fleet.lock().inboxes.remove(&self.member.id);
+    }
+}
+
+/// The pause between two looks at the registry.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// Knuth's linear congruential generator; its upper bits are good enough to spread delays.
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 const INCREMENT: u64 = 1_442_695_040_888_963_407;

@@ -23,10 +23,10 @@ use crate::{
 };
 
 /// The relays of a story, and their registry.
-struct Fleet {
-    registry: SimulatedFleet,
+pub(crate) struct Fleet {
+    pub(crate) registry: SimulatedFleet,
     /// The first thread of each relay.
-    relays: Vec<NodeId>,
+    pub(crate) relays: Vec<NodeId>,
 }
 
 impl Fleet {
@@ -55,12 +55,12 @@ impl Fleet {
         fleet
     }
 
-    fn new(stage: &mut Stage, count: usize) -> Self {
+    pub(crate) fn new(stage: &mut Stage, count: usize) -> Self {
         Self::with_threads(stage, count, 1)
     }
 
     /// Starts a thread of a relay. Only the first thread joins the fleet.
-    fn start(&self, stage: &mut Stage, node: NodeId, number: u64, is_first: bool) {
+    pub(crate) fn start(&self, stage: &mut Stage, node: NodeId, number: u64, is_first: bool) {
         let mut relay = Relay::new(Config {
             identity: 1000 + number,
             limits: stage.edge.clone(),
@@ -81,7 +81,7 @@ impl Fleet {
         stage.sim.start(node, relay);
     }
 
-    fn state(&self, stage: &mut Stage, relay: usize) -> FleetState {
+    pub(crate) fn state(&self, stage: &mut Stage, relay: usize) -> FleetState {
         let state = stage
             .sim
             .with_app(self.relays[relay], |now, relay: &mut Relay, _| {
@@ -96,7 +96,7 @@ impl Fleet {
         links.filter(|it| it.is_ready).map(|it| it.name).collect()
     }
 
-    fn client(&self, stage: &mut Stage, relay: usize) -> NodeId {
+    pub(crate) fn client(&self, stage: &mut Stage, relay: usize) -> NodeId {
         stage.client_at(self.relays[relay])
     }
 
@@ -117,7 +117,7 @@ fn wait_until(stage: &mut Stage, step: &str, is_so: impl Fn(&mut Stage) -> bool)
 }
 
 /// Returns a setting in which clients stay connected although nothing happens.
-fn lasting() -> Setting {
+pub(crate) fn lasting() -> Setting {
     let mut setting = Setting::default();
     setting.client.keep_alive = Some(secs(5));
     setting

@@ -23,6 +23,7 @@ mod draining;
 mod fetching;
 mod filling;
 mod fleet;
+mod fleet_failures;
 mod flood;
 mod forwarding;
 mod gaps;

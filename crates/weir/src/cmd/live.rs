@@ -16,7 +16,7 @@ use weir_moqt::name::Namespace;
 use weir_quic::Congestion;
 
 use crate::live::lab::{named_strategy, strategy_help, targeted_strategy};
-use crate::run::{DraftArguments, RelayUrl, TrustArguments, client_target, token};
+use crate::run::{DraftArguments, RelayUrl, TrustArguments, client_target, resolver, token};
 use crate::time::time;
 
 #[derive(Debug, Subcommand)]
@@ -52,15 +52,17 @@ fn target(
     shown: &TokenArgument,
     draft: &DraftArguments,
 ) -> anyhow::Result<Target> {
-    let mut target = client_target(url, &trust.choice()?, &draft.protocols())?;
+    let (trust, protocols) = (trust.choice()?, draft.protocols());
+    let mut target = client_target(url, &trust, &protocols)?;
+    target.resolver = Some(resolver(url, &trust, &protocols));
     let shown = shown.token.as_deref().map(token).transpose()?;
     target.setup.authorization_tokens.extend(shown);
     Ok(target)
 }
 
-/// Parses the URL that `flag` gives, and looks up the relay's address. An error contains no query: it may hold a token.
+/// Parses the URLs that `flag` gives, and looks up the relays' addresses. An error contains no query: it may hold a token.
 fn relay_url(flag: &'static str, text: &str) -> anyhow::Result<RelayUrl> {
-    text.parse().context(flag)
+    RelayUrl::list(text).context(flag)
 }
 
 /// Flags that choose how a stream is delivered.

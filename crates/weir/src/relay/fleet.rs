@@ -6,6 +6,7 @@ mod nats_registry;
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::{Context as _, bail};
+use weir_net::Waker;
 use weir_relay::registry::{Registry, RelayId};
 
 use self::{
@@ -24,6 +25,8 @@ pub(crate) struct Joined {
     /// The number of this relay.
     pub(crate) own: RelayId,
     pub(crate) registry: Box<dyn Registry>,
+    /// Wakes the event loop of the relay for the registry.
+    pub(crate) waker: Waker,
 }
 
 /// Joins the fleet, if the settings name one. If no NATS server can be reached, the relay joins later. `address` is the one
@@ -51,11 +54,13 @@ pub(crate) fn join(configured: &Configured, address: SocketAddr) -> anyhow::Resu
         url: url.unwrap_or_else(|| format!("moqt://{address}")),
         scope,
     };
-    let registry = NatsRegistry::join(servers, own_entry, targets);
+    let waker = Waker::new().context("cannot make an event descriptor")?;
+    let registry = NatsRegistry::join(servers, own_entry, targets, waker.clone());
     let registry = registry.with_context(|| configured.place("fleet.nats"))?;
     Ok(Some(Joined {
         own,
         registry: Box::new(registry),
+        waker,
     }))
 }
 

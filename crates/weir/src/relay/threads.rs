@@ -83,7 +83,13 @@ impl Plan<'_> {
                 for upstream in &self.upstreams {
                     relay.add_upstream(clock::now(), upstream.clone());
                 }
-                if let Some(Joined { own, registry }) = self.fleet.take() {
+                if let Some(fleet) = self.fleet.take() {
+                    let Joined {
+                        own,
+                        registry,
+                        waker,
+                    } = fleet;
+                    one.waker = Some(waker);
                     relay.join_fleet(clock::now(), own, registry);
                 }
             }

@@ -38,8 +38,8 @@ use crate::{
 #[derive(Clone, Debug, Args)]
 #[command(mut_group("TrustArguments", |group| group.requires("relay")))]
 pub(crate) struct RunOptions {
-    /// Relay to measure: moqt://HOST:PORT[/PATH] for raw QUIC, https://HOST:PORT[/PATH] for WebTransport [default: a
-    /// relay of weir's own, started for the run]
+    /// Relay to measure: moqt://HOST:PORT[/PATH] for raw QUIC, https://HOST:PORT[/PATH] for WebTransport; several with
+    /// commas between: clients that lose one use the next [default: a relay of weir's own, started for the run]
     #[arg(long, value_name = "URL", env = "WEIR_RELAY")]
     pub(crate) relay: Option<String>,
     /// Process ID of the relay, if it runs on this machine: adds the relay's CPU and memory to the report
@@ -419,7 +419,7 @@ impl RunOptions {
         Ok(match &self.relay {
             None => RelayChoice::Own(cores::own_relay(self, machine)?),
             Some(url) => {
-                let url: RelayUrl = url.parse().context("--relay")?;
+                let url = RelayUrl::list(url).context("--relay")?;
                 if !url.is_isolated() && !self.allow_public {
                     bail!(
                         "--relay: {url} is outside this machine and private networks. A benchmark can overload a relay that \

@@ -4,16 +4,21 @@ use std::{
     fmt,
     net::{IpAddr, SocketAddr},
     str::FromStr,
+    sync::Arc,
 };
 
 use anyhow::Context as _;
 use url::{Position, Url};
+use weir_client::roaming::Resolver;
 pub(crate) use weir_client::target::Target;
 use weir_moqt::message::Setup;
 use weir_quic::{ClientConfig, tls::ClientTls, web_transport::Request};
 
 use super::TrustChoice;
-use crate::urls::{self, Redacted};
+use crate::{
+    event_loop,
+    urls::{self, Redacted},
+};
 
 /// A relay's URL: `moqt://host:port/path?query` for raw QUIC, `https://` for WebTransport [moqt-18 §3.1.2].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +26,8 @@ pub(crate) struct RelayUrl {
     pub(crate) scheme: Scheme,
     url: Url,
     pub(crate) address: SocketAddr,
+    /// Relays to use when this one is lost, in order.
+    alternatives: Vec<Self>,
 }
 
 /// The transport of a session.
@@ -58,6 +65,10 @@ pub(crate) enum UrlError {
     Form(String),
     #[error("the host {0:?} has no address: {1}")]
     Unknown(String, String),
+    #[error(
+        "{0} and {1} need different sockets: expected relays that are all on this machine, or all elsewhere, over IPv4 or IPv6"
+    )]
+    Apart(SocketAddr, SocketAddr),
 }
 
 impl RelayUrl {
@@ -68,7 +79,46 @@ impl RelayUrl {
             scheme: Scheme::Quic,
             url: Url::parse(&url).expect("a host and a port"),
             address,
+            alternatives: Vec::new(),
         }
+    }
+
+    /// Parses one URL, or several with commas between: clients that have lost one relay use the next. Of several, those
+    /// whose host has no address at present are left out.
+    pub(crate) fn list(text: &str) -> Result<Self, UrlError> {
+        let mut found: Vec<Self> = Vec::new();
+        let mut problem = None;
+        for one in split(text) {
+            match one.parse::<Self>() {
+                Ok(url) => found.push(url),
+                Err(error @ UrlError::Unknown(..)) => {
+                    tracing::warn!("{error}; it is left out");
+                    problem = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut found = found.into_iter();
+        let Some(mut first) = found.next() else {
+            return Err(problem.unwrap_or_else(|| UrlError::Form(Redacted(text).to_string())));
+        };
+        first.alternatives = found.collect();
+        let mut others = first.alternatives.iter();
+        if let Some(apart) = others.find(|other| !first.shares_socket(other)) {
+            return Err(UrlError::Apart(first.address, apart.address));
+        }
+        Ok(first)
+    }
+
+    /// Whether one socket reaches both relays.
+    fn shares_socket(&self, other: &Self) -> bool {
+        let local = event_loop::local_address;
+        local(self.address) == local(other.address)
+    }
+
+    /// Returns this relay and its alternatives.
+    fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.alternatives)
     }
 
     fn host(&self) -> String {
@@ -90,24 +140,43 @@ impl RelayUrl {
         urls::path(&self.url)
     }
 
-    /// Returns the whole URL for a browser, which has no raw QUIC. It may hold a token: do not show it.
-    pub(crate) fn for_browsers(&self) -> String {
-        self.with_scheme(Scheme::WebTransport)
+    /// Returns the whole URLs for a browser, which has no raw QUIC. They may hold a token: do not show them.
+    pub(crate) fn for_browsers(&self) -> Vec<String> {
+        let all = self.all();
+        all.map(|one| one.with_scheme(Scheme::WebTransport))
+            .collect()
     }
 
-    /// Returns the whole URL, for an agent. It may hold a token: do not show it.
+    /// Returns the whole URLs, for an agent. They may hold a token: do not show them.
     pub(super) fn with_query(&self) -> String {
-        self.with_scheme(self.scheme)
+        let all = self.all().map(|one| one.with_scheme(one.scheme));
+        all.collect::<Vec<_>>().join(",")
     }
 
     fn with_scheme(&self, scheme: Scheme) -> String {
         format!("{}://{}{}", scheme.name(), self.authority(), self.path())
     }
 
-    /// Whether the relay is on this machine or in a private network (draft-evens-moq-bench-00 §5.7).
+    /// Whether all relays are on this machine or in a private network (draft-evens-moq-bench-00 §5.7).
     pub(crate) fn is_isolated(&self) -> bool {
-        urls::is_isolated(self.address.ip())
+        self.all().all(|one| urls::is_isolated(one.address.ip()))
     }
+}
+
+/// Splits a list of URLs at the commas before a scheme, since a query may contain commas.
+fn split(text: &str) -> Vec<&str> {
+    let mut begins = vec![0];
+    for scheme in Scheme::ALL {
+        let mark = format!(",{}://", scheme.name());
+        begins.extend(text.match_indices(&mark).map(|(place, _)| place + 1));
+    }
+    begins.sort_unstable();
+    let ends = begins.iter().skip(1).map(|begin| begin - 1);
+    let ends: Vec<usize> = ends.chain([text.len()]).collect();
+    let parts = begins.into_iter().zip(ends);
+    parts
+        .filter_map(|(begin, end)| text.get(begin..end))
+        .collect()
 }
 
 impl FromStr for RelayUrl {
@@ -129,19 +198,54 @@ impl FromStr for RelayUrl {
             scheme,
             url,
             address,
+            alternatives: Vec::new(),
         })
     }
 }
 
-/// Shows the URL without its query, which may hold a token.
+/// Shows the URLs without their queries, which may hold a token.
 impl fmt::Display for RelayUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Redacted(&self.with_scheme(self.scheme)).fmt(formatter)
+        for (number, one) in self.all().enumerate() {
+            formatter.write_str(if number > 0 { "," } else { "" })?;
+            Redacted(&one.with_scheme(one.scheme)).fmt(formatter)?;
+        }
+        Ok(())
     }
 }
 
-/// Returns how clients reach the relay, with one socket and the drafts `protocols` (ALPN), the preferred one first.
+/// Returns how clients reach the relay and its alternatives, with one socket and the drafts `protocols` (ALPN), the
+/// preferred one first.
 pub(crate) fn target(
+    url: &RelayUrl,
+    trust: &TrustChoice,
+    protocols: &[&'static str],
+) -> anyhow::Result<Target> {
+    let others = url.alternatives.iter();
+    let others = others.map(|one| target_of_one(one, trust, protocols).map(Arc::new));
+    Ok(Target {
+        alternatives: others.collect::<anyhow::Result<_>>()?,
+        seed: u64::from_le_bytes(event_loop::seed()?),
+        ..target_of_one(url, trust, protocols)?
+    })
+}
+
+/// Returns how clients find the relay that a GOAWAY names. They reach it as they reach the relay
+/// at `url`. Finding a host blocks, once for a GOAWAY.
+pub(crate) fn resolver(
+    url: &RelayUrl,
+    trust: &TrustChoice,
+    protocols: &[&'static str],
+) -> Resolver {
+    let (url, trust, protocols) = (url.clone(), trust.clone(), protocols.to_vec());
+    Resolver::new(move |uri| {
+        let named: RelayUrl = uri.parse().ok()?;
+        let reachable = Some(named).filter(|named| url.shares_socket(named));
+        target_of_one(&reachable?, &trust, &protocols).ok()
+    })
+}
+
+fn target_of_one(
     url: &RelayUrl,
     trust: &TrustChoice,
     protocols: &[&'static str],
@@ -198,7 +302,7 @@ mod tests {
         let url: RelayUrl = "moqt://127.0.0.1:4443/live?x=1".parse().unwrap();
         assert_eq!(url.address, "127.0.0.1:4443".parse().unwrap());
         assert_eq!(url.to_string(), "moqt://127.0.0.1:4443/live?redacted");
-        assert_eq!(url.for_browsers(), "https://127.0.0.1:4443/live?x=1");
+        assert_eq!(url.for_browsers(), ["https://127.0.0.1:4443/live?x=1"]);
         assert!(url.is_isolated());
         let url: RelayUrl = "moqt://[::1]:99".parse().unwrap();
         assert_eq!(url.address, "[::1]:99".parse().unwrap());
@@ -206,6 +310,27 @@ mod tests {
         let url: RelayUrl = "moqt://192.0.2.1".parse().unwrap();
         assert_eq!(url.address.port(), 443);
         assert!(!url.is_isolated());
+    }
+
+    #[test]
+    fn lists_of_urls() {
+        let all = "moqt://127.0.0.1:1/a?x=1,2,https://127.0.0.1:2,moqt://127.0.0.1:3";
+        let url = RelayUrl::list(all).unwrap();
+        assert_eq!(
+            url.to_string(),
+            "moqt://127.0.0.1:1/a?redacted,https://127.0.0.1:2/,moqt://127.0.0.1:3"
+        );
+        assert_eq!(RelayUrl::list(&url.with_query()).unwrap(), url);
+        assert_eq!(url.for_browsers()[2], "https://127.0.0.1:3/");
+        let target = target(&url, &TrustChoice::Anyone, &crate::run::protocols()).unwrap();
+        let ports = target.alternatives.iter().map(|one| one.remote.port());
+        assert_eq!(ports.collect::<Vec<_>>(), [2, 3]);
+        assert!(RelayUrl::list("moqt://127.0.0.1,moqt://").is_err());
+        let error = RelayUrl::list("moqt://127.0.0.1:1,moqt://[::1]:2").unwrap_err();
+        assert!(error.to_string().contains("need different sockets"));
+        let left_out = "moqt://nowhere.invalid:1,moqt://127.0.0.1:1";
+        assert_eq!(RelayUrl::list(left_out).unwrap().address.port(), 1);
+        assert!(RelayUrl::list("moqt://nowhere.invalid:1").is_err());
     }
 
     #[test]

@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use crate::{
     agents::Nats,
+    cli::profile,
     metrics::{expect_metric, get},
     operations::client::{Arrival, Client},
-    process::{Folder, Relay, refusal, wait_for},
+    process::{Folder, Relay, refusal, start, text, wait_for, wait_for_delivery},
 };
 
 /// Starts a relay of a fleet.
@@ -99,6 +100,47 @@ fn wrong_servers_and_credentials_are_named() {
     ] {
         let text = refusal(&[&["relay", "--check"][..], arguments].concat());
         assert!(text.contains(part), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn clients_with_two_relays_go_on_when_one_is_killed() {
+    let folder = Folder::new("moving");
+    let [first, second] = [Relay::start(&[]), Relay::start(&["--admin", "127.0.0.1:0"])];
+    let urls = format!("moqt://{},moqt://{}", first.address(), second.address());
+    let profile = profile(&folder, ["total_transmit_time", "15000"], ["", ""]);
+    let json = folder.file("report.json");
+    let mut bench = start(&[
+        "bench",
+        &profile,
+        "--relay",
+        &urls,
+        "--insecure",
+        "--subscribers",
+        "3",
+        "--slo",
+        "loss<100%",
+        "--json",
+        &json,
+    ]);
+    let progress = wait_for_delivery(&mut bench);
+    // SIGKILL, in the middle of the track.
+    drop(first);
+    // The publisher and the subscribers.
+    expect_metric(second.admin(), "weir_relay_sessions", 4.0);
+    let output = bench.wait_with_output().unwrap();
+    drop(progress);
+    let said = text(&output.stdout);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
+    let report = folder.json("report.json");
+    let rows = report["tracks"][0]["subscribers"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        assert_eq!(
+            (&row["sessions"], &row["failure"]),
+            (&2.into(), &Value::Null),
+            "{row}"
+        );
     }
 }
 

@@ -31,7 +31,8 @@ use crate::time::{long_time, time};
 /// 2: no frame was received, or the player failed, such as when its token expired.
 #[derive(Debug, Args)]
 pub(crate) struct PlayArguments {
-    /// Relay with the stream: moqt://HOST:PORT[/PATH] for raw QUIC, https://HOST:PORT[/PATH] for WebTransport
+    /// Relay with the stream: moqt://HOST:PORT[/PATH] for raw QUIC, https://HOST:PORT[/PATH] for WebTransport; several with
+    /// commas between: the player uses the next one when it loses one
     relay: String,
     /// Namespace of the tracks, with / between its fields
     #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace)]
@@ -161,6 +162,9 @@ fn text(viewer: &Viewer, figures: &Figures, cut: usize) -> String {
     let mut text = summary(figures);
     if cut > 0 {
         text.push_str(&line("frames cut by the end", &cut));
+    }
+    if viewer.relays_left() > 0 {
+        text.push_str(&line("relays left", &viewer.relays_left()));
     }
     if viewer.publishers_followed() > 0 {
         let publishers = viewer.publishers_followed();

@@ -38,7 +38,8 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("destination").required(true)))]
 pub(crate) struct PublishArguments {
-    /// Relay to publish to: moqt://HOST:PORT[/PATH] for raw QUIC, https://HOST:PORT[/PATH] for WebTransport
+    /// Relay to publish to: moqt://HOST:PORT[/PATH] for raw QUIC, https://HOST:PORT[/PATH] for WebTransport; several with
+    /// commas between: the publisher uses the next one when it loses one
     #[arg(group = "destination")]
     relay: Option<String>,
     /// Start a relay at this address and publish to it, instead of to RELAY
@@ -144,6 +145,8 @@ fn publish(
             "streams_overflowed": counters.streams_overflowed,
             "fetches_answered": counters.fetches_answered,
             "early_over_limit": counters.early_over_limit,
+            "relays_left": counters.relays_left,
+            "frames_skipped": counters.frames_skipped,
         }})
     ))?;
     // A reader that still waits for input did not end the stream.

@@ -40,7 +40,8 @@ use crate::{
 /// relay and publishes a test picture with sound, which ffmpeg makes, or the stream of --input.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArguments {
-    /// Relay with a stream to watch, https://HOST:PORT[/PATH], instead of a relay of weir's own
+    /// Relay with a stream to watch, https://HOST:PORT[/PATH], instead of a relay of weir's own; several with commas between:
+    /// the page uses the next one when it loses one
     #[arg(long, value_name = "URL")]
     relay: Option<String>,
     /// SHA-256 hash of the relay's certificate, 64 hexadecimal digits, for a certificate that browsers do not trust
@@ -85,16 +86,16 @@ pub(super) fn run(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
     let stop = signals::stop_on_signals()?;
     match &arguments.relay {
         Some(url) => {
-            let url = relay_url("--relay", url)?;
+            let relays = relay_url("--relay", url)?.for_browsers();
             let shown = json!({
-                "relay": Redacted(&url.for_browsers()).to_string(),
+                "relay": relays.iter().map(|one| Redacted(one).to_string()).collect::<Vec<_>>().join(","),
                 "certificate_sha256": arguments.certificate_hash,
                 "namespace": arguments.namespace,
                 "strategy": arguments.delivery.name(&arguments.draft),
                 "drafts": arguments.draft.protocols(),
             });
             let mut config = shown.clone();
-            config["relay"] = url.for_browsers().into();
+            config["relay"] = relays.join(",").into();
             if let Some(given) = &arguments.token.token {
                 config["token"] = text_of(&token(given)?)?.into();
             }

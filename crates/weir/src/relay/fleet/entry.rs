@@ -1,7 +1,7 @@
 //! The entries of the registry: keys, and values in JSON.
 //!
-//! A relay has the key `v1.SCOPE.HASH.RELAY` for each namespace, and `v1.SCOPE.alive.RELAY` for itself, which it renews even if
-//! nobody publishes.
+//! A relay has the lease `v2.SCOPE.RELAY`, and among the registrations the key `v2.SCOPE.HASH.RELAY` for each namespace, and
+//! `v2.SCOPE.relay.RELAY`, so that every scope with a relay has a registration.
 
 use anyhow::{Context as _, bail};
 use aws_lc_rs::digest;
@@ -30,9 +30,14 @@ impl Scope {
         format!("{VERSION}.{}.>", self.0)
     }
 
-    /// Returns the key of a relay for a namespace; `None` for the relay itself.
+    /// Returns the key of a relay's lease.
+    pub(super) fn lease_key(&self, relay: RelayId) -> String {
+        format!("{VERSION}.{}.{relay}", self.0)
+    }
+
+    /// Returns the key of a relay's registration of a namespace; `None` for the relay itself.
     pub(super) fn key(&self, namespace: Option<&Namespace>, relay: RelayId) -> String {
-        let what = namespace.map_or_else(|| "alive".to_owned(), hash);
+        let what = namespace.map_or_else(|| "relay".to_owned(), hash);
         format!("{VERSION}.{}.{what}.{relay}", self.0)
     }
 }
@@ -41,8 +46,9 @@ impl Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) relay: RelayId,
-    pub(super) url: String,
-    /// `None` for the relay itself.
+    /// The URL of the relay. Only leases have it.
+    pub(super) url: Option<String>,
+    /// The namespace. Leases have none, and neither has the registration of the relay itself.
     pub(super) namespace: Option<Namespace>,
 }
 
@@ -50,7 +56,8 @@ pub(super) struct Entry {
 #[derive(Serialize, Deserialize)]
 struct Written {
     relay: String,
-    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<Vec<String>>,
 }
@@ -111,7 +118,7 @@ fn bytes(digits: &str) -> Option<Vec<u8>> {
 }
 
 /// The version of keys and values.
-const VERSION: &str = "v1";
+const VERSION: &str = "v2";
 /// The longest scope.
 const SCOPE_BYTES_MAX: usize = 64;
 
@@ -127,12 +134,14 @@ mod tests {
             Namespace::new([&b"live"[..], &[0, 255, b'"']]).ok(),
         ];
         for namespace in namespaces {
-            let entry = Entry {
-                relay: RelayId(0xabc),
-                url: "moqt://relay.example:4443".to_owned(),
-                namespace,
-            };
-            assert_eq!(Entry::read(&entry.write()).unwrap(), entry);
+            for url in [None, Some("moqt://relay.example:4443".to_owned())] {
+                let entry = Entry {
+                    relay: RelayId(0xabc),
+                    url,
+                    namespace: namespace.clone(),
+                };
+                assert_eq!(Entry::read(&entry.write()).unwrap(), entry);
+            }
         }
         for bad in [
             "",
@@ -158,12 +167,13 @@ mod tests {
         keys.push(scope.key(None, RelayId(1)));
         keys.push(scope.key(Some(&spaces[0]), RelayId(2)));
         keys.push(Scope::new("eu-2").unwrap().key(None, RelayId(1)));
+        keys.push(scope.lease_key(RelayId(1)));
         keys.sort();
         keys.dedup();
-        assert_eq!(keys.len(), 7);
+        assert_eq!(keys.len(), 8);
         assert_eq!(
             scope.key(None, RelayId(1)),
-            "v1.eu-1.alive.0000000000000001"
+            "v2.eu-1.relay.0000000000000001"
         );
         for bad in ["", "a.b", "a>", "*", "ä"] {
             assert!(Scope::new(bad).is_err(), "{bad}");

@@ -1,12 +1,18 @@
-//! The registry in a key-value bucket of NATS.
+//! The registry in two key-value buckets of NATS.
 //!
-//! All of it runs on a thread of its own with a runtime of its own; the event loop of the relay only looks at what that thread
-//! has found. A lease is the `max_age` of the bucket: a relay writes its keys again before they expire, and the servers tell
-//! everybody who watches when a key has expired. Keys contain a random number of the relay, so nobody else writes them, and a
-//! plain write renews a lease.
+//! All of it runs on a thread of its own with a runtime of its own, which wakes the event loop of the relay when it has found
+//! something. Each relay has a lease, and a registration for each namespace. A registration counts as long as its relay has a
+//! lease. A lease ends by the `max_age` of its bucket: a relay writes its lease again before, and the servers tell everybody who
+//! watches when it has expired. Registrations last longer, so that a relay with many namespaces writes little; those of relays that
+//! died end by the `max_age` of their bucket, too. Keys contain a random number of the relay, so nobody else writes them, and a
+//! plain write renews them.
+
+mod buckets;
+mod known;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
+    ops::Bound,
     pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -19,11 +25,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use async_nats::{
     Client,
-    jetstream::{
-        context::ContextBuilder,
-        kv::{self, Operation, Store, Watch},
-        stream::StorageType,
-    },
+    jetstream::kv::{self, Operation, Store},
 };
 use futures_util::{
     StreamExt as _,
@@ -32,9 +34,13 @@ use futures_util::{
 use tokio::sync::{Notify, mpsc};
 use weir_client::target::Target;
 use weir_moqt::name::Namespace;
-use weir_net::clock;
-use weir_relay::registry::{LEASE, Member, RENEWAL, Registry, RegistryEvent, RelayId, STALE_AFTER};
+use weir_net::{Waker, clock};
+use weir_relay::registry::{Member, RENEWAL, Registry, RegistryEvent, RelayId, STALE_AFTER};
 
+use self::{
+    buckets::{Both, Bucket, Buckets, MARKER_TIME},
+    known::Known,
+};
 use super::entry::{Entry, Scope};
 use crate::nats::{NatsProblem, NatsServers};
 
@@ -54,6 +60,8 @@ pub(super) struct Own {
 pub(super) struct NatsRegistry {
     shared: Arc<Shared>,
     events: mpsc::Receiver<RegistryEvent>,
+    /// When the registry was created: waiting events are due since then.
+    since: Instant,
     /// Ends when the thread has withdrawn everything.
     left: threads::Receiver<()>,
 }
@@ -81,8 +89,13 @@ impl NatsRegistry {
     /// Joins a fleet. Waits for the first attempt to connect; if no server can be reached, further attempts follow.
     ///
     /// # Errors
-    /// NATS refuses the credentials, or the bucket is of another version.
-    pub(super) fn join(servers: NatsServers, own: Own, targets: Targets) -> anyhow::Result<Self> {
+    /// NATS refuses the credentials, or a bucket is of another version.
+    pub(super) fn join(
+        servers: NatsServers,
+        own: Own,
+        targets: Targets,
+        waker: Waker,
+    ) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared::default());
         let (events, received) = mpsc::channel(EVENTS_MAX);
         let (joined, wait) = threads::sync_channel(1);
@@ -92,10 +105,11 @@ impl NatsRegistry {
             own,
             targets,
             events,
+            waker,
             shared: Arc::clone(&shared),
             written: BTreeSet::new(),
-            known: BTreeMap::new(),
-            members: BTreeMap::new(),
+            renewed: None,
+            known: Known::default(),
             confirmed: clock::now(),
             is_current: false,
         };
@@ -117,6 +131,7 @@ impl NatsRegistry {
         Ok(Self {
             shared,
             events: received,
+            since: clock::now(),
             left,
         })
     }
@@ -136,6 +151,10 @@ impl Registry for NatsRegistry {
     fn poll(&mut self, _: Instant) -> Option<RegistryEvent> {
         self.events.try_recv().ok()
     }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        (!self.events.is_empty()).then_some(self.since)
+    }
 }
 
 impl Drop for NatsRegistry {
@@ -154,13 +173,14 @@ struct Worker {
     own: Own,
     targets: Targets,
     events: mpsc::Sender<RegistryEvent>,
+    /// Wakes the event loop.
+    waker: Waker,
     shared: Arc<Shared>,
-    /// The namespaces whose keys were written and not deleted.
+    /// The namespaces whose registrations were written and not deleted.
     written: BTreeSet<Namespace>,
-    /// The reported registrations of other relays, by key.
-    known: BTreeMap<String, (Namespace, RelayId)>,
-    /// The other relays, by their URL and number.
-    members: BTreeMap<(String, RelayId), Arc<Member>>,
+    /// The last of these whose registration was renewed in this round.
+    renewed: Option<Namespace>,
+    known: Known,
     /// When the servers last took a change.
     confirmed: Instant,
     is_current: bool,
@@ -182,7 +202,7 @@ impl Worker {
                 match self.open().await {
                     Ok(client) => {
                         tell(Ok(()));
-                        self.use_client(&client).await;
+                        Box::pin(self.use_client(&client)).await;
                     }
                     Err(problem) => {
                         tracing::debug!("no registry: {problem}");
@@ -197,25 +217,25 @@ impl Worker {
         });
     }
 
-    /// Connects, and checks the bucket.
+    /// Connects, and checks the buckets.
     async fn open(&self) -> Result<Client, NatsProblem> {
         let messages_max = WATCH_MAX;
         let client = self.servers.client("weir relay", messages_max).await?;
-        bucket(&client).await.map(|_| client)
+        Buckets::open(&client).await.map(|_| client)
     }
 
     /// Registers and watches over a connection, which NATS establishes again by itself, until the relay leaves.
     async fn use_client(&mut self, client: &Client) {
         let mut is_first = true;
         while !self.shared.is_over() {
-            match bucket(client).await {
-                Ok(store) => {
-                    if let Err(error) = self.attend(&store, is_first).await {
+            match Buckets::open(client).await {
+                Ok(buckets) => {
+                    if let Err(error) = self.attend(&buckets, is_first).await {
                         tracing::debug!("the registry is interrupted: {error:#}");
                     }
                     is_first = false;
                     if self.shared.is_over() {
-                        self.leave(&store).await;
+                        self.leave(&buckets).await;
                         return;
                     }
                 }
@@ -244,45 +264,53 @@ impl Worker {
     async fn report(&self, event: RegistryEvent) {
         // The relay may have left.
         let _is_heard = self.events.send(event).await.is_ok();
+        self.waker.wake();
     }
 
-    /// Keeps this relay's registrations, and reports those of others. Returns when the relay leaves, or when the servers do
-    /// not answer.
-    async fn attend(&mut self, store: &Store, is_first: bool) -> anyhow::Result<()> {
-        self.renew(store).await?;
+    async fn report_all(&self, events: Vec<RegistryEvent>) {
+        for event in events {
+            self.report(event).await;
+        }
+    }
+
+    /// Keeps this relay's lease and registrations, and reports those of others. Returns when the relay leaves, or when the
+    /// servers do not answer.
+    async fn attend(&mut self, buckets: &Buckets, is_first: bool) -> anyhow::Result<()> {
+        self.write_all(buckets).await?;
         if !is_first {
             // Everybody gets the time to write again what the servers may have lost.
             let until = clock::now() + RENEWAL + RETRY_PAUSE * 2;
             while clock::now() < until && !self.shared.is_over() {
                 self.pause().await;
-                self.renew_changed(store).await?;
+                self.write_changed(&buckets.registrations).await?;
             }
+            self.renew(buckets).await?;
         }
-        let keys = self.own.scope.keys();
-        let mut watch = store.watch_with_history(keys).await?;
+        let mut watch = Both::new(buckets, &self.own.scope).await?;
         let mut seen = Some(BTreeSet::new());
         let mut renew_at = clock::now() + RENEWAL;
         while !self.shared.is_over() {
             let patience = renew_at.saturating_duration_since(clock::now());
-            let next = self.next(&mut watch, patience).await?;
-            match next {
-                Some(entry) => {
+            match self.next(&mut watch, patience).await? {
+                Some((bucket, entry)) => {
                     if let Some(seen) = &mut seen {
                         seen.insert(entry.key.clone());
                     }
-                    let is_all = entry.seen_current;
-                    self.on_entry(entry).await;
-                    if is_all && let Some(seen) = seen.take() {
-                        self.forget_all_but(&seen).await;
+                    self.on_entry(bucket, entry).await;
+                    if watch.is_complete()
+                        && let Some(seen) = seen.take()
+                    {
+                        let lost = self.known.remove_all_but(&seen);
+                        self.report_all(lost).await;
                         self.is_current = true;
                         self.report(RegistryEvent::Current).await;
                     }
                 }
-                None => self.renew_changed(store).await?,
+                None => self.write_changed(&buckets.registrations).await?,
             }
             if renew_at <= clock::now() {
                 renew_at = clock::now() + RENEWAL;
-                self.renew(store).await?;
+                self.renew(buckets).await?;
             }
         }
         Ok(())
@@ -291,32 +319,44 @@ impl Worker {
     /// Returns the next entry of a watch; `None` if the relay's own registrations have changed, or after `patience`.
     async fn next(
         &self,
-        watch: &mut Watch,
+        watch: &mut Both,
         patience: Duration,
-    ) -> anyhow::Result<Option<kv::Entry>> {
+    ) -> anyhow::Result<Option<(Bucket, kv::Entry)>> {
         let changed = pin!(self.shared.changed.notified());
-        let next = select(watch.next(), changed);
-        match tokio::time::timeout(patience, next).await {
-            Ok(Either::Left((entry, _))) => {
-                let entry = entry.context("the watch has ended")?;
-                entry.map(Some).context("the watch failed")
-            }
+        let next = pin!(watch.next());
+        match tokio::time::timeout(patience, select(next, changed)).await {
+            Ok(Either::Left((entry, _))) => entry.map(Some),
             Ok(Either::Right(_)) | Err(_) => Ok(None),
         }
     }
 
-    /// Writes all keys of this relay.
-    async fn renew(&mut self, store: &Store) -> anyhow::Result<()> {
+    /// Writes the lease and all registrations of this relay.
+    async fn write_all(&mut self, buckets: &Buckets) -> anyhow::Result<()> {
         let wanted = self.shared.wanted().clone();
-        let alive = std::iter::once(None);
-        let all = alive.chain(wanted.iter().map(Some));
-        self.write(store, all.map(Option::<&Namespace>::cloned).collect())
-            .await?;
-        self.delete(store, &wanted).await
+        let itself = std::iter::once(None);
+        let all = itself.chain(wanted.iter().cloned().map(Some)).collect();
+        self.write_lease(&buckets.leases).await?;
+        self.write(&buckets.registrations, all).await?;
+        self.delete(&buckets.registrations, &wanted).await
     }
 
-    /// Writes and deletes the keys of namespaces that have come or gone.
-    async fn renew_changed(&mut self, store: &Store) -> anyhow::Result<()> {
+    /// Renews the lease, and those registrations whose turn it is.
+    async fn renew(&mut self, buckets: &Buckets) -> anyhow::Result<()> {
+        buckets.check().await?;
+        self.write_lease(&buckets.leases).await?;
+        let after = self.renewed.take();
+        let after = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.written.range((after, Bound::Unbounded));
+        let count = self.written.len().div_ceil(RENEWALS_PER_ROUND);
+        let due: Vec<_> = rest.take(count).cloned().map(Some).collect();
+        // A new round begins with the relay itself.
+        self.renewed = due.last().cloned().flatten();
+        let due = if due.is_empty() { vec![None] } else { due };
+        self.write(&buckets.registrations, due).await
+    }
+
+    /// Writes and deletes the registrations of namespaces that have come or gone.
+    async fn write_changed(&mut self, store: &Store) -> anyhow::Result<()> {
         let wanted = self.shared.wanted().clone();
         let new = wanted.difference(&self.written).cloned().map(Some);
         let new: Vec<_> = new.collect();
@@ -324,6 +364,18 @@ impl Worker {
             self.write(store, new).await?;
         }
         self.delete(store, &wanted).await
+    }
+
+    async fn write_lease(&mut self, store: &Store) -> anyhow::Result<()> {
+        let lease = Entry {
+            relay: self.own.id,
+            url: Some(self.own.url.clone()),
+            namespace: None,
+        };
+        let key = self.own.scope.lease_key(self.own.id);
+        store.put(key, lease.write().into()).await?;
+        self.confirmed = clock::now();
+        Ok(())
     }
 
     async fn write(
@@ -335,7 +387,7 @@ impl Worker {
             let key = self.own.scope.key(namespace.as_ref(), self.own.id);
             let entry = Entry {
                 relay: self.own.id,
-                url: self.own.url.clone(),
+                url: None,
                 namespace,
             };
             async move {
@@ -359,169 +411,88 @@ impl Worker {
         let gone: Vec<_> = self.written.difference(wanted).cloned().collect();
         for namespace in gone {
             let key = self.own.scope.key(Some(&namespace), self.own.id);
-            store.delete(key).await?;
+            store.purge_with_ttl(key, MARKER_TIME).await?;
             self.written.remove(&namespace);
         }
         Ok(())
     }
 
-    /// Deletes all keys of this relay.
-    async fn leave(&mut self, store: &Store) {
-        let alive = self.own.scope.key(None, self.own.id);
+    /// Deletes all keys of this relay: the lease first, which ends all registrations.
+    async fn leave(&mut self, buckets: &Buckets) {
+        let lease = self.own.scope.lease_key(self.own.id);
+        let itself = self.own.scope.key(None, self.own.id);
         let leaving = async {
-            self.delete(store, &BTreeSet::new()).await?;
-            anyhow::Ok(store.delete(alive).await?)
+            buckets.leases.delete(lease).await?;
+            let store = &buckets.registrations;
+            store.purge_with_ttl(itself, MARKER_TIME).await?;
+            self.delete(store, &BTreeSet::new()).await
         };
         if !matches!(tokio::time::timeout(LEAVE_MAX, leaving).await, Ok(Ok(()))) {
             tracing::debug!("the registry did not take the end of this relay");
         }
     }
 
-    async fn on_entry(&mut self, entry: kv::Entry) {
-        match entry.operation {
-            Operation::Put => {
-                if self.known.contains_key(&entry.key) {
-                    return;
-                }
-                match self.found(&entry).await {
-                    Ok(Some((namespace, member))) => {
-                        let named = (namespace.clone(), member.id);
-                        self.known.insert(entry.key, named);
-                        let found = RegistryEvent::Found { namespace, member };
-                        self.report(found).await;
-                    }
-                    Ok(None) => {}
-                    Err(error) => {
-                        let key = entry.key;
-                        tracing::warn!("an entry of the registry is ignored: {key}: {error:#}");
-                    }
-                }
-            }
-            Operation::Delete | Operation::Purge => self.lose(&entry.key).await,
+    async fn on_entry(&mut self, bucket: Bucket, entry: kv::Entry) {
+        if matches!(entry.operation, Operation::Delete | Operation::Purge) {
+            let lost = self.known.remove(&entry.key);
+            return self.report_all(lost).await;
         }
-    }
-
-    /// Returns the registration of another relay; `None` if the entry is none.
-    async fn found(
-        &mut self,
-        entry: &kv::Entry,
-    ) -> anyhow::Result<Option<(Namespace, Arc<Member>)>> {
-        if entry.value.len() > VALUE_BYTES_MAX {
-            bail!("more than {VALUE_BYTES_MAX} bytes");
-        }
-        let read = Entry::read(&entry.value)?;
-        let Some(namespace) = read.namespace.filter(|_| read.relay != self.own.id) else {
-            return Ok(None);
-        };
-        let id = read.relay;
-        let name = (read.url, id);
-        if let Some(member) = self.members.get(&name) {
-            return Ok(Some((namespace, Arc::clone(member))));
-        }
-        let (targets, url) = (Arc::clone(&self.targets), name.0.clone());
-        let looked_up = tokio::task::spawn_blocking(move || targets(&url)).await;
-        let (shown, target) = looked_up.map_err(|error| anyhow!(error))??;
-        let target = Arc::new(target);
-        let member = Arc::new(Member {
-            id,
-            name: shown,
-            target,
-        });
-        self.members.insert(name, Arc::clone(&member));
-        Ok(Some((namespace, member)))
-    }
-
-    async fn lose(&mut self, key: &str) {
-        let Some((namespace, relay)) = self.known.remove(key) else {
+        if self.known.has(&entry.key) {
             return;
-        };
-        let mut left = self.known.values();
-        if !left.any(|(_, other)| *other == relay) {
-            self.members.retain(|_, member| member.id != relay);
         }
-        self.report(RegistryEvent::Lost { namespace, relay }).await;
-    }
-
-    async fn forget_all_but(&mut self, seen: &BTreeSet<String>) {
-        let gone: Vec<_> = self
-            .known
-            .keys()
-            .filter(|key| !seen.contains(*key))
-            .cloned()
-            .collect();
-        for key in gone {
-            self.lose(&key).await;
-        }
-    }
-}
-
-/// Opens the bucket; creates it if there is none.
-async fn bucket(client: &Client) -> Result<Store, NatsProblem> {
-    let context = ContextBuilder::new()
-        .timeout(ANSWER_MAX)
-        .ack_timeout(ANSWER_MAX)
-        .build(client.clone());
-    let store = if let Ok(store) = context.get_key_value(BUCKET).await {
-        store
-    } else {
-        let config = |num_replicas| kv::Config {
-            bucket: BUCKET.to_owned(),
-            description: DESCRIPTION.to_owned(),
-            max_age: LEASE,
-            storage: StorageType::Memory,
-            num_replicas,
-            limit_markers: Some(MARKER_TIME),
-            ..kv::Config::default()
+        let key = entry.key.clone();
+        let found = match bucket {
+            Bucket::Leases => self.find_relay(entry).await,
+            Bucket::Registrations => self.find(entry),
         };
-        match context.create_key_value(config(REPLICAS)).await {
-            Ok(store) => Ok(store),
-            // A single server.
-            Err(error) if chain(&error).contains("replicas > 1 not supported") => {
-                context.create_key_value(config(1)).await
+        match found {
+            Ok(found) => self.report_all(found).await,
+            Err(error) => {
+                tracing::warn!("an entry of the registry is ignored: {key}: {error:#}");
+                self.known.ignore(key);
             }
-            Err(error) => Err(error),
         }
-        .map_err(|error| {
-            let problem = chain(&error);
-            NatsProblem::Unreachable(format!(
-                "NATS has no bucket for the fleet, and makes none: {problem}; the servers need JetStream"
-            ))
-        })?
-    };
-    let found = &store.stream.cached_info().config;
-    let description = found.description.as_deref().unwrap_or_default();
-    if description != DESCRIPTION || found.max_age != LEASE {
-        return Err(NatsProblem::Refused(format!(
-            "the bucket {BUCKET} of NATS is of another version: expected {DESCRIPTION:?} with an age of {} s, found {description:?} with {} s",
-            LEASE.as_secs(),
-            found.max_age.as_secs()
-        )));
     }
-    Ok(store)
+
+    /// Notes the lease of another relay.
+    async fn find_relay(&mut self, entry: kv::Entry) -> anyhow::Result<Vec<RegistryEvent>> {
+        let Entry { relay, url, .. } = read(&entry)?;
+        if relay == self.own.id {
+            return Ok(Vec::new());
+        }
+        let (targets, url) = (Arc::clone(&self.targets), url.context("no url")?);
+        let looked_up = tokio::task::spawn_blocking(move || targets(&url)).await;
+        let (name, target) = looked_up.map_err(|error| anyhow!(error))??;
+        let member = Arc::new(Member {
+            id: relay,
+            name,
+            target: Arc::new(target),
+        });
+        Ok(self.known.add_relay(entry.key, &member))
+    }
+
+    /// Notes a registration of another relay.
+    fn find(&mut self, entry: kv::Entry) -> anyhow::Result<Vec<RegistryEvent>> {
+        let Entry {
+            relay, namespace, ..
+        } = read(&entry)?;
+        let Some(namespace) = namespace.filter(|_| relay != self.own.id) else {
+            return Ok(Vec::new());
+        };
+        let found = self.known.add(entry.key, namespace, relay);
+        Ok(found.into_iter().collect())
+    }
 }
 
-/// Returns the text of an error with its sources.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
+fn read(entry: &kv::Entry) -> anyhow::Result<Entry> {
+    if entry.value.len() > VALUE_BYTES_MAX {
+        bail!("more than {VALUE_BYTES_MAX} bytes");
     }
-    text
+    Entry::read(&entry.value)
 }
 
-/// The bucket of all fleets of an account. A scope is a part of it.
-const BUCKET: &str = "weir-fleet";
-/// What the bucket says of itself.
-const DESCRIPTION: &str = "weir fleet, version 1";
-/// Copies of the bucket in a cluster of NATS, so that it survives the loss of a server.
-const REPLICAS: usize = 3;
-/// How long the servers tell of an expired key.
-const MARKER_TIME: Duration = Duration::from_mins(1);
-/// How long a server may take to answer.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Renewals of the lease in which each registration is renewed once: three minutes.
+const RENEWALS_PER_ROUND: usize = 60;
 /// The pause before the next attempt after a failure.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How long a relay that leaves waits for the servers.

@@ -5,6 +5,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use async_nats::jetstream::context::ContextBuilder;
 use weir_relay::registry::conformance::{self, Setting};
 
 use super::*;
@@ -66,7 +67,7 @@ impl Server {
                 client_target(&url, &TrustChoice::Anyone, &crate::run::protocols())?,
             ))
         });
-        NatsRegistry::join(self.servers(), own, targets)
+        NatsRegistry::join(self.servers(), own, targets, Waker::new()?)
     }
 }
 
@@ -118,7 +119,7 @@ fn a_bucket_of_another_version_is_refused() {
         }
         let context = ContextBuilder::new().build(client.unwrap());
         let config = || kv::Config {
-            bucket: BUCKET.to_owned(),
+            bucket: "weir-fleet".to_owned(),
             description: "weir fleet, version 99".to_owned(),
             ..kv::Config::default()
         };
@@ -128,4 +129,55 @@ fn a_bucket_of_another_version_is_refused() {
     });
     let error = server.join(RelayId(1)).unwrap_err().to_string();
     assert!(error.contains("version 99"), "{error}");
+}
+
+/// Returns how many messages the buckets of leases and of registrations have taken.
+fn written(server: &Server) -> [u64; 2] {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let client = server.servers().client("test", 16).await.unwrap();
+        let context = ContextBuilder::new().build(client);
+        let mut counts = [0; 2];
+        for (count, name) in counts.iter_mut().zip(["weir-fleet-leases", "weir-fleet"]) {
+            let store = context.get_key_value(name).await.unwrap();
+            *count = store.stream.cached_info().state.last_sequence;
+        }
+        counts
+    })
+}
+
+#[test]
+#[ignore = "needs nats-server: make test-fleet"]
+fn a_relay_with_many_namespaces_writes_little() {
+    let server = Server::start();
+    let mut relays = [1, 2].map(|number| server.join(RelayId(number)).unwrap());
+    for number in 0..300 {
+        let namespace = Namespace::new([format!("n{number}")]).unwrap();
+        relays[0].register(clock::now(), &namespace);
+    }
+    let pass = || std::thread::park_timeout(Duration::from_millis(20));
+    let until = clock::now() + Duration::from_mins(1);
+    let mut found = 0;
+    while found < 300 {
+        while let Some(event) = relays[1].poll(clock::now()) {
+            found += u64::from(matches!(event, RegistryEvent::Found { .. }));
+        }
+        assert!(clock::now() < until, "{found} were found");
+        pass();
+    }
+    assert_eq!(relays[1].poll_timeout(), None, "nothing waits");
+    let before = written(&server);
+    while written(&server)[0] < before[0] + 6 {
+        assert!(clock::now() < until, "leases are not renewed");
+        pass();
+    }
+    let after = written(&server);
+    let [leases, registrations] = [0, 1].map(|place| after[place] - before[place]);
+    // With each renewal of its lease, a relay renews a sixtieth of its registrations.
+    assert!(
+        registrations <= (leases + 2) * 6,
+        "{registrations} beside {leases}"
+    );
 }

@@ -194,7 +194,7 @@ impl SentPlan {
         cores: Vec<usize>,
         limits: &Limits,
     ) -> anyhow::Result<Assignment> {
-        let url: RelayUrl = self.url.parse()?;
+        let url = RelayUrl::list(&self.url)?;
         if !limits.allows_public && !url.is_isolated() {
             bail!(
                 "{url} is outside private networks; start the agent with --allow-public to permit it"

@@ -1,0 +1,328 @@
+//! Fleets under failures: a large one whose relays die, and one whose relays are restarted one after the other.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use weir_moqt::error::PublishDoneCode;
+use weir_sim::NodeId;
+
+use crate::{
+    fleet::{Fleet, lasting},
+    stage::{Asked, Stage, millis, secs, story},
+};
+
+/// A viewer: its relay, the number of its track, and its subscription.
+struct Viewer {
+    relay: usize,
+    track: usize,
+    asked: Asked,
+}
+
+/// A fleet in which each of a few tracks is published at a relay of its own, and is wanted at all.
+struct Large {
+    fleet: Fleet,
+    publications: Vec<Asked>,
+    viewers: Vec<Viewer>,
+    dead: BTreeSet<usize>,
+    /// The last group of each track.
+    group: u64,
+}
+
+impl Large {
+    fn new(stage: &mut Stage, relays: usize, viewers_each: usize) -> Self {
+        let fleet = Fleet::new(stage, relays);
+        let publications: Vec<_> = (0..TRACKS)
+            .map(|number| {
+                let publisher = fleet.client(stage, number);
+                stage.publish(publisher, &track(number))
+            })
+            .collect();
+        stage.step("published", millis(500));
+        let mut large = Self {
+            fleet,
+            publications,
+            viewers: Vec::new(),
+            dead: BTreeSet::new(),
+            group: 0,
+        };
+        for relay in 0..relays {
+            for viewer in 0..viewers_each {
+                large.view(stage, relay, (relay + viewer) % TRACKS);
+            }
+        }
+        let asked: Vec<_> = large.viewers.iter().map(|viewer| viewer.asked).collect();
+        stage.wait_for_answers(&asked);
+        large
+    }
+
+    fn view(&mut self, stage: &mut Stage, relay: usize, number: usize) {
+        let node = self.fleet.client(stage, relay);
+        let asked = stage.subscribe(node, &track(number));
+        self.viewers.push(Viewer {
+            relay,
+            track: number,
+            asked,
+        });
+    }
+
+    /// Publishes a group of each track whose publisher is connected.
+    fn publish(&mut self, stage: &mut Stage) {
+        self.group += 1;
+        for publication in &self.publications {
+            if stage.actor(publication.node).lost.is_none() {
+                stage.group(*publication, self.group, 1, 100);
+            }
+        }
+        stage.wait(PERIOD);
+    }
+
+    /// Publishes until all viewers have received a group of now. Returns how long that took.
+    fn until_all_are_served(&mut self, stage: &mut Stage, limit: Duration) -> Duration {
+        let (from, began) = (self.group + 1, stage.sim.now());
+        loop {
+            self.publish(stage);
+            let is_served = |viewer: &&Viewer| {
+                let mut streams = stage.outcome(viewer.asked).streams.iter();
+                streams.any(|stream| stream.header.group >= from)
+            };
+            let (all, took) = (&self.viewers, stage.sim.now() - began);
+            let served = all.iter().filter(is_served).count();
+            if served == all.len() {
+                return took;
+            }
+            assert!(took < limit, "{served} of {} are served", all.len());
+        }
+    }
+
+    /// Kills relays. Two seconds later their viewers, and the publisher of a track, are at other relays.
+    fn kill(&mut self, stage: &mut Stage, relays: &[usize]) {
+        for &relay in relays {
+            stage.sim.kill(self.fleet.relays[relay]);
+            self.dead.insert(relay);
+        }
+        for _ in 0..4 {
+            self.publish(stage);
+        }
+        let is_lost = |viewer: &Viewer| relays.contains(&viewer.relay);
+        let lost: Vec<Viewer> = self
+            .viewers
+            .extract_if(.., |viewer| is_lost(viewer))
+            .collect();
+        let next = |relay: usize| {
+            let all = self.fleet.relays.len();
+            let mut others = (1..all).map(|step| (relay + step) % all);
+            others
+                .find(|other| !self.dead.contains(other))
+                .expect("one is left")
+        };
+        let homes: Vec<_> = lost
+            .iter()
+            .map(|viewer| (next(viewer.relay), viewer.track))
+            .collect();
+        for &relay in relays.iter().filter(|relay| **relay < TRACKS) {
+            let publisher = self.fleet.client(stage, next(relay));
+            self.publications[relay] = stage.publish(publisher, &track(relay));
+        }
+        for (relay, number) in homes {
+            self.view(stage, relay, number);
+        }
+    }
+
+    /// Asserts that each relay takes each track that its viewers want from another relay once.
+    fn assert_one_copy(&mut self, stage: &mut Stage) {
+        let counts = |stage: &Stage, fleet: &Fleet| -> Vec<u64> {
+            let relays = fleet.relays.iter();
+            relays
+                .map(|&relay| stage.counters_at(relay).streams_received)
+                .collect()
+        };
+        let before = counts(stage, &self.fleet);
+        for _ in 0..GROUPS {
+            self.publish(stage);
+        }
+        stage.wait(secs(1));
+        let after = counts(stage, &self.fleet);
+        for relay in 0..self.fleet.relays.len() {
+            let wanted: BTreeSet<usize> = self
+                .viewers
+                .iter()
+                .filter(|viewer| viewer.relay == relay)
+                .map(|viewer| viewer.track)
+                .collect();
+            // The publisher of this relay's own track sends it in any case.
+            let own = usize::from(relay < TRACKS && !wanted.contains(&relay));
+            let copies = (wanted.len() + own) as u64;
+            assert_eq!(
+                after[relay] - before[relay],
+                copies * GROUPS,
+                "relay {relay}"
+            );
+        }
+    }
+}
+
+fn track(number: usize) -> String {
+    format!("t{number}--x")
+}
+
+/// Tells the story of a large fleet. Prints what it costs and how long failures last.
+fn tell(stage: &mut Stage, relays: usize, viewers_each: usize) {
+    let mut large = Large::new(stage, relays, viewers_each);
+    large.assert_one_copy(stage);
+    let writes = large.fleet.registry.writes();
+    stage.step("nothing changes", secs(9));
+    let writes = large.fleet.registry.writes() - writes;
+    assert!(writes <= 4 * relays as u64, "{writes} in nine seconds");
+
+    let tenth: Vec<usize> = (TRACKS..TRACKS + relays / 10).chain([0]).collect();
+    large.kill(stage, &tenth);
+    let failed = 2 * secs(1);
+    let deaths = failed + large.until_all_are_served(stage, secs(20));
+    stage.step("a tenth of the relays has died", secs(1));
+
+    large.fleet.registry.lose_quorum();
+    stage.step("the quorum is lost", secs(8));
+    let others: Vec<usize> = (0..relays).filter(|relay| !tenth.contains(relay)).collect();
+    let twentieth: Vec<usize> = others.into_iter().rev().take(relays / 20).collect();
+    large.kill(stage, &twentieth);
+    let without = failed + large.until_all_are_served(stage, secs(20));
+    let now = stage.sim.now();
+    large.fleet.registry.restore_quorum(now);
+    stage.step("the quorum is back", secs(15));
+    let last = large.fleet.relays.len() / 2;
+    assert_eq!(large.fleet.state(stage, last).stale_for, None);
+    large.until_all_are_served(stage, secs(2));
+    println!(
+        "{relays} relays, {} viewers: one copy of a track in each relay over one link, {:.1} registry messages a second; all \
+         served again {:.1} s after {} relays died, {:.1} s after {} died without a quorum",
+        relays * viewers_each,
+        f64::from(u32::try_from(writes).expect("few")) / 9.0,
+        deaths.as_secs_f64(),
+        tenth.len(),
+        without.as_secs_f64(),
+        twentieth.len(),
+    );
+}
+
+#[test]
+fn fifty_relays_serve_all_again_after_failures() {
+    story(&lasting(), |stage| tell(stage, 50, 4));
+}
+
+#[test]
+#[ignore = "takes long: cargo test --release -p weir-relay --test relay -- --ignored --nocapture a_thousand_relays"]
+fn a_thousand_relays_serve_twenty_thousand_viewers() {
+    let mut stage = Stage::new(crate::stage::seed(), lasting());
+    tell(&mut stage, 1000, 20);
+}
+
+/// A client that follows GOAWAY: it has a session with the next relay before it leaves the first.
+struct Follower {
+    relay: usize,
+    sessions: Vec<Asked>,
+}
+
+impl Follower {
+    fn present(&self) -> Asked {
+        *self.sessions.last().expect("it has one")
+    }
+
+    /// Whether its relay has sent GOAWAY.
+    fn is_sent_away(&self, stage: &Stage) -> bool {
+        stage.actor(self.present().node).goaway.is_some()
+    }
+
+    /// Begins a session with the next relay.
+    fn go_on(
+        &mut self,
+        stage: &mut Stage,
+        fleet: &Fleet,
+        ask: impl Fn(&mut Stage, NodeId) -> Asked,
+    ) {
+        self.relay = (self.relay + 1) % fleet.relays.len();
+        let node = fleet.client(stage, self.relay);
+        self.sessions.push(ask(stage, node));
+    }
+
+    fn received(&self, stage: &Stage) -> BTreeSet<(u64, u64)> {
+        let sessions = self.sessions.iter();
+        let objects = sessions.flat_map(|&asked| stage.outcome(asked).objects());
+        objects.map(|(group, object, _)| (group, object)).collect()
+    }
+}
+
+#[test]
+fn three_relays_restarted_one_after_the_other_lose_nothing() {
+    story(&lasting(), |stage| {
+        let fleet = Fleet::new(stage, 3);
+        let node = fleet.client(stage, 0);
+        let mut publisher = Follower {
+            relay: 0,
+            sessions: vec![stage.publish(node, "a--x")],
+        };
+        stage.step("published", millis(200));
+        let mut viewers: Vec<Follower> = (0..9)
+            .map(|number| {
+                let relay = number % 3;
+                let node = fleet.client(stage, relay);
+                let sessions = vec![stage.subscribe(node, "a--x")];
+                Follower { relay, sessions }
+            })
+            .collect();
+        let asked: Vec<_> = viewers.iter().map(Follower::present).collect();
+        stage.wait_for_answers(&asked);
+        let (mut group, mut left) = (0, Vec::new());
+        for restarted in 0..3 {
+            stage.step("a relay is to stop", millis(0));
+            stage.sim.shutdown(fleet.relays[restarted]);
+            // Each client gets a session elsewhere at once, and leaves two seconds later.
+            let mut leaving: Vec<(u64, Asked)> = Vec::new();
+            for _ in 0..80 {
+                group += 1;
+                // Both sessions of a publisher that moves get the group.
+                let sources = publisher.sessions.clone();
+                for source in sources.into_iter().filter(|it| !left.contains(it)) {
+                    stage.group(source, group, 3, 300);
+                }
+                stage.wait(millis(100));
+                if publisher.is_sent_away(stage) {
+                    leaving.push((group + 20, publisher.present()));
+                    publisher.go_on(stage, &fleet, |stage, node| stage.publish(node, "a--x"));
+                }
+                for viewer in viewers.iter_mut().filter(|it| it.is_sent_away(stage)) {
+                    leaving.push((group + 20, viewer.present()));
+                    viewer.go_on(stage, &fleet, |stage, node| stage.subscribe(node, "a--x"));
+                }
+                for (_, gone) in leaving.extract_if(.., |(at, _)| *at <= group) {
+                    stage.sim.shutdown(gone.node);
+                    left.push(gone);
+                }
+            }
+            assert!(
+                !stage.sim.is_busy(fleet.relays[restarted]),
+                "it has stopped"
+            );
+            fleet.start(stage, fleet.relays[restarted], restarted as u64, true);
+            stage.step("it is back", secs(2));
+        }
+        let all: BTreeSet<(u64, u64)> = (1..=group)
+            .flat_map(|group| (0..3).map(move |object| (group, object)))
+            .collect();
+        for (number, viewer) in viewers.iter().enumerate() {
+            let received = viewer.received(stage);
+            let lost: Vec<_> = all.difference(&received).collect();
+            assert!(lost.is_empty(), "viewer {number} lost {lost:?}");
+            for &session in &viewer.sessions {
+                let done = stage.outcome(session).done.as_ref().map(|done| done.code);
+                assert_ne!(done, Some(PublishDoneCode::TRACK_ENDED));
+            }
+        }
+        assert_eq!(publisher.sessions.len(), 4);
+    });
+}
+
+/// Tracks of a large fleet. Track N is published at relay N.
+const TRACKS: usize = 5;
+/// Time between two groups.
+const PERIOD: Duration = Duration::from_millis(500);
+/// Groups that are counted.
+const GROUPS: u64 = 6;

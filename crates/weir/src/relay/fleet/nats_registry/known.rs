@@ -1,0 +1,151 @@
+//! What the registry has of other relays.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use weir_moqt::name::Namespace;
+use weir_relay::registry::{Member, RegistryEvent, RelayId};
+
+/// The leases and registrations of other relays. A registration counts while its relay has a lease.
+#[derive(Default)]
+pub(super) struct Known {
+    /// The registrations, by key.
+    registrations: BTreeMap<String, (Namespace, RelayId)>,
+    /// The relays with a lease, by its key.
+    relays: BTreeMap<String, Arc<Member>>,
+    /// Keys of entries that could not be read.
+    ignored: BTreeSet<String>,
+}
+
+impl Known {
+    /// Returns whether an entry is known, or is ignored.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.registrations.contains_key(key)
+            || self.relays.contains_key(key)
+            || self.ignored.contains(key)
+    }
+
+    /// Ignores an entry until it is gone.
+    pub(super) fn ignore(&mut self, key: String) {
+        self.ignored.insert(key);
+    }
+
+    /// Adds a relay with a lease. Returns what is found by that.
+    pub(super) fn add_relay(&mut self, key: String, member: &Arc<Member>) -> Vec<RegistryEvent> {
+        self.relays.insert(key, Arc::clone(member));
+        let found = |namespace| RegistryEvent::Found {
+            namespace,
+            member: Arc::clone(member),
+        };
+        self.namespaces_of(member.id).map(found).collect()
+    }
+
+    /// Adds a registration. Returns what is found by that.
+    pub(super) fn add(
+        &mut self,
+        key: String,
+        namespace: Namespace,
+        relay: RelayId,
+    ) -> Option<RegistryEvent> {
+        let named = (namespace.clone(), relay);
+        self.registrations.insert(key, named);
+        let member = Arc::clone(self.member(relay)?);
+        Some(RegistryEvent::Found { namespace, member })
+    }
+
+    /// Removes an entry. Returns what is lost by that.
+    pub(super) fn remove(&mut self, key: &str) -> Vec<RegistryEvent> {
+        self.ignored.remove(key);
+        if let Some(member) = self.relays.remove(key) {
+            let relay = member.id;
+            let lost = |namespace| RegistryEvent::Lost { namespace, relay };
+            return self.namespaces_of(relay).map(lost).collect();
+        }
+        let Some((namespace, relay)) = self.registrations.remove(key) else {
+            return Vec::new();
+        };
+        let lost = RegistryEvent::Lost { namespace, relay };
+        let counted = self.member(relay).map(|_| lost);
+        counted.into_iter().collect()
+    }
+
+    /// Removes all entries but those with the keys `seen`. Returns what is lost by that.
+    pub(super) fn remove_all_but(&mut self, seen: &BTreeSet<String>) -> Vec<RegistryEvent> {
+        let keys = self.relays.keys().chain(self.registrations.keys());
+        let gone = keys.filter(|key| !seen.contains(*key));
+        let gone: Vec<_> = gone.cloned().collect();
+        self.ignored.retain(|key| seen.contains(key));
+        gone.iter().flat_map(|key| self.remove(key)).collect()
+    }
+
+    fn member(&self, relay: RelayId) -> Option<&Arc<Member>> {
+        self.relays.values().find(|member| member.id == relay)
+    }
+
+    fn namespaces_of(&self, relay: RelayId) -> impl Iterator<Item = Namespace> {
+        let all = self.registrations.values();
+        let of = all.filter(move |(_, other)| *other == relay);
+        of.map(|(namespace, _)| namespace.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_quic::{
+        ClientConfig,
+        tls::{ClientTls, Trust},
+    };
+
+    use super::*;
+    use weir_client::target::Target;
+
+    fn member(number: u64) -> Arc<Member> {
+        let client = ClientConfig {
+            tls: ClientTls::new(Trust::Anyone, &["moqt-18"]).unwrap(),
+            web_transport: None,
+        };
+        let target = Target::new(([127, 0, 0, 1], 4443).into(), "localhost", client);
+        Arc::new(Member {
+            id: RelayId(number),
+            name: number.to_string(),
+            target: Arc::new(target),
+        })
+    }
+
+    fn add(known: &mut Known, namespace: &str, relay: u64) -> String {
+        let key = format!("{namespace}.{relay}");
+        let namespace = Namespace::new([namespace]).unwrap();
+        said(known.add(key, namespace, RelayId(relay)))
+    }
+
+    fn said(events: impl IntoIterator<Item = RegistryEvent>) -> String {
+        let words = events.into_iter().map(|event| match event {
+            RegistryEvent::Found { namespace, member } => format!("+{namespace}@{}", member.name),
+            RegistryEvent::Lost { namespace, relay } => format!("-{namespace}@{}", relay.0),
+            RegistryEvent::Stale | RegistryEvent::Current => String::new(),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_registration_counts_while_its_relay_has_a_lease() {
+        let mut known = Known::default();
+        assert_eq!(add(&mut known, "a", 1), "", "no lease yet");
+        assert_eq!(add(&mut known, "b", 2), "");
+        let lease = said(known.add_relay("1".to_owned(), &member(1)));
+        assert_eq!(lease, "+a@1");
+        assert_eq!(add(&mut known, "c", 1), "+c@1");
+        assert_eq!(said(known.remove("b.2")), "", "nobody knew it");
+        assert_eq!(said(known.remove("1")), "-a@1 -c@1");
+        assert_eq!(said(known.remove("a.1")), "", "it is lost already");
+        let lease = said(known.add_relay("1".to_owned(), &member(1)));
+        assert_eq!(lease, "+c@1");
+        known.ignore("bad".to_owned());
+        assert!(known.has("bad") && known.has("c.1") && known.has("1"));
+        let seen = BTreeSet::from(["1".to_owned()]);
+        assert_eq!(said(known.remove_all_but(&seen)), "-c@1");
+        assert!(!known.has("bad") && !known.has("c.1") && known.has("1"));
+    }
+}
