@@ -17,7 +17,7 @@ use weir_client::client::Client;
 use weir_client::peer::DataEvent;
 use weir_client::target::Target;
 use weir_client::turn::Turn;
-use weir_moqt::error::{ResetCode, SessionError};
+use weir_moqt::error::ResetCode;
 use weir_moqt::location::Location;
 use weir_moqt::message::Subscribe;
 use weir_moqt::name::{FullTrackName, NameError, Namespace, TrackName};

@@ -288,9 +288,11 @@ fn three_relays_restarted_one_after_the_other_lose_nothing() {
                     leaving.push((group + 20, publisher.present()));
                     publisher.go_on(stage, &fleet, |stage, node| stage.publish(node, "a--x"));
                 }
-                for viewer in viewers.iter_mut().filter(|it| it.is_sent_away(stage)) {
-                    leaving.push((group + 20, viewer.present()));
-                    viewer.go_on(stage, &fleet, |stage, node| stage.subscribe(node, "a--x"));
+                for viewer in &mut viewers {
+                    if viewer.is_sent_away(stage) {
+                        leaving.push((group + 20, viewer.present()));
+                        viewer.go_on(stage, &fleet, |stage, node| stage.subscribe(node, "a--x"));
+                    }
                 }
                 for (_, gone) in leaving.extract_if(.., |(at, _)| *at <= group) {
                     stage.sim.shutdown(gone.node);
