@@ -321,7 +321,7 @@ mod tests {
             "moqt://127.0.0.1:1/a?redacted,https://127.0.0.1:2/,moqt://127.0.0.1:3"
         );
         assert_eq!(RelayUrl::list(&url.with_query()).unwrap(), url);
-        assert_eq!(url.for_browsers()[2], "https://127.0.0.1:3/");
+        assert_eq!(url.for_browsers()[2], "https://127.0.0.1:3");
         let target = target(&url, &TrustChoice::Anyone, &crate::run::protocols()).unwrap();
         let ports = target.alternatives.iter().map(|one| one.remote.port());
         assert_eq!(ports.collect::<Vec<_>>(), [2, 3]);
