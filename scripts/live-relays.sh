@@ -54,4 +54,4 @@ start 15443 "$peers/moq-relay-ietf" --bind 127.0.0.1:15443 --tls-cert "$folder/c
 
 relays=$(IFS=,; echo "${urls[*]}")
 echo "15441: weir, 15442: moq-relay, 15443: moq-relay-ietf" >&2
-"$weir" live lab --net --relay "$relays" --strategies weir --profiles 500k,SPIKE,CASCADE,INTRA_CASCADE "$@"
+"$weir" live lab --net --source ffmpeg --relay "$relays" --strategies weir --profiles 500k,SPIKE,CASCADE,INTRA_CASCADE "$@"

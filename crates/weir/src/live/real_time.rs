@@ -48,10 +48,10 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
             ..target.clone()
         },
         namespace: namespace.clone(),
-        // Other relays may drop the tags of frames, and the strategy may depend on the relay.
-        choice: match relay {
-            Some(_) => Choice::of(&*strategy),
-            None => Choice::Catalog,
+        // Other relays may drop the tags of frames, and the strategy may depend on the relay. A trace has no catalog.
+        choice: match (&relay, &task.material) {
+            (None, Material::Encoder) => Choice::Catalog,
+            (Some(_), _) | (None, Material::Trace { .. }) => Choice::of(&*strategy),
         },
         join: Join::Next,
         buffer: BufferChoice::Strategy,
