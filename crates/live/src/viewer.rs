@@ -455,7 +455,10 @@ impl Viewer {
             let record = self.records.find(shown.frame.number);
             if let Some(record) = record.filter(|_| shown.is_decodable) {
                 record.shown_us = Some(now_us);
-                if let Some(freshness) = &mut self.freshness {
+                // Where a group is one stream, what is late of it is mostly sent already.
+                if let Some(freshness) = &mut self.freshness
+                    && self.settings.limits_queue
+                {
                     freshness.note_shown(shown.frame.group);
                 }
             }

@@ -97,12 +97,19 @@ fn key_figures(rows: &[Row]) -> Vec<Card> {
     let of_strategy = rows.iter().filter(|row| row.strategy == strategy);
     let all: Vec<_> = of_strategy.flat_map(|row| row.runs.clone()).collect();
     let beside = |spread: Spread| {
+        if spread.median.is_nan() {
+            return format!("{strategy}, without capture times");
+        }
         let [least, most] = [spread.least, spread.most].map(|value| format!("{value:.2}"));
         format!("{strategy}, {least} to {most}")
     };
     let card = |name, spread: Spread, unit: &str| Card {
         name,
-        value: format!("{:.2}", spread.median),
+        value: if spread.median.is_nan() {
+            number::NONE.to_owned()
+        } else {
+            format!("{:.2}", spread.median)
+        },
         unit: unit.to_owned(),
         beside: beside(spread),
         is_alarm: false,

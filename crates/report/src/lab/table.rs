@@ -33,9 +33,18 @@ const COLUMNS: [Column; 8] = [
     ("queueing", |run| delays(run).queueing_mean, 2),
 ];
 
-/// The delays of a run. Every origin of the lab publishes the capture time of its frames, so they are known.
+/// The delays of a run. Each is NaN if they are not known: every origin of the lab publishes the capture time of its frames, but
+/// relays of others may drop it.
 pub(super) fn delays(run: &Figures) -> Delays {
-    run.delays.unwrap_or_default()
+    run.delays.unwrap_or(Delays {
+        on_time: f64::NAN,
+        latency_mean: f64::NAN,
+        latency_p95: f64::NAN,
+        latency_max: f64::NAN,
+        age_mean: f64::NAN,
+        age_max: f64::NAN,
+        queueing_mean: f64::NAN,
+    })
 }
 
 /// The median of a figure over several runs, with its smallest and largest value.
@@ -69,6 +78,9 @@ impl Spread {
             interval: (low, high),
             ..
         } = self;
+        if median.is_nan() {
+            return NONE.to_owned();
+        }
         let (low, high) = (format!("{low:.digits$}"), format!("{high:.digits$}"));
         if low == high {
             format!("{median:.digits$}")
@@ -338,6 +350,26 @@ mod tests {
         assert!(text.contains("0.20 (0.10–0.30)"), "{text}");
         assert!(text.contains("60 (50–70)"), "{text}");
         assert!(text.contains(" 1.00 |"), "one value has no spread: {text}");
+    }
+
+    #[test]
+    fn delays_that_are_not_known_are_not_zero() {
+        let mut rows = [row("weir", &[(0.3, 1.0, 0.5)])];
+        for run in &mut rows[0].runs {
+            run.delays = None;
+        }
+        let text = table(&rows);
+        let cells: Vec<&str> = text.lines().last().unwrap().split('|').collect();
+        let known: Vec<bool> = cells[4..12]
+            .iter()
+            .map(|cell| cell.trim() != NONE)
+            .collect();
+        let expected = [true, false, false, false, false, true, true, false];
+        assert_eq!(known, expected, "{text}");
+        let skip = row("skip", &[(1.0, 2.0, 0.5)]);
+        let [ours] = rows;
+        let (text, holds) = verdicts(&[skip, ours]).unwrap();
+        assert!(!holds, "nothing is better that is not known: {text}");
     }
 
     #[test]
