@@ -166,7 +166,12 @@ fn several_processes_of_a_server_are_watched_together() {
     let report = good(
         "by-pid",
         &server.url("/1k"),
-        &[&flags[0], &flags[1], "--duration=1"],
+        &[
+            &flags[0],
+            &flags[1],
+            "--duration=600",
+            "--max-requests-per-thread=2000",
+        ],
     );
     assert_eq!(report["server"]["pids"], serde_json::json!(pids));
     assert!(report["server"]["cpu_us_per_request"].as_f64().unwrap() > 0.0);
@@ -186,7 +191,12 @@ fn several_processes_of_a_server_are_watched_together() {
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut load = command.spawn().unwrap();
     let mut lines = BufReader::new(load.stderr.take().unwrap());
-    lines.read_line(&mut String::new()).unwrap();
+    // On a busy machine, the first seconds may pass without an answer.
+    let mut line = String::new();
+    while !line.contains(" requests") || line.contains(" 0 requests") {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).unwrap(), 0, "it has ended");
+    }
     other.terminate();
     interrupt(&load);
     assert_eq!(load.wait().unwrap().code(), Some(0));
