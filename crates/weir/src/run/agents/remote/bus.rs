@@ -153,8 +153,11 @@ pub(crate) mod conformance {
             assert_eq!(message.payload, b"x");
         }
 
-        // To nobody: no error, and nothing later.
+        // To nobody: no error, and nothing later. What comes after it on the same connection shows that it was handled: a
+        // subscription of another connection may overtake it.
         one.publish(&subject("c"), b"lost".to_vec()).unwrap();
+        one.publish(&subject("b"), b"after".to_vec()).unwrap();
+        assert_eq!(two.receive(PATIENCE).unwrap().unwrap().payload, b"after");
         two.subscribe(&subject("c")).unwrap();
         one.publish(&subject("c"), b"kept".to_vec()).unwrap();
         let message = two.receive(PATIENCE).unwrap().unwrap();
@@ -168,6 +171,7 @@ pub(crate) mod conformance {
         assert!(one.publish(&subject("a"), vec![7; most + 1]).is_err());
 
         // Who has left is not missed.
+        assert_eq!(three.receive(PATIENCE).unwrap().unwrap().payload, b"after");
         drop(three);
         one.publish(&subject("b"), b"y".to_vec()).unwrap();
         assert_eq!(two.receive(PATIENCE).unwrap().unwrap().payload, b"y");
