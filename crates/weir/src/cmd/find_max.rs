@@ -173,7 +173,16 @@ fn write_best(file: &Path, search: &Search) -> anyhow::Result<()> {
         ),
         (None, _) => "no load held".to_owned(),
     };
-    print_line(&format!("weir: {}: not written: {reason}", file.display()));
+    let is_earlier = fs::metadata(file).is_ok_and(|earlier| earlier.len() > 0);
+    let earlier = if is_earlier {
+        "; the page there is that of an earlier search"
+    } else {
+        ""
+    };
+    print_line(&format!(
+        "weir: {}: not written: {reason}{earlier}",
+        file.display()
+    ));
     Ok(())
 }
 
