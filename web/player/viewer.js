@@ -240,9 +240,9 @@ export class Viewer {
       };
     }
     return {
-      onHead: ({ group, properties }) => {
+      onHead: ({ group, subgroup, properties }) => {
         if (this.sequence && place === 0) this.openGroups.add(Number(group));
-        return this.#isWanted(Number(group), tagOf(properties));
+        return this.#isWanted(Number(group), subgroup === undefined ? undefined : Number(subgroup), tagOf(properties));
       },
       onObject: (object) => {
         const now = nowUs();
@@ -305,10 +305,11 @@ export class Viewer {
 
   /**
    * @param {number} group
+   * @param {number | undefined} subgroup
    * @param {import("./tag.js").FrameTag | undefined} tag
    */
-  #isWanted(group, tag) {
-    if (!tag || !this.freshness || this.freshness.isWanted(nowUs(), group, tag.kind, tag.availableUs)) return true;
+  #isWanted(group, subgroup, tag) {
+    if (!tag || !this.freshness || this.freshness.isWanted(nowUs(), group, subgroup, tag.kind, tag.availableUs)) return true;
     this.streamsRefused += 1;
     return false;
   }

@@ -9,7 +9,8 @@ const KEYFRAMES_REMEMBERED = 8;
  * Decides whether a frame is worth receiving when its first byte arrives.
  *
  * Frames of a group are too late once a frame of a later group was shown. They would only delay that group, so they
- * are refused. Keyframes need a finer rule.
+ * are refused, unless they are in the subgroup of their keyframe: where a group is one stream, what is late of it is
+ * mostly sent already. Keyframes need a finer rule.
  *
  * On a link too slow for every keyframe, keyframes wait at the relay, each longer than the last. Only the player sees
  * which one is being sent, so the player decides to skip one for the next. A keyframe that waited in the network
@@ -25,9 +26,9 @@ export class Freshness {
     /** The shortest delay of a keyframe's first byte, in microseconds.
      * @type {number | null} */
     this.quickestUs = null;
-    /** When the last few keyframes became available, by group.
-     * @type {Map<number, number>} */
-    this.available = new Map();
+    /** The last few keyframes, by group.
+     * @type {Map<number, { subgroup: number | undefined, availableUs: number }>} */
+    this.keyframes = new Map();
     /** The latest group of which a frame was shown. */
     this.shown = -Infinity;
     /** Whether another frame has begun to arrive since the last keyframe did. */
@@ -46,19 +47,21 @@ export class Freshness {
    *
    * @param {number} nowUs
    * @param {number} group
+   * @param {number | undefined} subgroup `undefined` for a frame that was sent as a datagram
    * @param {import("./reorder.js").Kind} kind
    * @param {number} availableUs
    * @returns {boolean}
    */
-  isWanted(nowUs, group, kind, availableUs) {
+  isWanted(nowUs, group, subgroup, kind, availableUs) {
     if (kind !== "I") {
       this.hasOtherBegun = true;
-      return group >= this.shown;
+      const keyframe = this.keyframes.get(group);
+      return group >= this.shown || (keyframe !== undefined && keyframe.subgroup === subgroup);
     }
     const transitUs = nowUs - availableUs;
     this.quickestUs = Math.min(this.quickestUs ?? transitUs, transitUs);
-    this.available.set(group, availableUs);
-    while (this.available.size > KEYFRAMES_REMEMBERED) this.available.delete(Math.min(...this.available.keys()));
+    this.keyframes.set(group, { subgroup, availableUs });
+    while (this.keyframes.size > KEYFRAMES_REMEMBERED) this.keyframes.delete(Math.min(...this.keyframes.keys()));
     const last = this.hasOtherBegun ? undefined : this.last;
     this.hasOtherBegun = false;
     const waitedUs = transitUs - this.networkUs;
@@ -97,9 +100,9 @@ export class Freshness {
   #distanceUs() {
     /** @type {number | undefined} */
     let shortest;
-    for (const [group, at] of this.available) {
-      const next = this.available.get(group + 1);
-      if (next !== undefined) shortest = Math.min(shortest ?? Infinity, next - at);
+    for (const [group, { availableUs }] of this.keyframes) {
+      const next = this.keyframes.get(group + 1);
+      if (next !== undefined) shortest = Math.min(shortest ?? Infinity, next.availableUs - availableUs);
     }
     return shortest;
   }

@@ -150,7 +150,7 @@ test("a keyframe is refused only if a newer one can overtake it", () => {
         freshness.noteShown(step.shown);
         continue;
       }
-      const isWanted = freshness.isWanted(step.now_us, step.group, step.kind, step.available_us);
+      const isWanted = freshness.isWanted(step.now_us, step.group, step.subgroup, step.kind, step.available_us);
       assert.equal(isWanted, step.wanted, `${vector.name}: ${JSON.stringify(step)}`);
     }
   }

@@ -7,6 +7,7 @@ mod incoming;
 mod moving;
 mod numbering;
 mod objects;
+mod patience;
 mod phase;
 mod plan_change;
 mod publisher_change;
@@ -21,6 +22,7 @@ use std::time::Instant;
 
 use weir_client::client::Client;
 use weir_client::turn::Turn;
+use weir_moqt::data::{SubgroupHeader, SubgroupId};
 use weir_moqt::error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError};
 use weir_moqt::location::Location;
 use weir_moqt::message::{PublishDone, RequestError};
@@ -32,6 +34,7 @@ pub use self::config::{Choice, Join, ViewerConfig};
 use self::discovery::Discovery;
 use self::incoming::{Incoming, ReceivedFrame, StreamContent, Track};
 use self::numbering::Numbering;
+use self::patience::Patience;
 use self::phase::Phase;
 use self::publisher_change::PublisherTracker;
 use self::receive_window::ReceiveWindow;
@@ -70,6 +73,7 @@ pub struct Viewer {
     started_us: Option<i64>,
     wake_at: Option<Instant>,
     phase: Phase,
+    patience: Patience,
     numbering: Numbering,
     catalogs_followed: u64,
     publishers_followed: u64,
@@ -110,6 +114,7 @@ impl Viewer {
             started_us: None,
             wake_at: None,
             phase: Phase::default(),
+            patience: Patience::default(),
             numbering: Numbering::default(),
             catalogs_followed: 0,
             publishers_followed: 0,
@@ -235,7 +240,7 @@ impl Viewer {
                 stream,
                 request,
                 header,
-            } => self.on_subgroup(turn, stream, request, header.group),
+            } => self.on_subgroup(turn, stream, request, &header),
             SessionEvent::Object { stream, object } => {
                 self.on_object(turn, stream, &object);
             }
@@ -271,6 +276,8 @@ impl Viewer {
 
     /// Requests the catalog, or known tracks, when the session is established.
     fn begin(&mut self, turn: &mut Turn<'_>) {
+        self.patience
+            .start(turn.now, self.config.rendezvous_timeout);
         match self.config.choice.clone() {
             Choice::Catalog => self.discover(turn, self.config.rendezvous_timeout),
             Choice::Known { tracks, .. } => {
@@ -295,7 +302,7 @@ impl Viewer {
         } else if self.catalogs_followed > 0 {
             // The publisher that reconnected has left again.
             self.on_track_end(turn.now, id, Some(0));
-        } else {
+        } else if !self.asks_later(turn.now, code) {
             let reason = format!("the relay refused a track: {code} {reason:?}");
             self.client.fail(turn, SessionError::NO_ERROR, reason);
         }
@@ -350,7 +357,7 @@ impl Viewer {
         turn: &mut Turn<'_>,
         stream: StreamId,
         request: RequestId,
-        group: u64,
+        header: &SubgroupHeader,
     ) {
         let mut tracks = self.tracks.iter_mut().zip(0..);
         let found = tracks.find(|(track, _)| track.request == request);
@@ -365,7 +372,12 @@ impl Viewer {
         if self.streams.len() >= STREAMS_MAX {
             return self.refuse(turn, stream, ResetCode::EXCESSIVE_LOAD);
         }
-        self.streams.insert(stream, Incoming::new(of, group, false));
+        let mut incoming = Incoming::new(of, header.group, false);
+        incoming.subgroup = match header.subgroup {
+            SubgroupId::FirstObject => None,
+            id => Some(id.resolve(0)),
+        };
+        self.streams.insert(stream, incoming);
     }
 
     fn refuse(&mut self, turn: &mut Turn<'_>, stream: StreamId, code: ResetCode) {
@@ -455,10 +467,7 @@ impl Viewer {
             let record = self.records.find(shown.frame.number);
             if let Some(record) = record.filter(|_| shown.is_decodable) {
                 record.shown_us = Some(now_us);
-                // Where a group is one stream, what is late of it is mostly sent already.
-                if let Some(freshness) = &mut self.freshness
-                    && self.settings.limits_queue
-                {
+                if let Some(freshness) = &mut self.freshness {
                     freshness.note_shown(shown.frame.group);
                 }
             }
@@ -501,6 +510,7 @@ impl App for Viewer {
             self.leave_at(),
             give_up_at,
             self.phase.answer_by(),
+            self.patience.poll_timeout(),
         ]
         .into_iter()
         .flatten()
@@ -519,6 +529,7 @@ impl App for Viewer {
         self.client.handle_timeout(turn);
         self.on_discovery_timeout(turn);
         self.on_answer_timeout(turn);
+        self.ask_again(turn);
         self.handle_session_events(turn);
         self.note_move();
         self.play(now);

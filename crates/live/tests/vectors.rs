@@ -177,6 +177,7 @@ fn a_keyframe_is_refused_only_if_a_newer_one_can_overtake_it() {
             let is_wanted = freshness.is_wanted(
                 int(&step["now_us"]),
                 unsigned(&step["group"]),
+                step["subgroup"].as_u64(),
                 kind(&step["kind"]),
                 int(&step["available_us"]),
             );

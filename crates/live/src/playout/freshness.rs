@@ -9,7 +9,8 @@ use crate::FrameKind;
 /// Decides whether a frame is worth receiving when its first byte arrives.
 ///
 /// Frames of a group are too late once a frame of a later group was shown. They would only delay that group, so they are
-/// refused. Keyframes need a finer rule.
+/// refused, unless they are in the subgroup of their keyframe: where a group is one stream, what is late of it is mostly
+/// sent already. Keyframes need a finer rule.
 ///
 /// On a link too slow for every keyframe, keyframes wait at the relay, each longer than the last. Only the player sees
 /// which one is being sent, so the player decides to skip one for the next. A keyframe that waited in the network
@@ -23,8 +24,8 @@ use crate::FrameKind;
 pub struct Freshness {
     /// The shortest delay of a keyframe's first byte, in microseconds.
     quickest_us: Option<i64>,
-    /// When the last few keyframes became available, by group.
-    available: BTreeMap<u64, i64>,
+    /// The last few keyframes, by group.
+    keyframes: BTreeMap<u64, Keyframe>,
     /// The latest group of which a frame was shown.
     shown: Option<u64>,
     /// Whether another frame has begun to arrive since the last keyframe did.
@@ -34,6 +35,12 @@ pub struct Freshness {
     last: Option<Last>,
     /// The time between a wanted keyframe and one that followed it at once: how long a keyframe takes to arrive.
     took_us: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Keyframe {
+    subgroup: Option<u64>,
+    available_us: i64,
 }
 
 /// The last keyframe that began to arrive.
@@ -47,24 +54,31 @@ struct Last {
 
 impl Freshness {
     /// Whether a frame of `group` is worth receiving. Its first byte arrives at `now_us`, and it became available at
-    /// `available_us`.
+    /// `available_us`. `subgroup` is `None` for a frame that was sent as a datagram.
     pub fn is_wanted(
         &mut self,
         now_us: i64,
         group: u64,
+        subgroup: Option<u64>,
         kind: FrameKind,
         available_us: i64,
     ) -> bool {
         if kind != FrameKind::Key {
             self.has_other_begun = true;
-            return self.shown.is_none_or(|shown| shown <= group);
+            let is_late = self.shown.is_some_and(|shown| shown > group);
+            let keyframe = self.keyframes.get(&group);
+            return !is_late || keyframe.is_some_and(|keyframe| keyframe.subgroup == subgroup);
         }
         let transit_us = now_us - available_us;
         let quickest_us = self.quickest_us.unwrap_or(transit_us).min(transit_us);
         self.quickest_us = Some(quickest_us);
-        self.available.insert(group, available_us);
-        while self.available.len() > KEYFRAMES_REMEMBERED {
-            self.available.pop_first();
+        let keyframe = Keyframe {
+            subgroup,
+            available_us,
+        };
+        self.keyframes.insert(group, keyframe);
+        while self.keyframes.len() > KEYFRAMES_REMEMBERED {
+            self.keyframes.pop_first();
         }
         let has_waited = !std::mem::take(&mut self.has_other_begun);
         let last = self.last.filter(|_| has_waited);
@@ -100,9 +114,11 @@ impl Freshness {
 
     /// Returns the shortest time between the keyframes of two consecutive groups.
     fn distance_us(&self) -> Option<i64> {
-        let pairs = self.available.iter().zip(self.available.iter().skip(1));
+        let pairs = self.keyframes.iter().zip(self.keyframes.iter().skip(1));
         let follows = pairs.filter(|((one, _), (next, _))| **one + 1 == **next);
-        follows.map(|((_, one), (_, next))| next - one).min()
+        follows
+            .map(|((_, one), (_, next))| next.available_us - one.available_us)
+            .min()
     }
 }
 

@@ -22,7 +22,8 @@ pub struct ViewerConfig {
     pub join: Join,
     /// How much is buffered.
     pub buffer: BufferChoice,
-    /// How long the relay may wait for a publisher (`RENDEZVOUS_TIMEOUT`).
+    /// How long the relay may wait for a publisher (`RENDEZVOUS_TIMEOUT`). A relay that does not wait is asked again in the
+    /// meantime.
     pub rendezvous_timeout: Duration,
     /// How long to wait for another publisher after the end of the stream. Zero: the player leaves at the end. Without
     /// a catalog the player never waits.

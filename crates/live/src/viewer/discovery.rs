@@ -244,6 +244,9 @@ impl Viewer {
                 self.discovery.retry_at = Some(turn.now + RETRY_PAUSE);
             }
             None => {
+                if self.asks_later(turn.now, error.code) {
+                    return;
+                }
                 let RequestError { code, reason, .. } = error;
                 let reason = format!("the relay refused the catalog: {code} {reason:?}");
                 self.client.fail(turn, SessionError::NO_ERROR, reason);

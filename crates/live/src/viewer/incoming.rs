@@ -81,6 +81,8 @@ pub(super) enum StreamContent {
 pub(super) struct Incoming {
     pub(super) of: StreamContent,
     pub(super) group: u64,
+    /// The subgroup of the current object. `None` if it was sent as a datagram, or if no object has begun.
+    pub(super) subgroup: Option<u64>,
     /// Whether the stream answers a FETCH for a group's earlier objects. Later objects arrive on other streams.
     pub(super) is_fetch: bool,
     pub(super) current: Option<PartialObject>,
@@ -91,6 +93,7 @@ impl Incoming {
         Self {
             of,
             group,
+            subgroup: None,
             is_fetch,
             current: None,
         }

@@ -29,6 +29,7 @@ impl Viewer {
         };
         if let Some(incoming) = self.streams.get_mut(&stream) {
             incoming.group = object.group;
+            incoming.subgroup = object.subgroup;
         }
         let header = ObjectHeader {
             id: object.object,
@@ -49,10 +50,14 @@ impl Viewer {
             return;
         };
         incoming.current = None;
+        if !incoming.is_fetch {
+            // The first object names a subgroup that its header did not.
+            incoming.subgroup.get_or_insert(object.id);
+        }
         if object.status != ObjectStatus::Normal {
             return;
         }
-        let group = incoming.group;
+        let (group, subgroup) = (incoming.group, incoming.subgroup);
         let bytes_max = match incoming.of {
             StreamContent::Metadata(_) => Some(METADATA_BYTES_MAX as u64),
             StreamContent::Track(place) if self.tracks[place].unpacker.is_some() => {
@@ -75,7 +80,7 @@ impl Viewer {
         }
         let now_us = self.config.timebase.microseconds(turn.now);
         if let (Some(freshness), Some(tag)) = (&mut self.freshness, &tag)
-            && !freshness.is_wanted(now_us, group, tag.kind, tag.available_us)
+            && !freshness.is_wanted(now_us, group, subgroup, tag.kind, tag.available_us)
         {
             return self.refuse(turn, stream, ResetCode::CANCELLED);
         }

@@ -6,6 +6,7 @@ mod buffering;
 mod following;
 mod leaving;
 mod moving;
+mod patience;
 mod silent;
 mod stage;
 

@@ -90,6 +90,14 @@ impl Stage {
     }
 
     pub(crate) fn seeded(seed: u64, cache_age_max: Duration) -> Self {
+        let limits = Limits {
+            cache_age_max,
+            ..Limits::default()
+        };
+        Self::with_limits(seed, limits)
+    }
+
+    pub(crate) fn with_limits(seed: u64, limits: Limits) -> Self {
         let mut sim = Sim::new(seed);
         let server = Some(sim.server_tls(&Draft::alpns()));
         let relay = sim.add_node(NodeConfig {
@@ -97,10 +105,6 @@ impl Stage {
             ..NodeConfig::default()
         });
         let nodes = [(); 3].map(|()| sim.add_node(NodeConfig::default()));
-        let limits = Limits {
-            cache_age_max,
-            ..Limits::default()
-        };
         let config = Config {
             limits,
             ..Config::default()
