@@ -8,7 +8,7 @@ import { ignore } from "./streams.js";
 
 /** @typedef {import("./property.js").Property} Property */
 
-/** A track that the peer has accepted. */
+/** A track that the peer has accepted, or may subscribe to. */
 export class Publication {
   /**
    * @param {WebTransport} transport
@@ -20,6 +20,9 @@ export class Publication {
     this.trackAlias = trackAlias;
     this.finish = finish;
     this.streams = 0;
+    /** The largest location that was written.
+     * @type {import("./parameter.js").Location | undefined} */
+    this.largest = undefined;
     this.isOver = false;
     /** Whether the peer wants objects (FORWARD, moqt-18 §5.1). */
     this.isForwarding = true;
@@ -60,7 +63,16 @@ export class Publication {
     });
     // In browsers with send orders, larger ones are sent first.
     const stream = this.transport.createUnidirectionalStream({ sendOrder: -priority });
-    return new Subgroup(stream, header.finish());
+    return new Subgroup(stream, header.finish(), (object) => this.#noteWritten(group, object));
+  }
+
+  /**
+   * @param {bigint} group
+   * @param {bigint} object
+   */
+  #noteWritten(group, object) {
+    const { largest } = this;
+    if (!largest || group > largest.group || (group === largest.group && object > largest.object)) this.largest = { group, object };
   }
 
   /** Ends the track. */
@@ -81,9 +93,11 @@ export class Subgroup {
   /**
    * @param {Promise<WritableStream<Uint8Array>>} stream
    * @param {Uint8Array} header
+   * @param {(object: bigint) => void} onWrite called with the ID of each object
    */
-  constructor(stream, header) {
+  constructor(stream, header, onWrite) {
     this.start = header;
+    this.onWrite = onWrite;
     /** @type {bigint | undefined} */
     this.previous = undefined;
     /** Bytes that the stream has not accepted. */
@@ -108,6 +122,7 @@ export class Subgroup {
     const fields = new Writer();
     writeObject(fields, { id, status: "normal", payloadLength: BigInt(payload.length), properties }, this.previous, true);
     this.previous = id;
+    this.onWrite(id);
     const bytes = concat(concat(this.start, fields.finish()), payload);
     this.start = new Uint8Array(0);
     this.waitingBytes += bytes.length;

@@ -6,8 +6,9 @@
 
 import { DataStreams } from "./data-streams.js";
 import { DRAFTS, draftOf, hasJoiningFetches, protocolOf } from "./draft.js";
-import { DoneCode, RequestCode, Refused, SessionCode, Violation, nameOf } from "./error.js";
+import { DoneCode, Refused, SessionCode, Violation, nameOf } from "./error.js";
 import { MessageReader, encodeMessage } from "./message.js";
+import { Offers } from "./offers.js";
 import { Publication } from "./publication.js";
 import { RequestStream, ignore } from "./streams.js";
 import { Subscription } from "./subscription.js";
@@ -43,6 +44,8 @@ export class Session {
       readControl: (reader, start) => this.#readControl(reader, start),
       onError: (error) => this.#onError(error),
     });
+    /** The tracks of announced namespaces. */
+    this.offers = new Offers(transport);
     /** @type {Set<Subscription>} */
     this.subscriptions = new Set();
     this.nextRequestId = 0n;
@@ -111,7 +114,7 @@ export class Session {
       this.onReady = resolve;
     });
     this.data.start();
-    this.#refuseRequests();
+    this.#serveRequests();
     await Promise.race([ready, this.closed.then((reason) => Promise.reject(new Error(reason)))]);
   }
 
@@ -243,6 +246,20 @@ export class Session {
     return publication;
   }
 
+  /**
+   * Announces a namespace. The relay subscribes to those tracks of {@link Session.offers} that it wants.
+   *
+   * @param {import("./name.js").Namespace} namespace
+   * @returns {Promise<void>} rejected with {@link Refused}
+   */
+  async publishNamespace(namespace) {
+    const stream = await this.#open({
+      type: "PUBLISH_NAMESPACE", requestId: this.#requestId(), namespace, parameters: {},
+    });
+    const answer = await this.#answer(stream);
+    if (answer.type !== "REQUEST_OK") throw new Violation(`${answer.type} answers PUBLISH_NAMESPACE`);
+  }
+
   #requestId() {
     const id = this.nextRequestId;
     this.nextRequestId += 2n;
@@ -349,19 +366,15 @@ export class Session {
     }
   }
 
-  /** Refuses the peer's requests, since a client serves none. */
-  async #refuseRequests() {
+  /** Answers the peer's requests. */
+  async #serveRequests() {
     /** @type {ReadableStreamDefaultReader<WebTransportBidirectionalStream>} */
     const streams = this.transport.incomingBidirectionalStreams.getReader();
     try {
       for (;;) {
         const { value, done } = await streams.read();
         if (done) return;
-        const stream = new RequestStream(value, this.draft);
-        stream
-          .send({ type: "REQUEST_ERROR", code: BigInt(RequestCode.NOT_SUPPORTED), reason: "this client accepts no requests" })
-          .then(() => stream.writer.close())
-          .catch(ignore);
+        this.offers.serve(new RequestStream(value, this.draft)).catch((error) => this.#onError(error));
       }
     } catch {
       // The session has ended, which `closed` reports.

@@ -2,11 +2,11 @@
  * Publishes a camera and a microphone: encodes with WebCodecs, and packages as LOC with a catalog. It delivers like the
  * strategy `weir`: keyframes on a stream of their own, and the rest of a group reset at the next keyframe. On the way
  * to the relay, the browser decides whether a keyframe is sent first (Chromium serves its streams in turns); from there
- * on the relay does.
+ * on the relay does. Other relays get each group on one stream, as not all of them forward a second one.
  */
 
 import { utf8 } from "../moqt/cursor.js";
-import { Refused, ResetCode } from "../moqt/error.js";
+import { Refused, RequestCode, ResetCode } from "../moqt/error.js";
 import { namespaceOf } from "../moqt/name.js";
 import { Session } from "../moqt/session.js";
 import { streamError } from "../moqt/streams.js";
@@ -136,7 +136,8 @@ export class Publisher {
     this.group = this.firstGroup - 1n;
     onAccepted();
     this.#offerCatalog(catalog, codec);
-    const work = [this.#publishVideo(video, codec)];
+    const isWeir = session.peer?.implementation?.startsWith("weir/") ?? false;
+    const work = [this.#publishVideo(video, codec, isWeir)];
     if (audio && this.sources.audio) work.push(this.#publishAudio(audio, this.sources.audio));
     const ended = Promise.all(work).then(() => {
       if (session.isClosed) return session.closed;
@@ -164,7 +165,7 @@ export class Publisher {
   }
 
   /**
-   * Offers all tracks to the relay.
+   * Offers all tracks to the relay, or the namespace if the relay does not support PUBLISH.
    *
    * @param {Session} session
    */
@@ -178,9 +179,18 @@ export class Publisher {
       ]);
       return { video, audio, catalog };
     } catch (error) {
+      if (error instanceof Refused && error.code === RequestCode.NOT_SUPPORTED) return await this.#announce(session);
       if (error instanceof Refused) throw error;
       throw new Error("The connection was lost before the relay accepted the stream.", { cause: error });
     }
+  }
+
+  /** @param {Session} session */
+  async #announce(session) {
+    const track = (/** @type {string} */ name) => session.offers.add({ namespace: this.namespace, trackName: utf8(name) });
+    const offered = { video: track("video"), audio: this.sources.audio && track("audio"), catalog: track(CATALOG_TRACK) };
+    await session.publishNamespace(this.namespace);
+    return offered;
   }
 
   /**
@@ -264,8 +274,9 @@ export class Publisher {
   /**
    * @param {import("../moqt/publication.js").Publication} publication
    * @param {string} codec
+   * @param {boolean} splitsGroups whether keyframes have streams of their own
    */
-  async #publishVideo(publication, codec) {
+  async #publishVideo(publication, codec, splitsGroups) {
     /** @type {import("../moqt/publication.js").Subgroup | undefined} */
     let others;
     // The relay has paused the track: the rest of the group is not sent, and a keyframe follows the pause.
@@ -284,9 +295,13 @@ export class Publisher {
           this.group += 1n;
           this.object = 0n;
           this.references = 0;
-          if (others && others.waitingBytes > 0) this.counters.streamsReset += 1;
-          // The relay may have all of it, but not the subscribers behind slow links.
-          others?.reset(streamError(ResetCode.DELIVERY_TIMEOUT));
+          if (!splitsGroups) {
+            others?.close();
+          } else if (others) {
+            if (others.waitingBytes > 0) this.counters.streamsReset += 1;
+            // The relay may have all of it, but not the subscribers behind slow links.
+            others.reset(streamError(ResetCode.DELIVERY_TIMEOUT));
+          }
           others = undefined;
         }
         if (this.group < this.firstGroup || publication.isOver) return;
@@ -294,7 +309,8 @@ export class Publisher {
           ? publication.open(this.group, 0n, KEYFRAME_PRIORITY)
           : (others ??= publication.open(this.group, 1n, PRIORITY));
         this.#write(stream, chunk, metadata);
-        if (chunk.type === "key") stream.close();
+        if (!splitsGroups) others = stream;
+        else if (chunk.type === "key") stream.close();
       },
       error: (error) => {
         this.problem = `The browser's video encoder failed: ${error.message}`;

@@ -122,6 +122,14 @@ class Played {
     /** Tracks with a stream that was reset.
      * @type {string[]} */
     this.reset = [];
+    /** What it says in its SETUP. */
+    this.peer = { implementation: "weir/1.0" };
+    /** The streams of video: group after the first one, and subgroup.
+     * @type {string[]} */
+    this.videoStreams = [];
+    /** Whether it has accepted a namespace. */
+    this.isAnnounced = false;
+    this.offers = { add: (/** @type {{ trackName: Uint8Array }} */ { trackName }) => this.track(new TextDecoder().decode(trackName)) };
     /** Whether it wants the objects of accepted tracks. */
     this.isForwarding = true;
     /** @type {Map<string, { isOver: boolean, isForwarding: boolean, onForward: () => void }>} */
@@ -139,6 +147,16 @@ class Played {
   async publish({ trackName }) {
     const name = new TextDecoder().decode(trackName);
     await Promise.race([this.answer(name), this.closed.then((reason) => Promise.reject(new Error(reason)))]);
+    return this.track(name);
+  }
+
+  async publishNamespace() {
+    await this.answer("namespace");
+    this.isAnnounced = true;
+  }
+
+  /** @param {string} name */
+  track(name) {
     /** @type {bigint[]} */
     const groups = [];
     this.groups.set(name, groups);
@@ -146,8 +164,9 @@ class Played {
       isOver: false,
       isForwarding: this.isForwarding,
       onForward: () => {},
-      open: (/** @type {bigint} */ group) => {
+      open: (/** @type {bigint} */ group, /** @type {bigint} */ subgroup) => {
         if (groups.at(-1) !== group) groups.push(group);
+        if (name === "video") this.videoStreams.push(`${group - groups[0]}.${subgroup}`);
         const reset = () => this.reset.push(name);
         return { waitingBytes: 0, write() {}, close() {}, reset };
       },
@@ -191,6 +210,20 @@ test("groups are numbered from the time of day on, so that who begins anew count
   assert.deepEqual(played.groups.get("video"), [first, first + 1n, first + 2n]);
   assert.deepEqual(played.groups.get("audio"), [first, first + 1n, first + 2n]);
   assert.deepEqual(played.done.toSorted(), ["audio", "catalog", "video"]);
+});
+
+test("a relay without PUBLISH gets the namespace, and one of others gets each group on one stream", async () => {
+  const times = [0, 500_000, 1_000_000, 1_500_000, 2_000_000];
+  const ours = new Played();
+  assert.equal(await publisher(ours, times).publisher.run(), "");
+  assert.deepEqual([ours.isAnnounced, ours.videoStreams], [false, ["0.0", "0.1", "1.0", "1.1", "2.0"]]);
+  const other = new Played(async (name) => {
+    if (name !== "namespace") throw new Refused(BigInt(RequestCode.NOT_SUPPORTED), "no", undefined, undefined);
+  });
+  other.peer.implementation = "another/1.0";
+  assert.equal(await publisher(other, times).publisher.run(), "");
+  assert.deepEqual([other.isAnnounced, other.videoStreams, other.reset], [true, ["0.0", "1.0", "2.0"], []]);
+  assert.deepEqual(other.done.toSorted(), ["audio", "catalog", "video"]);
 });
 
 test("of a stream that the relay refuses nothing is left open, however many tracks it had taken", async () => {

@@ -32,7 +32,7 @@ class Relay {
       this.close = () => resolve({});
     });
     this.incomingUnidirectionalStreams = new ReadableStream({ start: (controller) => { this.streams = controller; } });
-    this.incomingBidirectionalStreams = new ReadableStream();
+    this.incomingBidirectionalStreams = new ReadableStream({ start: (controller) => { this.requests = controller; } });
     this.datagrams = { readable: new ReadableStream() };
     /** The requests that were not taken.
      * @type {any[]} */
@@ -57,6 +57,17 @@ class Relay {
    */
   request(draft) {
     return new RequestStream(this.opened.shift(), draft);
+  }
+
+  /**
+   * Opens a stream for a request.
+   *
+   * @param {Draft} draft
+   */
+  open(draft) {
+    const [there, back] = [new TransformStream(), new TransformStream()];
+    this.requests?.enqueue({ readable: there.readable, writable: back.writable });
+    return new RequestStream({ readable: back.readable, writable: there.writable }, draft);
   }
 
   /**
@@ -173,5 +184,56 @@ for (const draft of DRAFTS) {
     await stream.next();
     await stream.send({ type: "REQUEST_ERROR", code: BigInt(RequestCode.INVALID_RANGE), reason: "none" });
     await assert.rejects(fetching, Refused);
+  });
+
+  test(`a relay subscribes to the tracks of a namespace when it wants them in draft-${draft}`, async () => {
+    const { session, relay } = await connected(draft);
+    const name = { namespace: [Uint8Array.of(1), Uint8Array.of(2)], trackName: Uint8Array.of(3) };
+    const ask = async (/** @type {import("../moqt/name.js").FullTrackName} */ track, /** @type {bigint} */ requestId, forward = true) => {
+      const request = relay.open(draft);
+      await request.send({ type: "SUBSCRIBE", requestId, ...track, parameters: { forward } });
+      return { request, answer: /** @type {any} */ (await request.next()) };
+    };
+    // Nothing is offered.
+    const { answer: none } = await ask(name, 1n);
+    assert.deepEqual([none.type, none.code], ["REQUEST_ERROR", BigInt(RequestCode.NOT_SUPPORTED)]);
+
+    const track = session.offers.add(name);
+    /** @type {boolean[]} */
+    const changes = [];
+    track.onForward = () => changes.push(track.isForwarding);
+    const announcing = session.publishNamespace(name.namespace);
+    await Promise.resolve();
+    const announced = relay.request(draft);
+    assert.deepEqual(await announced.next(), { type: "PUBLISH_NAMESPACE", requestId: 0n, namespace: name.namespace, parameters: {} });
+    await announced.send({ type: "REQUEST_OK", parameters: {}, properties: [] });
+    await announcing;
+    assert.equal(track.isForwarding, false);
+
+    const other = { namespace: [Uint8Array.of(1)], trackName: Uint8Array.of(2, 3) };
+    const { answer: unknown } = await ask(other, 3n);
+    assert.deepEqual([unknown.type, unknown.code], ["REQUEST_ERROR", BigInt(RequestCode.DOES_NOT_EXIST)]);
+
+    const { request, answer } = await ask(name, 5n, false);
+    assert.deepEqual(answer, { type: "SUBSCRIBE_OK", trackAlias: 0n, parameters: {}, properties: [] });
+    const { answer: second } = await ask(name, 7n);
+    assert.deepEqual([second.type, second.code], ["REQUEST_ERROR", BigInt(RequestCode.EXCESSIVE_LOAD)]);
+    await request.send({ type: "REQUEST_UPDATE", requestId: 9n, parameters: { forward: true } });
+    assert.deepEqual(await request.next(), { type: "REQUEST_OK", parameters: {}, properties: [] });
+    const stream = track.open(300n, 0n, 1);
+    stream.write(2n, [], Uint8Array.of(9));
+    // STOP_SENDING ends a subscription, and another one may follow.
+    await request.reader.cancel();
+    while (track.isForwarding) await new Promise(setImmediate);
+    const { request: again, answer: later } = await ask(name, 11n);
+    assert.deepEqual(later.parameters, { largestObject: { group: 300n, object: 2n } });
+    while (!track.isForwarding) await new Promise(setImmediate);
+    assert.deepEqual(changes, [true, false, true]);
+    track.open(301n, 0n, 1);
+    await Promise.all([track.done(), again.next().then((done) => {
+      assert.deepEqual(done, { type: "PUBLISH_DONE", code: 2n, streamCount: 1n, reason: "" });
+    })]);
+    const { answer: over } = await ask(name, 13n);
+    assert.equal(over.code, BigInt(RequestCode.DOES_NOT_EXIST));
   });
 }
