@@ -134,7 +134,7 @@ results-live-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## Live
 	scripts/live-relays.sh target/release/weir $(PEERS)/bin --results docs/results.md
 
 .PHONY: results-probe
-results-probe: $(PEERS)/bin/moq-relay-ietf ## Conformance and robustness of our relay and others, into docs/probe-results.md (ten minutes)
+results-probe: $(PEERS)/bin/moq-relay-ietf ## Conformance and robustness of our relay and others, into docs/probe-results.md (fifteen minutes)
 	$(CARGO) build --release --locked --bin weir
 	scripts/probe.sh target/release/weir $(PEERS)/bin --results docs/probe-results.md
 

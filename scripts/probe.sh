@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs all cases of `weir probe` against weir's relay and moq-relay-ietf, over both transports, and writes the comparison.
+# Runs all cases of `weir probe` against weir's relay and moq-relay-ietf, in each draft that they speak and over both transports,
+# and writes the comparison.
 #
 # usage: scripts/probe.sh WEIR PEERS [--messages COUNT] --results FILE
 #
@@ -27,6 +28,14 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 
 
 relay=
 trap '[ -z "$relay" ] || kill "$relay" 2>/dev/null || true' EXIT
+
+# The drafts of a relay that have cases, newest first.
+drafts() {
+    case $1 in
+    moq-relay-ietf) echo 18 ;;
+    *) echo 22 18 ;;
+    esac
+}
 
 # Starts a relay on a port of loopback, and waits until it listens.
 start() {
@@ -58,19 +67,21 @@ start() {
 reports=() port=15460
 for name in weir moq-relay-ietf moq-relay; do
     [ "$name" = weir ] || [ -x "$peers/$name" ] || continue
-    for scheme in moqt https; do
-        port=$((port + 1))
-        start "$name" "$port"
-        report=$output/$name-$scheme.json
-        status=0
-        "$weir" probe "$scheme://127.0.0.1:$port" --insecure --patience 3s --messages "$messages" --relay-pid "$relay" \
-            --name "$name" --json "$report" --html "$output/$name-$scheme.html" >"$output/$name-$scheme.tap" || status=$?
-        # A relay that fails cases is a result.
-        [ $status -le 1 ] || exit $status
-        reports+=("$report")
-        kill "$relay" 2>/dev/null || true
-        wait "$relay" 2>/dev/null || true
-        relay=
+    for draft in $(drafts "$name"); do
+        for scheme in moqt https; do
+            port=$((port + 1))
+            start "$name" "$port"
+            run=$output/$name-$draft-$scheme
+            status=0
+            "$weir" probe "$scheme://127.0.0.1:$port" --draft "$draft" --insecure --patience 3s --messages "$messages" \
+                --relay-pid "$relay" --name "$name" --json "$run.json" --html "$run.html" >"$run.tap" || status=$?
+            # A relay that fails cases is a result.
+            [ $status -le 1 ] || exit $status
+            reports+=("$run.json")
+            kill "$relay" 2>/dev/null || true
+            wait "$relay" 2>/dev/null || true
+            relay=
+        done
     done
 done
 "$weir" probe compare "${reports[@]}" --results "$results"

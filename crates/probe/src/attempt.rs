@@ -1,6 +1,7 @@
 //! One case while it runs.
 
 use std::{
+    array,
     collections::VecDeque,
     time::{Duration, Instant},
 };
@@ -14,8 +15,8 @@ use weir_quic::{Endpoint, Event, Handle};
 use crate::{
     case::Verdict,
     line::{Action, Line},
-    script::{CLIENTS_MAX, Check, Progress, Step, Storm},
-    seen::{Slot, draft},
+    script::{CLIENTS_MAX, Check, Progress, Script, Step, Storm},
+    seen::Slot,
 };
 
 /// How long an attempt waits.
@@ -50,11 +51,13 @@ enum Turn {
 }
 
 impl Attempt {
-    pub(crate) fn new(steps: Vec<Step>, times: Times, seed: u64) -> Self {
+    /// Returns an attempt that has not begun.
+    pub(crate) fn new(script: Script, times: Times, seed: u64) -> Self {
+        let Script { steps, edition, .. } = script;
         let has_then = steps.iter().any(|step| matches!(step, Step::Then));
         Self {
             steps: steps.into(),
-            lines: Default::default(),
+            lines: array::from_fn(|_| Line::new(edition)),
             times,
             random: Random::new(seed),
             is_reached: !has_then,
@@ -176,7 +179,7 @@ impl Attempt {
             Step::Rejoin(client) if self.lines[*client].handle().is_none() => {
                 let line = &mut self.lines[*client];
                 line.connect(now, endpoint, target);
-                let setup = Action::Write(encoded_setup(target));
+                let setup = Action::Write(encoded_setup(line, target));
                 line.act(now, endpoint, Slot::Control, setup);
             }
             Step::Act(client, slot, action) => {
@@ -214,7 +217,7 @@ impl Attempt {
     ) -> Option<Turn> {
         let line = &mut self.lines[client];
         if line.is_open() {
-            let setup = Action::Write(encoded_setup(target));
+            let setup = Action::Write(encoded_setup(line, target));
             line.act(now, endpoint, Slot::Control, setup);
             return None;
         }
@@ -313,12 +316,12 @@ fn wait(now: Instant, until: Instant) -> Turn {
     }
 }
 
-/// Returns the usual SETUP.
-fn encoded_setup(target: &Target) -> Bytes {
+/// Returns the usual SETUP of a client.
+fn encoded_setup(line: &Line, target: &Target) -> Bytes {
     let mut out = BytesMut::new();
     let setup = Message::Setup(target.setup.clone());
     setup
-        .encode(draft(), &mut out)
+        .encode(line.seen.edition.codec(), &mut out)
         .expect("the options come from a URL");
     out.freeze()
 }

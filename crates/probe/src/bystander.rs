@@ -10,6 +10,7 @@ use weir_quic::{App, Endpoint, Event};
 use crate::{
     attempt::{Attempt, Times},
     case::Verdict,
+    edition::Edition,
     line::Action,
     script::{A, B, Script, Space},
     seen::Slot,
@@ -58,11 +59,13 @@ pub struct Figures {
 }
 
 impl Bystander {
-    /// Returns a bystander that begins at `begin`. `namespace` is the first field of its namespace.
-    pub fn new(target: Target, namespace: &str, begin: Instant) -> Self {
+    /// Returns a bystander that begins at `begin` and speaks `edition`, which is the only protocol of `target`. `namespace` is
+    /// the first field of its namespace.
+    pub fn new(target: Target, edition: Edition, namespace: &str, begin: Instant) -> Self {
         Self {
             target,
             space: Space {
+                edition,
                 fields: vec![namespace.as_bytes().to_vec()],
                 options: Vec::new(),
             },
@@ -122,7 +125,7 @@ impl Bystander {
             State::Waits(at) if *at <= now => {
                 let mut script = Script::new(&self.space, "bystander");
                 script.channel(A, B);
-                let attempt = Attempt::new(script.steps, TIMES, 0);
+                let attempt = Attempt::new(script, TIMES, 0);
                 self.state = State::Begins(Box::new(attempt), now);
                 self.establish(now, endpoint);
             }

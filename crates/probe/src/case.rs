@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use crate::script::{Script, Space};
+use crate::{
+    edition::{Edition, Sections},
+    script::{Script, Space},
+};
 
 /// One case of the table.
 pub struct Case {
     /// Its name, such as `goaway.repeated`. The part before the first point is its group.
     pub name: String,
-    /// The section of the draft, such as `10.4`; empty for cases of robustness.
+    /// The section of the draft in the edition of the table, such as `10.4`; empty for cases of robustness.
     pub section: &'static str,
     /// What the relay has to do.
     pub requirement: String,
@@ -18,6 +21,7 @@ pub struct Case {
     pub kind: Kind,
     /// The transports that it concerns.
     pub on: On,
+    sections: Sections,
     pub(crate) script: Box<dyn Fn(&mut Script) + Send>,
 }
 
@@ -100,13 +104,14 @@ impl Case {
     /// Returns a case of a rule that the draft states with MUST.
     pub(crate) fn must(
         name: impl Into<String>,
-        section: &'static str,
+        sections: Sections,
         requirement: impl Into<String>,
         script: impl Fn(&mut Script) + Send + 'static,
     ) -> Self {
         Self {
             name: name.into(),
-            section,
+            section: "",
+            sections,
             requirement: requirement.into(),
             level: Level::Must,
             kind: Kind::Conformance,
@@ -131,6 +136,12 @@ impl Case {
     #[must_use]
     pub(crate) fn on(self, on: On) -> Self {
         Self { on, ..self }
+    }
+
+    /// Returns the case in an edition; `None` if the edition does not have its rule.
+    pub(crate) fn in_edition(self, edition: Edition) -> Option<Self> {
+        let section = self.sections.of(edition)?;
+        Some(Self { section, ..self })
     }
 
     /// Returns its script.

@@ -2,6 +2,8 @@
 
 mod data;
 mod fetching;
+mod filling;
+mod filtering;
 mod forwarding;
 mod framing;
 mod goaway;
@@ -9,8 +11,10 @@ mod limits;
 mod malformed;
 mod names;
 mod namespaces;
+mod notifying;
 mod parameters;
 mod publishing;
+mod range_filters;
 mod robustness;
 mod session;
 mod storms;
@@ -21,22 +25,28 @@ mod volume;
 
 use crate::{
     case::Case,
+    edition::{Edition, Sections},
     script::{A, Script, closed},
 };
 
-/// Returns all cases, in the order of the table. With `messages`, the last case sends so many hostile messages.
-pub fn all(messages: Option<u64>) -> Vec<Case> {
+/// Returns all cases of an edition, in the order of the table. With `messages`, the last case sends so many hostile
+/// messages.
+pub fn all(edition: Edition, messages: Option<u64>) -> Vec<Case> {
     let tables = [
         session::cases(),
         framing::cases(),
         names::cases(),
         parameters::cases(),
+        range_filters::cases(),
         tokens::cases(),
         subscribing::cases(),
+        filtering::cases(),
         track_status::cases(),
         publishing::cases(),
+        notifying::cases(),
         namespaces::cases(),
         fetching::cases(),
+        filling::cases(),
         forwarding::cases(),
         data::cases(),
         malformed::cases(),
@@ -46,18 +56,19 @@ pub fn all(messages: Option<u64>) -> Vec<Case> {
         storms::cases(),
         messages.map(volume::case).into_iter().collect(),
     ];
-    tables.into_iter().flatten().collect()
+    let cases = tables.into_iter().flatten();
+    cases.filter_map(|case| case.in_edition(edition)).collect()
 }
 
 /// A case in which a client sends `bytes` as the first bytes of a request stream, and the relay has to close the session.
 fn closes(
     name: impl Into<String>,
-    section: &'static str,
+    sections: Sections,
     requirement: impl Into<String>,
     codes: &'static [u64],
     bytes: impl Fn(&Script) -> Vec<u8> + Send + 'static,
 ) -> Case {
-    Case::must(name, section, requirement, move |script| {
+    Case::must(name, sections, requirement, move |script| {
         script.join(A);
         script.then();
         let slot = script.bi();

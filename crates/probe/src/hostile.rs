@@ -6,25 +6,35 @@ use crate::{
     line::Action,
     script::Step,
     seen::Slot,
-    wire::{self, Request, Subgroup, Track, Value, framed, int, message},
+    wire::{self, Range, Request, Subgroup, Track, Value, framed, int, message},
 };
 
 /// Encodes a valid message of one kind.
 pub(crate) type Encode = fn(u64, &Track) -> Vec<u8>;
 
-/// Every kind of message, with its name in the names of cases.
-pub(crate) const KINDS: [(&str, Encode); 18] = [
+/// Every kind of message, with its name in the names of cases. Draft-18 has neither
+/// fills nor the last one.
+pub(crate) const KINDS: [(&str, Encode); 21] = [
     ("setup", |_, _| {
         framed(message::SETUP, &wire::pairs(&[(0x3FF0, Value::Int(1))]))
     }),
-    ("goaway", |_, _| wire::goaway(b"", Some(1))),
+    ("goaway", |_, track| {
+        wire::goaway(track.edition, b"", Some(1))
+    }),
     ("subscribe", |id, track| {
         Request::Subscribe.encode(id, track, &[])
     }),
     ("publish", |id, track| {
         Request::Publish.encode(id, track, &[])
     }),
+    ("subscribe-with-fill", |id, track| {
+        let past = wire::fill(&[Range::Recent(1).filter(track.edition)]);
+        Request::Subscribe.encode(id, track, &[past])
+    }),
     ("fetch", |id, track| Request::Fetch.encode(id, track, &[])),
+    ("fetch-of-range", |id, track| {
+        wire::fetch(id, track, (200, 0), (300, 0), &[])
+    }),
     ("track-status", |id, track| {
         Request::TrackStatus.encode(id, track, &[])
     }),
@@ -41,7 +51,9 @@ pub(crate) const KINDS: [(&str, Encode); 18] = [
         wire::update(id, &[(wire::parameter::FORWARD, Value::Byte(1))])
     }),
     ("subscribe-ok", |id, _| wire::subscribe_ok(id, &[], &[])),
-    ("fetch-ok", |_, _| wire::fetch_ok((1, 0), &[])),
+    ("fetch-ok", |_, track| {
+        wire::fetch_ok(track.edition, (1, 0), &[])
+    }),
     ("request-ok", |_, _| wire::request_ok(&[], &[])),
     ("request-error", |_, _| wire::request_error(0, b"reason")),
     ("publish-done", |_, _| wire::publish_done(2, 0, b"reason")),
@@ -53,6 +65,9 @@ pub(crate) const KINDS: [(&str, Encode); 18] = [
     }),
     ("publish-blocked", |_, track| {
         framed(message::PUBLISH_BLOCKED, &track.full())
+    }),
+    ("publish-state-notify", |_, _| {
+        wire::state_notify(&[(wire::parameter::FORWARD, Value::Byte(1))])
     }),
 ];
 

@@ -18,7 +18,8 @@ use weir_quic::{Connection, Endpoint, Event, Handle};
 use weir_transport::{Direction, Read, StreamId, Transport as _, WriteError};
 
 use crate::{
-    seen::{Ended, Seen, Slot, StreamEnd, draft},
+    edition::Edition,
+    seen::{Ended, Seen, Slot, StreamEnd},
     wire,
 };
 
@@ -72,12 +73,20 @@ pub(crate) enum Action {
 }
 
 impl Line {
+    /// Returns a client that speaks an edition and has not connected.
+    pub(crate) fn new(edition: Edition) -> Self {
+        Self {
+            seen: Seen::new(edition),
+            ..Self::default()
+        }
+    }
+
     /// Starts a new connection; what was seen on the one before is forgotten.
     pub(crate) fn connect(&mut self, now: Instant, endpoint: &mut Endpoint, target: &Target) {
         self.close(now, endpoint, 0);
         *self = Self {
             sent: self.sent,
-            ..Self::default()
+            ..Self::new(self.seen.edition)
         };
         let Target {
             remote,
@@ -279,13 +288,14 @@ impl Line {
             .max();
         let (group, id) = largest.unwrap_or_default();
         let last = Location::new(group, id).min(end);
-        let exclusive = (last.group, last.object.wrapping_add(1));
+        let after_last = (last.group, last.object.wrapping_add(1));
+        let draft = self.seen.edition.codec();
         let mut data = BytesMut::new();
         let header = FetchHeader {
             request_id: fetch.request_id,
         };
-        header.encode(draft(), &mut data);
-        let mut encoder = FetchEncoder::new(draft(), order);
+        header.encode(draft, &mut data);
+        let mut encoder = FetchEncoder::new(draft, order);
         for (group, id, payload) in objects {
             let object = FetchObject {
                 group: *group,
@@ -298,7 +308,8 @@ impl Line {
             encoder.encode(&FetchEntry::Object(object), &mut data);
             data.extend_from_slice(payload);
         }
-        self.write(now, endpoint, stream, wire::fetch_ok(exclusive, &[]));
+        let accepted = wire::fetch_ok(self.seen.edition, after_last, &[]);
+        self.write(now, endpoint, stream, accepted);
         let opened = self.connection(now, endpoint);
         if let Some(opened) = opened.and_then(|mut it| it.open(Direction::Uni)) {
             self.write(now, endpoint, opened, data.to_vec());

@@ -8,6 +8,7 @@ use weir_quic::{App, Endpoint, Event};
 use crate::{
     attempt::{Attempt, Times},
     case::{Case, Outcome, Verdict},
+    edition::Edition,
     script::Space,
     wire::{Value, option},
 };
@@ -15,8 +16,10 @@ use crate::{
 /// The configuration of a probe.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The relay. Its protocols have to be [`ALPN`](crate::ALPN) only.
+    /// The relay. Its only protocol has to be that of the edition.
     pub target: Target,
+    /// The edition of the cases.
+    pub edition: Edition,
     /// How long a case waits for what the relay has to do.
     pub patience: Duration,
     /// How long a case waits for what the relay must not do.
@@ -65,6 +68,7 @@ impl Probe {
             text(option::AUTHORITY, &setup.authority),
         ];
         let space = Space {
+            edition: config.edition,
             fields: vec![config.namespace.as_bytes().to_vec()],
             options: options.into_iter().flatten().collect(),
         };
@@ -80,6 +84,11 @@ impl Probe {
             has_connected: false,
             is_over: false,
         }
+    }
+
+    /// Returns the edition of the cases.
+    pub fn edition(&self) -> Edition {
+        self.config.edition
     }
 
     /// Returns the cases, in the order in which they run.
@@ -165,7 +174,7 @@ impl Probe {
             quiet: self.config.quiet,
         };
         let seed = self.config.seed.wrapping_add(self.outcomes.len() as u64);
-        let attempt = Attempt::new(case.script(&self.space).steps, times, seed);
+        let attempt = Attempt::new(case.script(&self.space), times, seed);
         self.attempt = Some((attempt, now));
         true
     }

@@ -4,17 +4,19 @@ use std::{collections::BTreeMap, fmt};
 
 use bytes::{Bytes, BytesMut};
 use weir_moqt::{
-    data::{FetchEntry, FetchObject, ObjectDatagram, ObjectStatus, StreamKind, SubgroupHeader},
+    data::{
+        FetchEntry, FetchObject, ObjectDatagram, ObjectStatus, RangeEnd, StreamKind, SubgroupHeader,
+    },
     draft::Draft,
     error::{DecodeError, SessionError},
-    message::{MESSAGE_BYTES_MAX, Message},
+    message::{MESSAGE_BYTES_MAX, Message, Setup},
     parameter::GroupOrder,
     reader::{FetchItem, FetchReader, MessageReader, SubgroupItem, SubgroupReader},
 };
 use weir_quic::Lost;
 use weir_transport::{Direction, StreamId};
 
-use crate::wire::ALPN;
+use crate::edition::Edition;
 
 /// A stream of a case, by the name that its script gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +92,8 @@ impl Way {
 /// What one client has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
+    /// The edition in which the relay writes.
+    pub(crate) edition: Edition,
     /// Whether the handshake was completed.
     pub(crate) is_connected: bool,
     /// The end of the session: the code, and the reason as text. Only closes by the relay have a code.
@@ -106,6 +110,8 @@ pub(crate) struct Seen {
     pub(crate) unreadable: Option<String>,
     /// The order of groups that the client asks for in its fetches.
     pub(crate) fetch_order: GroupOrder,
+    /// Why objects up to the end of a range are missing on fetch streams, with the Request ID of each.
+    pub(crate) gaps: Vec<(u64, RangeEnd)>,
 }
 
 /// How a session ended.
@@ -195,10 +201,20 @@ enum Content {
 }
 
 impl Seen {
+    /// Returns what a client in an edition has seen at first: nothing.
+    pub(crate) fn new(edition: Edition) -> Self {
+        Self {
+            edition,
+            ..Self::default()
+        }
+    }
+
     /// Adds a stream, opened by the relay or for a slot of the client.
     pub(crate) fn add(&mut self, stream: StreamId, direction: Direction, slot: Option<Slot>) {
         let content = match direction {
-            Direction::Bi => Content::Messages(MessageReader::new(draft(), MESSAGE_BYTES_MAX)),
+            Direction::Bi => {
+                Content::Messages(MessageReader::new(self.edition.codec(), MESSAGE_BYTES_MAX))
+            }
             Direction::Uni => Content::Unknown(BytesMut::new()),
         };
         let incoming = Incoming {
@@ -277,14 +293,19 @@ impl Seen {
         came.into_iter().filter_map(first).collect()
     }
 
-    /// Returns what the relay calls itself in SETUP.
-    pub(crate) fn implementation(&self) -> Option<&str> {
+    /// Returns the relay's SETUP, once it has arrived.
+    pub(crate) fn setup(&self) -> Option<&Setup> {
         self.streams.values().find_map(|one| {
             if let Some(Message::Setup(setup)) = one.messages.first() {
-                return setup.implementation.as_deref();
+                return Some(setup);
             }
             None
         })
+    }
+
+    /// Returns what the relay calls itself in SETUP.
+    pub(crate) fn implementation(&self) -> Option<&str> {
+        self.setup()?.implementation.as_deref()
     }
 
     /// Takes all objects, unless one of them is incomplete.
@@ -312,7 +333,7 @@ impl Seen {
 
     /// Notes a datagram.
     pub(crate) fn datagram(&mut self, data: Bytes) {
-        match ObjectDatagram::decode(draft(), data) {
+        match ObjectDatagram::decode(self.edition.codec(), data) {
             Ok(Some(datagram)) => self.keep(Object {
                 way: Way::Datagram {
                     alias: datagram.track_alias,
@@ -333,6 +354,7 @@ impl Seen {
 
     /// Notes bytes that arrived on a stream.
     pub(crate) fn data(&mut self, stream: StreamId, data: Bytes) {
+        let draft = self.edition.codec();
         let Some(incoming) = self.streams.get_mut(&stream) else {
             return;
         };
@@ -340,10 +362,10 @@ impl Seen {
         let (mut data, mut problem) = (data, None);
         if let Content::Unknown(start) = &mut content {
             start.extend_from_slice(&data);
-            match StreamKind::recognise(draft(), start) {
+            match StreamKind::recognise(draft, start) {
                 Ok(kind) => {
                     data = start.split().freeze();
-                    content = Content::of(kind);
+                    content = Content::of(draft, kind);
                 }
                 Err(DecodeError::Short) => data = Bytes::new(),
                 Err(error @ DecodeError::Invalid { .. }) => {
@@ -377,6 +399,10 @@ impl Seen {
             Content::Messages(reader) => {
                 reader.push(data);
                 while let Some(message) = reader.poll()? {
+                    // It may come at any time, and says nothing that a case waits for.
+                    if matches!(message, Message::PublishStateNotify(_)) {
+                        continue;
+                    }
                     if let Some(incoming) = self.streams.get_mut(&stream)
                         && incoming.messages.len() < MESSAGES_MAX
                     {
@@ -458,7 +484,12 @@ impl Seen {
                     self.keep(fetched(request.unwrap_or_default(), &object));
                     *last = self.objects.len().checked_sub(1);
                 }
-                FetchItem::Entry(FetchEntry::EndOfRange { .. }) => {}
+                FetchItem::Entry(FetchEntry::EndOfRange { reason, .. }) => {
+                    let request = self.streams.get(&stream).and_then(|it| it.fetch);
+                    if self.gaps.len() < OBJECTS_MAX {
+                        self.gaps.push((request.unwrap_or_default(), reason));
+                    }
+                }
                 FetchItem::Payload(piece) => self.payload(*last, &piece),
             }
         }
@@ -509,13 +540,13 @@ impl Seen {
 }
 
 impl Content {
-    fn of(kind: StreamKind) -> Self {
+    fn of(draft: Draft, kind: StreamKind) -> Self {
         match kind {
-            StreamKind::Control => Self::Messages(MessageReader::new(draft(), MESSAGE_BYTES_MAX)),
+            StreamKind::Control => Self::Messages(MessageReader::new(draft, MESSAGE_BYTES_MAX)),
             StreamKind::Subgroup => {
-                Self::Subgroup(SubgroupReader::new(draft(), HEADER_BYTES_MAX), None)
+                Self::Subgroup(SubgroupReader::new(draft, HEADER_BYTES_MAX), None)
             }
-            StreamKind::Fetch => Self::Fetch(FetchReader::new(draft(), HEADER_BYTES_MAX), None),
+            StreamKind::Fetch => Self::Fetch(FetchReader::new(draft, HEADER_BYTES_MAX), None),
             StreamKind::Padding => Self::Ignored,
         }
     }
@@ -533,11 +564,6 @@ fn fetched(request: u64, object: &FetchObject) -> Object {
         payload: BytesMut::new(),
         payload_bytes: object.payload_len,
     }
-}
-
-/// The draft of the cases.
-pub(crate) fn draft() -> Draft {
-    Draft::from_alpn(ALPN.as_bytes()).expect("the codec offers the draft of the cases")
 }
 
 /// Most bytes before the payload of an object.

@@ -1,110 +1,19 @@
-//! The encoding of draft-ietf-moq-transport-18, written from the draft and independent of the codec in `weir-moqt`.
+//! The encoding of draft-ietf-moq-transport-18 and of -22, written from the drafts and independent of the codec in
+//! `weir-moqt`.
 //!
 //! A codec refuses to write what the protocol forbids, and shares its mistakes with the relay that is built on it. So the
 //! probe writes its messages byte by byte, the valid ones too. It reads the relay's answers with the codec.
+//!
+//! The two drafts differ in FETCH, `FETCH_OK`, GOAWAY and the location filter; each has a function that asks for the edition.
 
-/// The protocol's name in ALPN and in WebTransport: the only draft that the cases are written for.
-pub const ALPN: &str = "moqt-18";
+mod code_points;
+#[cfg(test)]
+mod tests;
 
-/// Message types [moqt-18 §10].
-pub(crate) mod message {
-    pub(crate) const SETUP: u64 = 0x2F00;
-    pub(crate) const GOAWAY: u64 = 0x10;
-    pub(crate) const SUBSCRIBE: u64 = 0x3;
-    pub(crate) const SUBSCRIBE_OK: u64 = 0x4;
-    pub(crate) const PUBLISH: u64 = 0x1D;
-    pub(crate) const PUBLISH_DONE: u64 = 0xB;
-    pub(crate) const FETCH: u64 = 0x16;
-    pub(crate) const FETCH_OK: u64 = 0x18;
-    pub(crate) const TRACK_STATUS: u64 = 0xD;
-    pub(crate) const PUBLISH_NAMESPACE: u64 = 0x6;
-    pub(crate) const SUBSCRIBE_NAMESPACE: u64 = 0x50;
-    pub(crate) const SUBSCRIBE_TRACKS: u64 = 0x51;
-    pub(crate) const NAMESPACE: u64 = 0x8;
-    pub(crate) const NAMESPACE_DONE: u64 = 0xE;
-    pub(crate) const PUBLISH_BLOCKED: u64 = 0xF;
-    pub(crate) const REQUEST_UPDATE: u64 = 0x2;
-    pub(crate) const REQUEST_OK: u64 = 0x7;
-    pub(crate) const REQUEST_ERROR: u64 = 0x5;
-}
-
-/// Message parameters [moqt-18 §10.2].
-pub(crate) mod parameter {
-    pub(crate) const OBJECT_DELIVERY_TIMEOUT: u64 = 0x02;
-    pub(crate) const AUTHORIZATION_TOKEN: u64 = 0x03;
-    pub(crate) const RENDEZVOUS_TIMEOUT: u64 = 0x04;
-    pub(crate) const SUBGROUP_DELIVERY_TIMEOUT: u64 = 0x06;
-    pub(crate) const EXPIRES: u64 = 0x08;
-    pub(crate) const LARGEST_OBJECT: u64 = 0x09;
-    pub(crate) const FILL_TIMEOUT: u64 = 0x0A;
-    pub(crate) const FORWARD: u64 = 0x10;
-    pub(crate) const SUBSCRIBER_PRIORITY: u64 = 0x20;
-    pub(crate) const SUBSCRIPTION_FILTER: u64 = 0x21;
-    pub(crate) const GROUP_ORDER: u64 = 0x22;
-    pub(crate) const NEW_GROUP_REQUEST: u64 = 0x32;
-    pub(crate) const TRACK_NAMESPACE_PREFIX: u64 = 0x34;
-}
-
-/// Setup options [moqt-18 §10.3.1].
-pub(crate) mod option {
-    pub(crate) const PATH: u64 = 0x01;
-    pub(crate) const AUTHORIZATION_TOKEN: u64 = 0x03;
-    pub(crate) const AUTHORITY: u64 = 0x05;
-}
-
-/// Properties [moqt-18 §12].
-pub(crate) mod property {
-    pub(crate) const IMMUTABLE: u64 = 0x0B;
-    pub(crate) const DEFAULT_PUBLISHER_GROUP_ORDER: u64 = 0x22;
-    pub(crate) const DYNAMIC_GROUPS: u64 = 0x30;
-    pub(crate) const PRIOR_GROUP_ID_GAP: u64 = 0x3C;
-    pub(crate) const PRIOR_OBJECT_ID_GAP: u64 = 0x3E;
-    /// A type in the range of mandatory properties that no specification defines.
-    pub(crate) const MANDATORY_UNKNOWN: u64 = 0x7ABC;
-    /// A type with bytes in the range for applications, which relays forward.
-    pub(crate) const OF_APPLICATION: u64 = 0x3801;
-}
-
-/// Stream and datagram types [moqt-18 §3.4, §11.5].
-pub(crate) mod stream {
-    pub(crate) const FETCH: u64 = 0x05;
-    pub(crate) const PADDING: u64 = 0x132B_3E28;
-    pub(crate) const PADDING_DATAGRAM: u64 = 0x132B_3E29;
-}
-
-/// Codes that close a session [moqt-18 §3.5].
-pub(crate) mod close {
-    pub(crate) const PROTOCOL_VIOLATION: u64 = 0x3;
-    pub(crate) const INVALID_REQUEST_ID: u64 = 0x4;
-    pub(crate) const DUPLICATE_TRACK_ALIAS: u64 = 0x5;
-    pub(crate) const KEY_VALUE_FORMATTING_ERROR: u64 = 0x6;
-    pub(crate) const INVALID_PATH: u64 = 0x8;
-    pub(crate) const MALFORMED_PATH: u64 = 0x9;
-    pub(crate) const AUTH_TOKEN_CACHE_OVERFLOW: u64 = 0x13;
-    pub(crate) const DUPLICATE_AUTH_TOKEN_ALIAS: u64 = 0x14;
-    pub(crate) const UNKNOWN_AUTH_TOKEN_ALIAS: u64 = 0x17;
-    pub(crate) const INVALID_AUTHORITY: u64 = 0x19;
-    pub(crate) const MALFORMED_AUTHORITY: u64 = 0x1A;
-}
-
-/// Codes of REQUEST_ERROR [moqt-18 §10.6.2].
-pub(crate) mod refusal {
-    pub(crate) const INTERNAL_ERROR: u64 = 0x0;
-    pub(crate) const TIMEOUT: u64 = 0x2;
-    pub(crate) const DOES_NOT_EXIST: u64 = 0x10;
-    pub(crate) const INVALID_RANGE: u64 = 0x11;
-    pub(crate) const DUPLICATE_SUBSCRIPTION: u64 = 0x19;
-    pub(crate) const PREFIX_OVERLAP: u64 = 0x30;
-    pub(crate) const INVALID_JOINING_REQUEST_ID: u64 = 0x32;
-    pub(crate) const UNSUPPORTED_EXTENSION: u64 = 0x33;
-    pub(crate) const REDIRECT: u64 = 0x34;
-}
-
-/// Codes of PUBLISH_DONE [moqt-18 §10.11].
-pub(crate) mod done {
-    pub(crate) const TRACK_ENDED: u64 = 0x2;
-    pub(crate) const MALFORMED_TRACK: u64 = 0x12;
-}
+pub(crate) use self::code_points::{
+    close, done, message, option, parameter, property, refusal, stream,
+};
+use crate::edition::Edition;
 
 /// The value of a parameter, an option or a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +48,7 @@ impl Value {
 /// A list of types with their values.
 pub(crate) type Pairs<'a> = &'a [(u64, Value)];
 
-/// Returns the shortest encoding of an integer [moqt-18 §1.4.1].
+/// Returns the shortest encoding of an integer [moqt-18 §1.4.1] [moqt-22 §8.1].
 pub(crate) fn int(value: u64) -> Vec<u8> {
     let bits = 64 - value.leading_zeros();
     let bytes = bits.div_ceil(7).clamp(1, 9);
@@ -165,7 +74,7 @@ pub(crate) fn framed(message: u64, payload: &[u8]) -> Vec<u8> {
     [&int(message)[..], &length.to_be_bytes(), payload].concat()
 }
 
-/// Returns key-value pairs with delta types, in the order given [moqt-18 §1.4.3].
+/// Returns key-value pairs with delta types, in the order given [moqt-18 §1.4.3] [moqt-22 §8.3].
 pub(crate) fn pairs(pairs: Pairs<'_>) -> Vec<u8> {
     let (mut out, mut last) = (Vec::new(), 0);
     for (kind, value) in pairs {
@@ -176,14 +85,16 @@ pub(crate) fn pairs(pairs: Pairs<'_>) -> Vec<u8> {
     out
 }
 
-/// Returns parameters with their number before them [moqt-18 §10.2].
+/// Returns parameters with their number before them [moqt-18 §10.2] [moqt-22 §9.20].
 pub(crate) fn parameters(parameters: Pairs<'_>) -> Vec<u8> {
     [int(parameters.len() as u64), pairs(parameters)].concat()
 }
 
-/// A namespace with a track name. The fields may be what no namespace may be.
+/// A namespace with a track name, and the edition in which requests for it are encoded. The fields may be what no namespace
+/// may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Track {
+    pub(crate) edition: Edition,
     pub(crate) namespace: Vec<Vec<u8>>,
     pub(crate) name: Vec<u8>,
 }
@@ -301,13 +212,14 @@ impl Request {
         )
     }
 
-    /// Returns its payload. PUBLISH has Track Alias 1, and FETCH asks for the first group.
+    /// Returns its payload. PUBLISH has Track Alias 1, and FETCH asks for the first group in draft-18, for all objects in
+    /// draft-22.
     pub(crate) fn payload(self, id: u64, track: &Track, parameters: Pairs<'_>) -> Vec<u8> {
-        let fields = match self {
-            Self::Subscribe | Self::TrackStatus => track.full(),
-            Self::Publish => [track.full(), int(ALIAS)].concat(),
-            Self::Fetch => [int(1), track.full(), vec![0, 0, 0, 0]].concat(),
-            Self::PublishNamespace | Self::SubscribeNamespace | Self::SubscribeTracks => {
+        let fields = match (self, track.edition) {
+            (Self::Fetch, Edition::Eighteen) => [int(1), track.full(), vec![0, 0, 0, 0]].concat(),
+            (Self::Subscribe | Self::TrackStatus | Self::Fetch, _) => track.full(),
+            (Self::Publish, _) => [track.full(), int(ALIAS)].concat(),
+            (Self::PublishNamespace | Self::SubscribeNamespace | Self::SubscribeTracks, _) => {
                 track.namespace()
             }
         };
@@ -341,7 +253,8 @@ pub(crate) fn publish(
     framed(message::PUBLISH, &fields.concat())
 }
 
-/// Returns a FETCH of a range, whose end is the last object plus one, or 0 for the whole group.
+/// Returns a FETCH of a range, whose end is the last object plus one, or 0 for the whole group. Draft-22 has the last object
+/// itself, in a parameter [moqt-18 §10.12.1] [moqt-22 §9.11].
 pub(crate) fn fetch(
     id: u64,
     track: &Track,
@@ -349,6 +262,12 @@ pub(crate) fn fetch(
     end: (u64, u64),
     parameters: Pairs<'_>,
 ) -> Vec<u8> {
+    if track.edition == Edition::TwentyTwo {
+        let range = Range::Absolute(start, inclusive(end)).filter(track.edition);
+        let mut all = [&[range], parameters].concat();
+        all.sort_by_key(|(kind, _)| *kind);
+        return Request::Fetch.encode(id, track, &all);
+    }
     let range = [int(start.0), int(start.1), int(end.0), int(end.1)].concat();
     let fields = [
         int(id),
@@ -360,7 +279,12 @@ pub(crate) fn fetch(
     framed(message::FETCH, &fields.concat())
 }
 
-/// Returns a FETCH that joins a subscription: relative (kind 2) or absolute (kind 3).
+/// Returns the last object of a range whose end is given as the last object plus one, or 0 for the whole group.
+fn inclusive((group, object): (u64, u64)) -> (u64, u64) {
+    (group, object.wrapping_sub(1))
+}
+
+/// Returns a FETCH that joins a subscription, as draft-18 has it: relative (kind 2) or absolute (kind 3).
 pub(crate) fn joining_fetch(id: u64, kind: u64, subscription: u64, start: u64) -> Vec<u8> {
     let fields = [
         int(id),
@@ -386,8 +310,12 @@ pub(crate) fn subscribe_ok(alias: u64, parameters: Pairs<'_>, properties: Pairs<
     framed(message::SUBSCRIBE_OK, &fields.concat())
 }
 
-/// Returns a FETCH_OK that is not the end of the track.
-pub(crate) fn fetch_ok(end: (u64, u64), properties: Pairs<'_>) -> Vec<u8> {
+/// Returns a FETCH_OK that is not the end of the track. The end of the range is given as for [`fetch`].
+pub(crate) fn fetch_ok(edition: Edition, end: (u64, u64), properties: Pairs<'_>) -> Vec<u8> {
+    let end = match edition {
+        Edition::Eighteen => end,
+        Edition::TwentyTwo => inclusive(end),
+    };
     let fields = [
         vec![0],
         int(end.0),
@@ -396,6 +324,11 @@ pub(crate) fn fetch_ok(end: (u64, u64), properties: Pairs<'_>) -> Vec<u8> {
         pairs(properties),
     ];
     framed(message::FETCH_OK, &fields.concat())
+}
+
+/// Returns a `PUBLISH_STATE_NOTIFY`, which draft-22 has.
+pub(crate) fn state_notify(parameters: Pairs<'_>) -> Vec<u8> {
+    framed(message::PUBLISH_STATE_NOTIFY, &self::parameters(parameters))
 }
 
 /// Returns a REQUEST_OK.
@@ -422,20 +355,71 @@ pub(crate) fn publish_done(code: u64, streams: u64, reason: &[u8]) -> Vec<u8> {
     )
 }
 
-/// Returns a GOAWAY without a timeout.
-pub(crate) fn goaway(uri: &[u8], request: Option<u64>) -> Vec<u8> {
+/// Returns a GOAWAY without a timeout. The Request ID is that of draft-18; draft-22 has none.
+pub(crate) fn goaway(edition: Edition, uri: &[u8], request: Option<u64>) -> Vec<u8> {
+    let request = request.filter(|_| edition == Edition::Eighteen);
     let request = request.map(int).unwrap_or_default();
     framed(message::GOAWAY, &[prefixed(uri), int(0), request].concat())
 }
 
-/// Returns a subscription filter: its type, and the fields that follow.
-pub(crate) fn filter(kind: u64, fields: &[u64]) -> (u64, Value) {
-    let fields = fields.iter().flat_map(|field| int(*field));
-    let bytes = int(kind).into_iter().chain(fields).collect();
-    (parameter::SUBSCRIPTION_FILTER, Value::Bytes(bytes))
+/// Locations of a track.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Range {
+    /// From the group after the largest one.
+    NextGroup,
+    /// From the object after the largest one.
+    NextObject,
+    /// From the start of the group that is so many groups before the largest one; draft-22 has it.
+    Recent(u64),
+    /// From a location.
+    From(u64, u64),
+    /// From one location to another, inclusive; object 2^64 - 1 for the whole group. The group of the end is not smaller than
+    /// that of the start. In draft-18, the end is that of its group.
+    Absolute((u64, u64), (u64, u64)),
 }
 
-/// Bits of the type of a subgroup stream [moqt-18 §11.4.2].
+impl Range {
+    /// Returns the location filter [moqt-18 §5.1.2] [moqt-22 §9.20.9].
+    pub(crate) fn filter(self, edition: Edition) -> (u64, Value) {
+        let eighteen = edition == Edition::Eighteen;
+        match self {
+            Self::NextGroup if eighteen => filter(edition, 1, &[]),
+            Self::NextGroup => filter(edition, 1, &[0]),
+            Self::Recent(groups) => filter(edition, 1, &[groups + 1]),
+            Self::NextObject => filter(edition, if eighteen { 2 } else { 5 }, &[]),
+            Self::From(group, object) => {
+                filter(edition, if eighteen { 3 } else { 2 }, &[group, object])
+            }
+            Self::Absolute((group, object), end) => {
+                let fields = [group, object, end.0 - group, end.1];
+                match (eighteen, end.1) {
+                    (true, _) => filter(edition, 4, &fields[..3]),
+                    (false, u64::MAX) => filter(edition, 3, &fields[..3]),
+                    (false, _) => filter(edition, 4, &fields),
+                }
+            }
+        }
+    }
+}
+
+/// Returns a location filter: its type, and the fields that follow. In draft-18, a length is before them.
+pub(crate) fn filter(edition: Edition, kind: u64, fields: &[u64]) -> (u64, Value) {
+    let fields = fields.iter().flat_map(|field| int(*field));
+    let bytes = int(kind).into_iter().chain(fields).collect();
+    let value = match edition {
+        Edition::Eighteen => Value::Bytes(bytes),
+        Edition::TwentyTwo => Value::Raw(bytes),
+    };
+    (parameter::LOCATION_FILTER, value)
+}
+
+/// Returns a request for past objects of a subscription, with parameters of the stream that carries them [moqt-22 §9.20.15].
+pub(crate) fn fill(parameters: Pairs<'_>) -> (u64, Value) {
+    let value = Value::Bytes(self::parameters(parameters));
+    (parameter::FILL_PARAMETERS, value)
+}
+
+/// Bits of the type of a subgroup stream [moqt-18 §11.4.2] [moqt-22 §11.3.1].
 pub(crate) mod subgroup {
     pub(crate) const BASE: u64 = 0x10;
     pub(crate) const PROPERTIES: u64 = 0x01;
@@ -522,58 +506,4 @@ pub(crate) fn datagram(group: u64, object: u64, payload: &[u8]) -> Vec<u8> {
         payload,
     ]
     .concat()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_examples_of_the_draft() {
-        for (bytes, value) in [
-            (&[0x25][..], 37),
-            (&[0xbb, 0xbd], 15_293),
-            (&[0xed, 0x7f, 0x3e, 0x7d], 226_442_877),
-            (&[0xfa, 0xa1, 0xa0, 0xe4, 0x03, 0xd8], 2_893_212_287_960),
-            (
-                &[0xfc, 0x89, 0x98, 0xab, 0xc6, 0x6b, 0xc0],
-                151_288_809_941_952,
-            ),
-            (
-                &[0xfe, 0xfa, 0x31, 0x8f, 0xa8, 0xe3, 0xca, 0x11],
-                70_423_237_261_249_041,
-            ),
-            (&[0xff; 9], u64::MAX),
-        ] {
-            assert_eq!(int(value), bytes);
-        }
-        assert_eq!(int(0), [0]);
-    }
-
-    #[test]
-    fn a_subscribe_byte_by_byte() {
-        let track = Track {
-            namespace: vec![b"a".to_vec()],
-            name: b"x".to_vec(),
-        };
-        let forward = (parameter::FORWARD, Value::Byte(0));
-        let priority = (parameter::SUBSCRIBER_PRIORITY, Value::Byte(7));
-        assert_eq!(
-            Request::Subscribe.encode(2, &track, &[forward, priority]),
-            [0x03, 0, 11, 2, 1, 1, b'a', 1, b'x', 2, 0x10, 0, 0x10, 7]
-        );
-    }
-
-    #[test]
-    fn a_subgroup_byte_by_byte() {
-        let header = Subgroup {
-            id: 3,
-            priority: Some(9),
-            ..Subgroup::of(5)
-        };
-        assert_eq!(
-            group(header, &[b"hi", b""]),
-            [0x54, 1, 5, 3, 9, 0, 2, b'h', b'i', 0, 0, 0]
-        );
-    }
 }

@@ -12,7 +12,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 /// Version of the report's form, written as `schema`. It grows whenever a field is added, changed or removed.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// The report of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,8 @@ pub struct Report {
     pub relay: String,
     /// `raw QUIC` or `WebTransport`.
     pub transport: String,
+    /// The draft of the cases, as the ALPN name: `moqt-22`.
+    pub draft: String,
     /// When the run began, in UTC.
     pub start_time: String,
     /// Version of weir that made the run.
@@ -52,7 +54,7 @@ pub struct Case {
     pub name: String,
     /// What kind of case it is.
     pub kind: Kind,
-    /// The section of the draft; empty for cases of robustness.
+    /// The section of the report's draft; empty for cases of robustness.
     pub section: String,
     /// What the relay has to do.
     pub requirement: String,
@@ -170,6 +172,11 @@ impl Case {
 }
 
 impl Report {
+    /// Returns the name of the draft's document.
+    pub fn document(&self) -> String {
+        self.draft.replacen("moqt-", "draft-ietf-moq-transport-", 1)
+    }
+
     /// Returns the number of cases with this result, among those that the draft requires.
     pub fn count(&self, result: Outcome) -> usize {
         let required = self.cases.iter().filter(|case| case.level == Level::Must);

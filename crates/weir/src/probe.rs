@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail};
 use weir_net::{SocketConfig, Stop, clock};
-use weir_probe::{Bystander, Case, Config, Kind, Level, Outcome, Probe, Verdict};
+use weir_probe::{Bystander, Case, Config, Edition, Kind, Level, Outcome, Probe, Scout, Verdict};
 use weir_quic::Limits;
 use weir_report::probe::{self as report, Memory, Report};
 
@@ -30,20 +30,34 @@ pub(crate) struct Plan {
     pub(crate) relay_pid: Option<u32>,
 }
 
-/// Runs cases against a relay. `on_case` is called with the number and the result of each.
+/// Asks the relay which of the editions that have cases it prefers.
+pub(crate) fn preferred_edition(plan: &Plan, stop: &Stop) -> anyhow::Result<Edition> {
+    let target = client_target(&plan.url, &plan.trust, &Edition::alpns())?;
+    let begin = clock::now();
+    let mut scout = Scout::new(target, begin, begin + plan.patience);
+    event_loop(&plan.url, stop.clone())?.run(&mut scout)?;
+    match scout.found() {
+        Some(Ok(edition)) => Ok(*edition),
+        Some(Err(why)) => bail!("{}: cannot connect: {why}", plan.url),
+        None => bail!("{}: cannot connect: no answer", plan.url),
+    }
+}
+
+/// Runs the cases of an edition against a relay. `on_case` is called with the number and the result of each.
 pub(crate) fn run(
     plan: &Plan,
+    edition: Edition,
     cases: Vec<Case>,
     stop: &Stop,
     mut on_case: impl FnMut(usize, &report::Case) + Send + 'static,
 ) -> anyhow::Result<Report> {
     let start_time = clock::since_epoch();
-    let target = client_target(&plan.url, &plan.trust, &[weir_probe::ALPN])?;
+    let target = client_target(&plan.url, &plan.trust, &[edition.alpn()])?;
     let run_name = format!("{:x}", start_time.as_micros());
     let stop_bystander = Stop::new().context("cannot make an event descriptor")?;
     let start = clock::now();
     let namespace = format!("weir-bystander-{run_name}");
-    let bystander = Bystander::new(target.clone(), &namespace, start);
+    let bystander = Bystander::new(target.clone(), edition, &namespace, start);
     let thread = event_loop(&plan.url, stop_bystander.clone())?;
     let thread = thread.start("weir-bystander", bystander)?;
 
@@ -52,6 +66,7 @@ pub(crate) fn run(
     let begin = clock::now();
     let config = Config {
         target,
+        edition,
         patience: plan.patience,
         quiet: QUIET,
         begin,
@@ -109,6 +124,7 @@ fn report_of(
         url: plan.url.to_string(),
         relay: relay_name(plan, probe),
         transport: plan.url.scheme.transport().to_owned(),
+        draft: probe.edition().alpn().to_owned(),
         start_time: humantime::format_rfc3339_seconds(UNIX_EPOCH + start_time).to_string(),
         weir_version: env!("CARGO_PKG_VERSION").to_owned(),
         command_line: output::command_line(),

@@ -3,6 +3,7 @@
 use super::VIOLATION;
 use crate::{
     case::{Case, Level},
+    edition::{Sections, in_both},
     script::{A, closed},
     wire::{self, ALIAS, Subgroup, int, property, stream, subgroup},
 };
@@ -20,11 +21,11 @@ pub(super) fn cases() -> Vec<Case> {
 /// A case in which a publisher sends a unidirectional stream.
 fn on_stream(
     name: impl Into<String>,
-    section: &'static str,
+    sections: Sections,
     requirement: &str,
     bytes: impl Fn() -> Vec<u8> + Send + 'static,
 ) -> Case {
-    Case::must(name, section, requirement, move |script| {
+    Case::must(name, sections, requirement, move |script| {
         script.publish(A);
         script.then();
         script.stream(A, bytes());
@@ -35,11 +36,11 @@ fn on_stream(
 /// A case in which a publisher sends a datagram.
 fn in_datagram(
     name: impl Into<String>,
-    section: &'static str,
+    sections: Sections,
     requirement: &str,
     bytes: impl Fn() -> Vec<u8> + Send + 'static,
 ) -> Case {
-    Case::must(name, section, requirement, move |script| {
+    Case::must(name, sections, requirement, move |script| {
         script.publish(A);
         script.then();
         script.datagram(A, bytes());
@@ -53,7 +54,7 @@ fn subgroup_types() -> Vec<Case> {
         .map(|kind| {
             on_stream(
                 format!("subgroup.reserved-type-{kind:#x}"),
-                "11.4.2",
+                in_both("11.4.2", "11.3.1"),
                 "a subgroup type with the reserved mode of the subgroup ID closes the session",
                 move || [int(kind), int(ALIAS), vec![0; 8]].concat(),
             )
@@ -70,7 +71,7 @@ fn datagram_types() -> Vec<Case> {
         .map(|kind| {
             in_datagram(
                 format!("datagram.invalid-type-{kind:#x}"),
-                "11.3.1",
+                in_both("11.3.1", "11.2.1"),
                 "an invalid datagram type closes the session",
                 move || [int(kind), int(ALIAS), vec![0; 8]].concat(),
             )
@@ -82,40 +83,40 @@ fn datagrams() -> Vec<Case> {
     vec![
         in_datagram(
             "datagram.empty-properties",
-            "11.3.1",
+            in_both("11.3.1", "11.2.1"),
             "a datagram with the bit PROPERTIES and a length of 0 closes the session",
             || [int(0x09), int(ALIAS), vec![0, 0, 0], b"a".to_vec()].concat(),
         ),
         in_datagram(
             "datagram.status-with-properties",
-            "11.3.1",
+            in_both("11.3.1", "11.2.1"),
             "a datagram with properties and a status other than Normal closes the session",
             || [int(0x29), int(ALIAS), vec![0, 0, 2, 0x38, 1, 3]].concat(),
         ),
         in_datagram(
             "datagram.status-with-payload",
-            "11.3.1",
+            in_both("11.3.1", "11.2.1"),
             "a datagram with a status has no payload",
             || [int(0x28), int(ALIAS), vec![0, 0, 3], b"payload".to_vec()].concat(),
         )
         .level(Level::Implied),
         in_datagram(
             "datagram.unknown-status",
-            "11.2.1.1",
+            in_both("11.2.1.1", "11.1.1"),
             "an unknown object status should close the session",
             || [int(0x28), int(ALIAS), vec![0, 0, 9]].concat(),
         )
         .level(Level::Should),
         in_datagram(
             "datagram.cut",
-            "11.3.1",
+            in_both("11.3.1", "11.2.1"),
             "a datagram contains its whole header",
             || [int(0x00), int(ALIAS)].concat(),
         )
         .level(Level::Implied),
         in_datagram(
             "datagram.empty",
-            "11",
+            in_both("11", "11"),
             "a datagram starts with its type",
             Vec::new,
         )
@@ -128,7 +129,7 @@ fn objects() -> Vec<Case> {
     vec![
         on_stream(
             "object.id-above-maximum",
-            "11.4.2",
+            in_both("11.4.2", "11.3.1"),
             "an object ID beyond 2^64 - 1 closes the session",
             move || {
                 let objects = [wire::object(u64::MAX, b"a"), wire::object(0, b"b")].concat();
@@ -137,7 +138,7 @@ fn objects() -> Vec<Case> {
         ),
         on_stream(
             "object.status-with-properties",
-            "11.2.1.2",
+            in_both("11.2.1.2", "11.1.2"),
             "properties of an object that is not Normal close the session",
             || {
                 let header = Subgroup {
@@ -149,28 +150,28 @@ fn objects() -> Vec<Case> {
         ),
         on_stream(
             "object.unknown-status-1",
-            "11.2.1.1",
+            in_both("11.2.1.1", "11.1.1"),
             "an unknown object status should close the session",
             move || [header(), wire::status(0, 1)].concat(),
         )
         .level(Level::Should),
         on_stream(
             "object.unknown-status-9",
-            "11.2.1.1",
+            in_both("11.2.1.1", "11.1.1"),
             "an unknown object status should close the session",
             move || [header(), wire::status(0, 9)].concat(),
         )
         .level(Level::Should),
         on_stream(
             "stream.finished-within-payload",
-            "11.4",
+            in_both("11.4", "11.3"),
             "a stream that ends in the middle of an object should close the session",
             move || [header(), vec![0, 10], b"short".to_vec()].concat(),
         )
         .level(Level::Should),
         on_stream(
             "stream.finished-within-header",
-            "11.4",
+            in_both("11.4", "11.3"),
             "a stream that ends in the middle of an object should close the session",
             move || [header(), vec![0xC0]].concat(),
         )
@@ -191,13 +192,13 @@ fn properties() -> Vec<Case> {
     vec![
         on_stream(
             "property.type-above-maximum",
-            "1.4.3",
+            in_both("1.4.3", "8.3"),
             "a Delta Type beyond 2^64 - 1 closes the session",
             || with(&[int(0x38), int(1), int(u64::MAX), int(1)].concat()),
         ),
         on_stream(
             "property.value-65536-bytes",
-            "1.4.3",
+            in_both("1.4.3", "8.3"),
             "a value of more than 65,535 bytes closes the session",
             || with(&[int(property::OF_APPLICATION), int(65_536), vec![b'x'; 8]].concat()),
         ),
@@ -208,7 +209,7 @@ fn padding() -> Vec<Case> {
     vec![
         Case::must(
             "padding.stream",
-            "11.5.1",
+            in_both("11.5.1", "11.5.1"),
             "a receiver discards padding streams, so that they use up no flow control",
             |script| {
                 script.join(A);
@@ -224,7 +225,7 @@ fn padding() -> Vec<Case> {
         ),
         Case::must(
             "padding.datagram",
-            "11.5.2",
+            in_both("11.5.2", "11.5.2"),
             "a receiver discards padding datagrams",
             |script| {
                 script.join(A);

@@ -1,6 +1,7 @@
 //! FETCH, standalone and joining, and what publishers may answer.
 
 use weir_moqt::{
+    data::RangeEnd,
     message::{Message, MessageKind},
     parameter::GroupOrder,
 };
@@ -8,17 +9,21 @@ use weir_moqt::{
 use super::{VIOLATION, closes};
 use crate::{
     case::Case,
+    edition::{Edition, Sections, in_18, in_22, in_both},
     script::{
         A, B, C, Channel, Check, Progress, Script, Step, closed, fetched, kind, message, object_at,
         progress, refused, request,
     },
     seen::{Object, Slot, Way},
-    wire::{self, Request, Subgroup, Value, framed, group, int, parameter, refusal},
+    wire::{self, Range, Request, Subgroup, Value, framed, group, int, parameter, refusal},
 };
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = refusals();
     cases.extend(ranges());
+    cases.extend(filters());
+    cases.extend(filters_beyond());
+    cases.push(timeout_0());
     cases.extend(orders());
     cases.extend(joining_refusals());
     cases.extend(joining());
@@ -26,7 +31,7 @@ pub(super) fn cases() -> Vec<Case> {
     for fetch_type in [0_u64, 4] {
         cases.push(closes(
             format!("fetch.type-{fetch_type}"),
-            "10.12",
+            in_18("10.12"),
             "a FETCH of an unknown type closes the session",
             VIOLATION,
             move |script| {
@@ -40,7 +45,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// A publisher with the objects {0, 0} to {1, 2}, which answers fetches with them, and a subscriber that received them.
-fn stock(script: &mut Script) -> Channel {
+pub(super) fn stock(script: &mut Script) -> Channel {
     let channel = script.channel(B, C);
     let library = |line: &mut crate::line::Line| {
         line.library = (0..2)
@@ -76,7 +81,7 @@ fn refusals() -> Vec<Case> {
     vec![
         Case::must(
             "fetch.no-publisher",
-            "5.2",
+            in_both("5.2", "3.2.4"),
             "a FETCH gets exactly one FETCH_OK or REQUEST_ERROR",
             |script| {
                 script.join(A);
@@ -87,7 +92,7 @@ fn refusals() -> Vec<Case> {
         ),
         Case::must(
             "fetch.beyond-largest",
-            "10.12.3",
+            in_both("10.12.3", "3.2"),
             "a FETCH that starts beyond the largest object is refused with INVALID_RANGE",
             |script| {
                 stock(script);
@@ -99,7 +104,7 @@ fn refusals() -> Vec<Case> {
         ),
         Case::must(
             "fetch.nothing-published",
-            "10.12.3",
+            in_both("10.12.3", "3.2"),
             "a FETCH of a track without objects is refused with INVALID_RANGE",
             |script| {
                 script.channel(B, C);
@@ -114,7 +119,7 @@ fn refusals() -> Vec<Case> {
 
 fn ranges() -> Vec<Case> {
     let case = |name: &str, text: &str, start, end, found: &'static [(u64, u64)]| {
-        Case::must(name, "10.12.3", text, move |script| {
+        Case::must(name, in_both("10.12.3", "3.2"), text, move |script| {
             stock(script);
             script.join(A);
             script.then();
@@ -143,7 +148,7 @@ fn ranges() -> Vec<Case> {
         ),
         case(
             "fetch.one-group",
-            "an end with object 0 requests the whole group",
+            "a FETCH may ask for a whole group",
             (0, 0),
             (0, 0),
             &[(0, 0), (0, 1), (0, 2)],
@@ -158,12 +163,122 @@ fn ranges() -> Vec<Case> {
     ]
 }
 
+/// The ranges of filters, which draft-22 has.
+fn filters() -> Vec<Case> {
+    type Found = &'static [(u64, u64)];
+    let case = |name: &str, sections, text: &str, range: Option<Range>, found: Found| {
+        Case::must(name, sections, text, move |script| {
+            stock(script);
+            script.join(A);
+            script.then();
+            let slot = fetch_range(script, range);
+            script.expect(A, kind(slot, MessageKind::FetchOk));
+            script.expect(A, fetched(0, found));
+        })
+    };
+    vec![
+        case(
+            "fetch.without-filter",
+            in_22("3.2"),
+            "a FETCH without a filter returns all objects up to the largest one",
+            None,
+            &[(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)],
+        ),
+        case(
+            "fetch.current-group",
+            in_22("9.20.9"),
+            "a filter with a relative start of 1 starts with the group of the largest object",
+            Some(Range::Recent(0)),
+            &[(1, 0), (1, 1), (1, 2)],
+        ),
+        case(
+            "fetch.start-only",
+            in_22("9.20.9"),
+            "a FETCH whose filter has no end ends with the largest object",
+            Some(Range::From(0, 2)),
+            &[(0, 2), (1, 0), (1, 1), (1, 2)],
+        ),
+        case(
+            "fetch.start-of-track",
+            in_22("9.20.9"),
+            "a filter with the absolute start {0, 0} starts with the track",
+            Some(Range::From(0, 0)),
+            &[(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)],
+        ),
+    ]
+}
+
+/// Filters that start beyond the largest object.
+fn filters_beyond() -> Vec<Case> {
+    let case = |name: &str, text: &str, range: Range| {
+        Case::must(name, in_22("3.2"), text, move |script| {
+            stock(script);
+            script.join(A);
+            script.then();
+            let slot = fetch_range(script, Some(range));
+            script.expect(A, refused(slot, &[refusal::INVALID_RANGE]));
+        })
+    };
+    vec![
+        case(
+            "fetch.next-group",
+            "a FETCH that starts beyond the largest object is refused with INVALID_RANGE",
+            Range::NextGroup,
+        ),
+        case(
+            "fetch.next-object",
+            "a FETCH that starts beyond the largest object is refused with INVALID_RANGE",
+            Range::NextObject,
+        ),
+    ]
+}
+
+fn timeout_0() -> Case {
+    Case::must(
+        "fetch.fill-timeout-0",
+        in_22("9.20.5"),
+        "with a FILL_TIMEOUT of 0, a relay reports objects that it does not have as timed out",
+        |script| {
+            script.channel(B, C);
+            script.step(Step::Behave(B, Box::new(|line| line.is_mute = true)));
+            script.stream(B, group(Subgroup::of(5), &[b"a"]));
+            script.expect(C, object_at(5, 0, b"a"));
+            script.join(A);
+            script.then();
+            let track = script.track.clone();
+            let at_once = (parameter::FILL_TIMEOUT, Value::Int(0));
+            script.ask(A, move |id| {
+                wire::fetch(id, &track, (0, 0), (5, 0), std::slice::from_ref(&at_once))
+            });
+            script.expect(A, fetched(0, &[(5, 0)]));
+            script.expect(A, timed_out());
+        },
+    )
+}
+
+/// Sends a FETCH with a filter, or without one.
+fn fetch_range(script: &mut Script, range: Option<Range>) -> Slot {
+    let (track, edition) = (script.track.clone(), script.edition);
+    let parameters = range.map(|range| range.filter(edition));
+    let parameters = parameters.into_iter().collect();
+    script.request_with(A, Request::Fetch, track, parameters)
+}
+
+/// A fetch stream says that objects timed out.
+fn timed_out() -> Check {
+    Check::new("End of Timed-Out Range", |seen| match seen.gaps.first() {
+        Some((_, RangeEnd::TimedOut)) => Progress::Met,
+        Some((_, other)) => Progress::Broken(format!("the relay sent the end {other:?}")),
+        None => Progress::Pending,
+    })
+}
+
 /// Group orders, ends and forwarding preferences.
 fn orders() -> Vec<Case> {
     vec![
         Case::must(
             "fetch.descending",
-            "10.12.3",
+            in_both("10.12.3", "3.2.1"),
             "a FETCH in descending group order returns the newest group first",
             |script| {
                 stock(script);
@@ -185,8 +300,8 @@ fn orders() -> Vec<Case> {
         ),
         Case::must(
             "fetch.end-beyond-largest",
-            "10.13",
-            "FETCH_OK names the largest object plus one if the range ends beyond it",
+            in_both("10.13", "9.12"),
+            "FETCH_OK ends with the largest object if the range ends beyond it",
             |script| {
                 stock(script);
                 script.join(A);
@@ -194,7 +309,7 @@ fn orders() -> Vec<Case> {
                 let slot = fetch(script, (0, 0), (9, 0));
                 script.expect(
                     A,
-                    message(slot, "FETCH_OK with the end {1, 3}", |message| {
+                    message(slot, "FETCH_OK up to object 2 of group 1", |message| {
                         // The codec reads ends as inclusive.
                         let end = weir_moqt::location::Location::new(1, 2);
                         matches!(message, Message::FetchOk(ok) if ok.end == end)
@@ -204,7 +319,7 @@ fn orders() -> Vec<Case> {
         ),
         Case::must(
             "fetch.datagram",
-            "11.4.4.1",
+            in_both("11.4.4.1", "11.4.1.1"),
             "an object that was published as a datagram is marked as one in a fetch",
             |script| {
                 script.channel(B, C);
@@ -236,7 +351,7 @@ fn joining_refusals() -> Vec<Case> {
     for (name, fetch_type) in [("relative", 2), ("absolute", 3)] {
         cases.push(Case::must(
             format!("joining-fetch.unknown-request-{name}"),
-            "10.12.2",
+            in_18("10.12.2"),
             "a joining FETCH of an unknown subscription is refused with INVALID_JOINING_REQUEST_ID",
             move |script| {
                 script.join(A);
@@ -247,7 +362,7 @@ fn joining_refusals() -> Vec<Case> {
         ));
         cases.push(Case::must(
             format!("joining-fetch.no-objects-{name}"),
-            "10.12.2",
+            in_18("10.12.2"),
             "a joining FETCH of a track without objects is refused with INVALID_RANGE",
             move |script| {
                 script.channel(B, A);
@@ -258,7 +373,7 @@ fn joining_refusals() -> Vec<Case> {
         ));
         cases.push(Case::must(
             format!("joining-fetch.forward-0-{name}"),
-            "10.12.2",
+            in_18("10.12.2"),
             "a joining FETCH of a subscription with Forward State 0 is refused with INVALID_RANGE",
             move |script| {
                 stock(script);
@@ -278,7 +393,7 @@ fn joining_refusals() -> Vec<Case> {
 
 fn joining() -> Vec<Case> {
     let case = |name: &str, text: &str, fetch_type, start, found: &'static [(u64, u64)]| {
-        Case::must(name, "10.12.2.1", text, move |script| {
+        Case::must(name, in_18("10.12.2.1"), text, move |script| {
             stock(script);
             script.join(A);
             let subscription = script.request(A, Request::Subscribe);
@@ -314,68 +429,83 @@ fn joining() -> Vec<Case> {
     ]
 }
 
-/// What a publisher answers to the relay's own FETCH, if the relay sends one for a track that is only announced.
+/// An answer to a FETCH: `FETCH_OK`, and the content of the fetch stream after its header.
+type Answer = fn(Edition) -> (Vec<u8>, Vec<u8>);
+
+/// A case in which a publisher answers the relay's own FETCH, if the relay sends one for a track that is only announced.
+fn answering(name: &str, sections: Sections, text: &str, answer: Answer) -> Case {
+    Case::must(name, sections, text, move |script| {
+        script.announce(A);
+        script.step(Step::Behave(A, Box::new(|line| line.is_mute = true)));
+        script.join(B);
+        let track = script.track.clone();
+        script.ask(B, move |id| wire::fetch(id, &track, (5, 0), (6, 0), &[]));
+        let taken = script.taken();
+        script.expect(A, request(taken, MessageKind::Fetch, |_| true));
+        script.then();
+        let (slot, edition) = (script.uni(), script.edition);
+        script.step(Step::Reply(
+            A,
+            slot,
+            Box::new(move |seen| {
+                let first = seen.on(taken).and_then(|it| it.messages.first());
+                let Some(Message::Fetch(fetch)) = first else {
+                    return Err("the relay's FETCH is gone".to_owned());
+                };
+                let id = fetch.request_id;
+                Ok([&int(wire::stream::FETCH)[..], &int(id), &answer(edition).1].concat())
+            }),
+        ));
+        script.write(A, taken, answer(edition).0);
+        script.expect(A, closed(VIOLATION));
+    })
+}
+
+/// Answers that a publisher may not give.
 fn publishers() -> Vec<Case> {
-    let case = |name: &str, section, text: &str, answer: fn(u64) -> (Vec<u8>, Vec<u8>)| {
-        Case::must(name, section, text, move |script| {
-            script.announce(A);
-            script.step(Step::Behave(A, Box::new(|line| line.is_mute = true)));
-            script.join(B);
-            let track = script.track.clone();
-            script.ask(B, move |id| wire::fetch(id, &track, (5, 0), (6, 0), &[]));
-            let taken = script.taken();
-            script.expect(A, request(taken, MessageKind::Fetch, |_| true));
-            script.then();
-            let slot = script.uni();
-            script.step(Step::Reply(
-                A,
-                slot,
-                Box::new(move |seen| {
-                    let first = seen.on(taken).and_then(|it| it.messages.first());
-                    let Some(Message::Fetch(fetch)) = first else {
-                        return Err("the relay's FETCH is gone".to_owned());
-                    };
-                    let id = fetch.request_id;
-                    Ok([&int(wire::stream::FETCH)[..], &int(id), &answer(id).1].concat())
-                }),
-            ));
-            script.write(A, taken, answer(0).0);
-            script.expect(A, closed(VIOLATION));
-        })
-    };
     vec![
-        case(
+        answering(
             "fetch-stream.first-without-location",
-            "11.4.4.1",
+            in_both("11.4.4.1", "11.4.1.1"),
             "a first object that refers to one before closes the session",
-            |_| (wire::fetch_ok((6, 0), &[]), vec![0x10, 1, 1, b'a']),
+            |edition| (wire::fetch_ok(edition, (6, 0), &[]), vec![0x10, 1, 1, b'a']),
         ),
-        case(
+        answering(
             "fetch-stream.unknown-flags",
-            "11.4.4",
+            in_both("11.4.4", "11.4.1"),
             "unknown serialization flags close the session",
-            |_| {
+            |edition| {
                 (
-                    wire::fetch_ok((6, 0), &[]),
+                    wire::fetch_ok(edition, (6, 0), &[]),
                     [int(0x80), vec![5, 0, 0]].concat(),
                 )
             },
         ),
-        case(
-            "fetch-stream.group-above-maximum",
-            "11.4.4.1",
-            "a group ID beyond 2^64 - 1 closes the session",
-            |_| {
-                let first = vec![0x1C, 5, 0, 128, 1, b'a'];
-                let beyond = [vec![0x0C], int(u64::MAX), vec![0, 1, b'a']].concat();
-                (wire::fetch_ok((6, 0), &[]), [first, beyond].concat())
+        answering(
+            "fetch-stream.timed-out-range",
+            in_18("11.4.4"),
+            "unknown serialization flags, as those of a timed-out range are, close the session",
+            |edition| {
+                let end = [int(0x20C), vec![5, 0]].concat();
+                (wire::fetch_ok(edition, (6, 0), &[]), end)
             },
         ),
-        case(
+        answering(
+            "fetch-stream.group-above-maximum",
+            in_both("11.4.4.1", "11.4.1.1"),
+            "a group ID beyond 2^64 - 1 closes the session",
+            |edition| {
+                let first = vec![0x1C, 5, 0, 128, 1, b'a'];
+                let beyond = [vec![0x0C], int(u64::MAX), vec![0, 1, b'a']].concat();
+                let bytes = [first, beyond].concat();
+                (wire::fetch_ok(edition, (6, 0), &[]), bytes)
+            },
+        ),
+        answering(
             "fetch-ok.end-before-start",
-            "10.13",
+            in_both("10.13", "9.12"),
             "a FETCH_OK that ends before the start of the FETCH closes the session",
-            |_| (wire::fetch_ok((1, 1), &[]), vec![]),
+            |edition| (wire::fetch_ok(edition, (1, 1), &[]), vec![]),
         ),
     ]
 }

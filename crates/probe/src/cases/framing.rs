@@ -1,11 +1,10 @@
 //! Messages: their types, their lengths, their streams, and Request IDs.
 
-use weir_moqt::message::MessageKind;
-
 use super::{VIOLATION, closes};
 use crate::{
     case::{Case, Level},
-    script::{A, B, Script, answered, closed, request, subscribed},
+    edition::{in_18, in_both},
+    script::{A, B, Script, answered, closed, subscribed},
     seen::Slot,
     wire::{self, Request, close, framed, message},
 };
@@ -19,7 +18,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases.push(
         closes(
             "request.second-on-stream",
-            "10",
+            in_both("10", "9"),
             "a request is the first message of its stream",
             VIOLATION,
             |script| {
@@ -32,13 +31,16 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Message types that draft-18 does not define.
+/// Message types that the drafts do not define.
 fn unknown_types() -> Vec<Case> {
     let mut cases = Vec::new();
-    for kind in [0x01, 0x20, 0x21, 0x3E, 0x40, 0x41, 0x9D] {
+    let both = in_both("10", "9");
+    let of_both = [0x01, 0x20, 0x21, 0x3E, 0x40, 0x41, 0x9D].map(|kind| (kind, both));
+    let later = (message::PUBLISH_STATE_NOTIFY, in_18("10"));
+    for (kind, sections) in of_both.into_iter().chain([later]) {
         cases.push(Case::must(
             format!("message.unknown-type-{kind:#x}-on-control"),
-            "10",
+            sections,
             "an unknown message type closes the session",
             move |script| {
                 script.join(A);
@@ -50,14 +52,14 @@ fn unknown_types() -> Vec<Case> {
     }
     cases.push(closes(
         "message.unknown-type-on-request-stream",
-        "10",
+        in_both("10", "9"),
         "an unknown message type closes the session",
         &[],
         |_| framed(0x3E, &[0]),
     ));
     cases.push(Case::must(
         "message.unknown-type-after-request",
-        "10",
+        in_both("10", "9"),
         "an unknown message type closes the session",
         |script| {
             let channel = script.channel(B, A);
@@ -76,10 +78,12 @@ type Encode = fn(&Script) -> Vec<u8>;
 fn first_messages() -> impl Iterator<Item = Case> {
     let rows: [(&str, Encode); 11] = [
         ("setup", |_| framed(message::SETUP, &[])),
-        ("goaway", |_| wire::goaway(b"", None)),
+        ("goaway", |script| wire::goaway(script.edition, b"", None)),
         ("subscribe-ok", |_| wire::subscribe_ok(1, &[], &[])),
         ("publish-done", |_| wire::publish_done(2, 0, b"")),
-        ("fetch-ok", |_| wire::fetch_ok((0, 0), &[])),
+        ("fetch-ok", |script| {
+            wire::fetch_ok(script.edition, (0, 1), &[])
+        }),
         ("namespace", |script| {
             framed(message::NAMESPACE, &script.track.namespace())
         }),
@@ -96,7 +100,7 @@ fn first_messages() -> impl Iterator<Item = Case> {
     rows.into_iter().map(|(name, bytes)| {
         closes(
             format!("request-stream.begins-with-{name}"),
-            "3.3",
+            in_both("3.3", "6.4.2"),
             "a request stream that does not begin with a request closes the session",
             VIOLATION,
             bytes,
@@ -108,7 +112,7 @@ fn requests_on_control() -> impl Iterator<Item = Case> {
     Request::ALL.into_iter().map(|request| {
         Case::must(
             format!("control.{}", request.word()),
-            "10",
+            in_both("10", "9"),
             "requests have streams of their own",
             move |script| {
                 script.join(A);
@@ -133,7 +137,7 @@ fn lengths() -> Vec<Case> {
         if request != Request::Publish {
             cases.push(closes(
                 format!("length.{}-too-long", request.word()),
-                "10",
+                in_both("10", "9"),
                 WRONG_LENGTH,
                 VIOLATION,
                 move |script| {
@@ -144,7 +148,7 @@ fn lengths() -> Vec<Case> {
         }
         cases.push(closes(
             format!("length.{}-too-short", request.word()),
-            "10",
+            in_both("10", "9"),
             WRONG_LENGTH,
             VIOLATION,
             move |script| {
@@ -159,7 +163,7 @@ fn lengths() -> Vec<Case> {
     ] {
         cases.push(Case::must(
             format!("length.goaway-{name}"),
-            "10",
+            in_both("10", "9"),
             WRONG_LENGTH,
             move |script| {
                 script.join(A);
@@ -179,7 +183,7 @@ fn lengths_of_others() -> Vec<Case> {
     for (name, payload) in [("too-long", &[2, 0, 0][..]), ("too-short", &[2][..])] {
         cases.push(Case::must(
             format!("length.request-update-{name}"),
-            "10",
+            in_both("10", "9"),
             WRONG_LENGTH,
             move |script| {
                 let channel = script.channel(B, A);
@@ -192,7 +196,7 @@ fn lengths_of_others() -> Vec<Case> {
     }
     cases.push(Case::must(
         "length.publish-done-too-long",
-        "10",
+        in_both("10", "9"),
         WRONG_LENGTH,
         |script| {
             let slot = script.publish(A);
@@ -211,14 +215,14 @@ fn request_ids() -> Vec<Case> {
     for request in Request::ALL {
         cases.push(closes(
             format!("request-id.parity-{}", request.word()),
-            "10.1",
+            in_both("10.1", "6.4.2.1"),
             "a Request ID of the other side closes the session",
             INVALID,
             move |script| request.encode(1, &script.track, &[]),
         ));
         cases.push(Case::must(
             format!("request-id.repeated-{}", request.word()),
-            "10.1",
+            in_both("10.1", "6.4.2.1"),
             "a Request ID that was used before closes the session",
             move |script| {
                 script.join(A);
@@ -235,7 +239,7 @@ fn request_ids() -> Vec<Case> {
     for (name, id) in [("parity", 3), ("repeated", 0)] {
         cases.push(Case::must(
             format!("request-id.{name}-request-update"),
-            "10.1",
+            in_both("10.1", "6.4.2.1"),
             "an update has a new Request ID of its sender",
             move |script| {
                 let channel = script.channel(B, A);
@@ -247,7 +251,7 @@ fn request_ids() -> Vec<Case> {
     }
     cases.push(Case::must(
         "request-id.non-minimal-integer",
-        "1.4.1",
+        in_both("1.4.1", "8.1"),
         "an integer may be encoded in more bytes than it needs",
         |script| {
             script.announce(B);
@@ -256,8 +260,7 @@ fn request_ids() -> Vec<Case> {
             let fields = [script.track.full(), vec![0]].concat();
             let payload = [vec![0xFE, 0, 0, 0, 0, 0, 0, 0], fields].concat();
             script.write(A, slot, framed(message::SUBSCRIBE, &payload));
-            let taken = script.taken();
-            script.expect(B, request(taken, MessageKind::Subscribe, |_| true));
+            let taken = script.taken_subscribe(B);
             script.write(B, taken, wire::subscribe_ok(wire::ALIAS, &[], &[]));
             script.then();
             script.expect(A, subscribed(slot));

@@ -2,6 +2,7 @@
 
 use crate::{
     case::{Case, Level},
+    edition::{Sections, in_both},
     script::{A, B, Script, done, object_at},
     wire::{self, Subgroup, Value, group, property, subgroup},
 };
@@ -12,10 +13,10 @@ enum Sent {
     Datagram(Vec<u8>),
 }
 
-/// A row: name, section, level, requirement, what is sent first, which has to arrive, and what makes the track malformed.
+/// A row: name, sections, level, requirement, what is sent first, which has to arrive, and what makes the track malformed.
 type Row = (
     &'static str,
-    &'static str,
+    Sections,
     Level,
     &'static str,
     fn() -> Sent,
@@ -24,10 +25,10 @@ type Row = (
 
 pub(super) fn cases() -> Vec<Case> {
     let rows = duplicates().into_iter().chain(ends()).chain(gaps());
-    rows.map(|(name, section, level, requirement, first, second)| {
+    rows.map(|(name, sections, level, requirement, first, second)| {
         Case::must(
             format!("malformed.{name}"),
-            section,
+            sections,
             requirement,
             move |script: &mut Script| {
                 let channel = script.channel(B, A);
@@ -73,26 +74,50 @@ fn with_property(group: u64, id: u64, properties: &[(u64, Value)]) -> Sent {
 fn duplicates() -> [Row; 4] {
     let text = "a duplicate object that differs makes the track malformed";
     [
-        ("other-payload", "9.1", Level::Must, text, usual, || {
-            of(Subgroup::of(2), &wire::object(1, b"other"))
-        }),
-        ("other-subgroup", "9.1", Level::Must, text, usual, || {
-            let header = Subgroup {
-                id: 1,
-                ..Subgroup::of(2)
-            };
-            of(header, &wire::object(1, b"first"))
-        }),
-        ("other-priority", "9.1", Level::Must, text, usual, || {
-            let header = Subgroup {
-                priority: Some(3),
-                ..Subgroup::of(2)
-            };
-            of(header, &wire::object(1, b"first"))
-        }),
-        ("other-preference", "9.1", Level::Must, text, usual, || {
-            Sent::Datagram(wire::datagram(2, 1, b"first"))
-        }),
+        (
+            "other-payload",
+            in_both("9.1", "7.1"),
+            Level::Must,
+            text,
+            usual,
+            || of(Subgroup::of(2), &wire::object(1, b"other")),
+        ),
+        (
+            "other-subgroup",
+            in_both("9.1", "7.1"),
+            Level::Must,
+            text,
+            usual,
+            || {
+                let header = Subgroup {
+                    id: 1,
+                    ..Subgroup::of(2)
+                };
+                of(header, &wire::object(1, b"first"))
+            },
+        ),
+        (
+            "other-priority",
+            in_both("9.1", "7.1"),
+            Level::Must,
+            text,
+            usual,
+            || {
+                let header = Subgroup {
+                    priority: Some(3),
+                    ..Subgroup::of(2)
+                };
+                of(header, &wire::object(1, b"first"))
+            },
+        ),
+        (
+            "other-preference",
+            in_both("9.1", "7.1"),
+            Level::Must,
+            text,
+            usual,
+            || Sent::Datagram(wire::datagram(2, 1, b"first")),
+        ),
     ]
 }
 
@@ -101,7 +126,7 @@ fn ends() -> [Row; 4] {
     [
         (
             "beyond-subgroup",
-            "2.4.2",
+            in_both("2.4.2", "12.1"),
             IMPLIED,
             "an object beyond the last one of its subgroup makes the track malformed",
             usual,
@@ -109,7 +134,7 @@ fn ends() -> [Row; 4] {
         ),
         (
             "beyond-group",
-            "2.4.2",
+            in_both("2.4.2", "12.1"),
             IMPLIED,
             "an object beyond the end of its group makes the track malformed",
             || {
@@ -128,7 +153,7 @@ fn ends() -> [Row; 4] {
         ),
         (
             "beyond-end-of-group-bit",
-            "2.4.2",
+            in_both("2.4.2", "12.1"),
             IMPLIED,
             "an object beyond the end of its group makes the track malformed",
             || {
@@ -150,7 +175,7 @@ fn ends() -> [Row; 4] {
         ),
         (
             "beyond-track",
-            "2.4.2",
+            in_both("2.4.2", "12.1"),
             IMPLIED,
             "an object beyond the end of the track makes the track malformed",
             || {
@@ -169,7 +194,7 @@ fn gaps() -> [Row; 7] {
     [
         (
             "mandatory-property",
-            "2.5.1",
+            in_both("2.5.1", "3.7"),
             Level::Implied,
             "an object with a mandatory track property makes the track malformed",
             usual,
@@ -177,7 +202,7 @@ fn gaps() -> [Row; 7] {
         ),
         (
             "nested-immutable",
-            "12.7",
+            in_both("12.7", "10.7"),
             IMPLIED,
             "immutable properties inside of others make the track malformed",
             usual,
@@ -188,7 +213,7 @@ fn gaps() -> [Row; 7] {
         ),
         (
             "group-gap-too-large",
-            "12.8",
+            in_both("12.8", "10.8"),
             IMPLIED,
             "a Prior Group ID Gap larger than the group ID makes the track malformed",
             usual,
@@ -196,7 +221,7 @@ fn gaps() -> [Row; 7] {
         ),
         (
             "group-gap-over-object",
-            "12.8",
+            in_both("12.8", "10.8"),
             IMPLIED,
             "a Prior Group ID Gap over a received object makes the track malformed",
             usual,
@@ -204,7 +229,7 @@ fn gaps() -> [Row; 7] {
         ),
         (
             "group-gap-repeated",
-            "12.8",
+            in_both("12.8", "10.8"),
             IMPLIED,
             "two Prior Group ID Gaps in an object make the track malformed",
             usual,
@@ -212,7 +237,7 @@ fn gaps() -> [Row; 7] {
         ),
         (
             "object-gap-too-large",
-            "12.9",
+            in_both("12.9", "10.9"),
             IMPLIED,
             "a Prior Object ID Gap larger than the object ID makes the track malformed",
             usual,
@@ -220,7 +245,7 @@ fn gaps() -> [Row; 7] {
         ),
         (
             "object-gap-over-object",
-            "12.9",
+            in_both("12.9", "10.9"),
             IMPLIED,
             "a Prior Object ID Gap over a received object makes the track malformed",
             usual,

@@ -3,6 +3,7 @@
 use super::{VIOLATION, closes};
 use crate::{
     case::{Case, Level},
+    edition::{Sections, in_both},
     script::{A, answered, refused},
     wire::{Request, Track, refusal},
 };
@@ -12,23 +13,29 @@ pub(super) fn cases() -> Vec<Case> {
     for request in Request::ALL {
         cases.extend(beyond_limits(request));
         cases.push(at_limit(request));
-        cases.push(reserved(request, "period", vec![b".".to_vec()], "3.2.1"));
+        cases.push(reserved(
+            request,
+            "period",
+            vec![b".".to_vec()],
+            in_both("3.2.1", "2.4.3"),
+        ));
         cases.push(reserved(
             request,
             "session",
             vec![b".session".to_vec(), b"unknown".to_vec()],
-            "3.2.2",
+            in_both("3.2.2", "6.5"),
         ));
     }
     for request in [Request::Subscribe, Request::Fetch, Request::TrackStatus] {
         cases.push(Case::must(
             format!("name.session-without-track-{}", request.word()),
-            "3.2.2",
+            in_both("3.2.2", "6.5"),
             "a request for the empty track name in .session is refused with DOES_NOT_EXIST",
             move |script| {
                 script.join(A);
                 script.then();
                 let track = Track {
+                    edition: script.edition,
                     namespace: vec![b".session".to_vec()],
                     name: Vec::new(),
                 };
@@ -45,7 +52,7 @@ fn beyond_limits(request: Request) -> [Case; 3] {
     let case = |name: &str, requirement: &str, change: fn(&Track, bool) -> Track| {
         closes(
             format!("name.{name}-{word}"),
-            "2.4.1",
+            in_both("2.4.1", "8.7"),
             requirement,
             VIOLATION,
             move |script| {
@@ -77,7 +84,7 @@ fn beyond_limits(request: Request) -> [Case; 3] {
 fn at_limit(request: Request) -> Case {
     Case::must(
         format!("name.at-limit-{}", request.word()),
-        "2.4.1",
+        in_both("2.4.1", "8.7"),
         "a name of 32 fields and 4,096 bytes is valid",
         move |script| {
             script.join(A);
@@ -114,11 +121,11 @@ fn reserved(
     request: Request,
     name: &'static str,
     namespace: Vec<Vec<u8>>,
-    section: &'static str,
+    sections: Sections,
 ) -> Case {
     let case = Case::must(
         format!("name.reserved-{name}-{}", request.word()),
-        section,
+        sections,
         match name {
             "period" => {
                 "a request for the namespace of a single period is refused with DOES_NOT_EXIST"
@@ -129,6 +136,7 @@ fn reserved(
             script.join(A);
             script.then();
             let track = Track {
+                edition: script.edition,
                 namespace: namespace.clone(),
                 name: b"unknown".to_vec(),
             };

@@ -4,6 +4,7 @@ use weir_moqt::message::{Message, MessageKind};
 
 use crate::{
     case::{Case, Level},
+    edition::in_both,
     script::{A, B, C, Check, Script, answered, message, ok, refused, request, subscribed},
     seen::Slot,
     wire::{self, Request, Value, parameter, refusal},
@@ -66,7 +67,7 @@ fn announcing() -> Vec<Case> {
     vec![
         Case::must(
             "publish-namespace.answered",
-            "6.2",
+            in_both("6.2", "4.1"),
             "a PUBLISH_NAMESPACE gets exactly one REQUEST_OK or REQUEST_ERROR",
             |script| {
                 script.join(A);
@@ -78,7 +79,7 @@ fn announcing() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-namespace.existing",
-            "6.2",
+            in_both("6.2", "4.1"),
             "a subscriber to a prefix gets NAMESPACE for a namespace that was announced before",
             |script| {
                 announce_below(script, B);
@@ -89,7 +90,7 @@ fn announcing() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-namespace.later",
-            "6.2",
+            in_both("6.2", "4.1"),
             "a subscriber to a prefix gets NAMESPACE for a namespace that is announced later",
             |script| {
                 let slot = watch(script, A);
@@ -100,7 +101,7 @@ fn announcing() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-namespace.exact",
-            "10.16",
+            in_both("10.16", "9.16"),
             "a NAMESPACE equal to the prefix has an empty suffix",
             |script| {
                 let slot = watch(script, A);
@@ -117,7 +118,7 @@ fn withdrawing() -> Vec<Case> {
     vec![
         Case::must(
             "subscribe-namespace.withdrawn",
-            "10.18",
+            in_both("10.18", "9.15"),
             "a subscriber to a prefix gets NAMESPACE_DONE when the namespace is withdrawn",
             |script| {
                 let slot = watch(script, A);
@@ -131,7 +132,7 @@ fn withdrawing() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-namespace.publisher-leaves",
-            "10.18",
+            in_both("10.18", "9.15"),
             "a subscriber to a prefix gets NAMESPACE_DONE when the publisher leaves",
             |script| {
                 let slot = watch(script, A);
@@ -144,7 +145,7 @@ fn withdrawing() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-namespace.other-field",
-            "9.5",
+            in_both("9.5", "7.6"),
             "fields of a namespace match exactly: (foo) does not match (foobar)",
             |script| {
                 let slot = watch(script, A);
@@ -158,7 +159,7 @@ fn withdrawing() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-namespace.empty-prefix",
-            "6.1",
+            in_both("6.1", "4.2"),
             "a prefix without fields gets REQUEST_OK or REQUEST_ERROR",
             |script| {
                 script.join(A);
@@ -176,9 +177,9 @@ fn withdrawing() -> Vec<Case> {
 fn overlaps() -> Vec<Case> {
     const OVERLAP: &[u64] = &[refusal::PREFIX_OVERLAP];
     let mut cases = Vec::new();
-    for (request, section) in [
-        (Request::SubscribeNamespace, "10.18"),
-        (Request::SubscribeTracks, "10.19"),
+    for (request, sections) in [
+        (Request::SubscribeNamespace, in_both("10.18", "9.15")),
+        (Request::SubscribeTracks, in_both("10.19", "9.18")),
     ] {
         for (name, other) in [
             ("equal", None),
@@ -187,7 +188,7 @@ fn overlaps() -> Vec<Case> {
         ] {
             cases.push(Case::must(
                 format!("{}.overlap-{name}", request.word()),
-                section,
+                sections,
                 "a prefix that shares a prefix with another of the session is refused with PREFIX_OVERLAP",
                 move |script| {
                     script.join(A);
@@ -207,7 +208,7 @@ fn overlaps() -> Vec<Case> {
         }
         cases.push(Case::must(
             format!("{}.overlap-by-update", request.word()),
-            "10.2.14",
+            in_both("10.2.14", "9.20.20"),
             "an update to a prefix that overlaps with another is refused with PREFIX_OVERLAP",
             move |script| {
                 script.join(A);
@@ -225,7 +226,7 @@ fn overlaps() -> Vec<Case> {
     }
     cases.push(Case::must(
         "subscribe-tracks.independent-of-namespaces",
-        "10.19",
+        in_both("10.19", "9.18"),
         "SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS may have the same prefix",
         |script| {
             watch(script, A);
@@ -237,22 +238,15 @@ fn overlaps() -> Vec<Case> {
     cases
 }
 
-fn collect(script: &mut Script, client: usize, parameters: Vec<(u64, Value)>) {
-    script.join(client);
-    let track = script.track.clone();
-    let slot = script.request_with(client, Request::SubscribeTracks, track, parameters);
-    script.expect(client, ok(slot));
-}
-
 /// SUBSCRIBE_TRACKS and the PUBLISH messages that follow from it.
 fn tracks() -> Vec<Case> {
     vec![
         Case::must(
             "subscribe-tracks.later",
-            "9.5",
+            in_both("9.5", "7.6"),
             "a PUBLISH is forwarded to subscribers of a prefix of its namespace",
             |script| {
-                collect(script, A, vec![]);
+                script.collect(A, vec![]);
                 script.publish(B);
                 script.then();
                 let taken = script.taken();
@@ -261,11 +255,11 @@ fn tracks() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-tracks.existing",
-            "10.19",
+            in_both("10.19", "9.18"),
             "a subscriber to a prefix gets PUBLISH for tracks that were published before",
             |script| {
                 script.publish(B);
-                collect(script, A, vec![]);
+                script.collect(A, vec![]);
                 script.then();
                 let taken = script.taken();
                 script.expect(A, request(taken, MessageKind::Publish, |_| true));
@@ -273,10 +267,10 @@ fn tracks() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-tracks.forward-0",
-            "10.19",
+            in_both("10.19", "3.6.2"),
             "after SUBSCRIBE_TRACKS with FORWARD 0, PUBLISH has FORWARD 0",
             |script| {
-                collect(script, A, vec![(parameter::FORWARD, Value::Byte(0))]);
+                script.collect(A, vec![(parameter::FORWARD, Value::Byte(0))]);
                 script.publish(B);
                 script.then();
                 let taken = script.taken();
@@ -292,10 +286,10 @@ fn tracks_not_offered() -> Vec<Case> {
     vec![
         Case::must(
             "subscribe-tracks.own-tracks",
-            "6.1",
+            in_both("6.1", "3.6"),
             "a subscriber to a prefix gets no PUBLISH for its own tracks",
             |script| {
-                collect(script, A, vec![]);
+                script.collect(A, vec![]);
                 let slot = script.request(A, Request::Publish);
                 script.expect(A, ok(slot));
                 script.then();
@@ -305,12 +299,10 @@ fn tracks_not_offered() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-tracks.cancelled",
-            "6.1",
+            in_both("6.1", "3.6"),
             "after SUBSCRIBE_TRACKS was cancelled, a relay sends no further PUBLISH",
             |script| {
-                script.join(A);
-                let slot = script.request(A, Request::SubscribeTracks);
-                script.expect(A, ok(slot));
+                let slot = script.collect(A, vec![]);
                 script.reset(A, slot, 1);
                 script.stop(A, slot, 1);
                 script.wait(100);
@@ -328,24 +320,21 @@ fn late_publishers() -> Vec<Case> {
     vec![
         Case::must(
             "publish-namespace.with-subscribers",
-            "9.5",
+            in_both("9.5", "7.6"),
             "a relay subscribes at a publisher that announces the namespace of an existing subscription",
             |script| {
                 script.channel(B, A);
                 script.announce(C);
                 script.then();
-                let taken = script.taken();
-                script.expect(C, request(taken, MessageKind::Subscribe, |_| true));
+                script.taken_subscribe(C);
             },
         ),
         Case::must(
             "rendezvous.no-second-publish",
-            "9.5",
+            in_both("9.5", "7.6"),
             "a PUBLISH that serves a waiting SUBSCRIBE is not forwarded to that subscriber",
             |script| {
-                script.join(A);
-                let tracks = script.request(A, Request::SubscribeTracks);
-                script.expect(A, ok(tracks));
+                script.collect(A, vec![]);
                 let track = script.track.clone();
                 let patient = vec![(parameter::RENDEZVOUS_TIMEOUT, Value::Int(5000))];
                 let slot = script.request_with(A, Request::Subscribe, track, patient);
@@ -359,7 +348,7 @@ fn late_publishers() -> Vec<Case> {
         ),
         Case::must(
             "rendezvous.with-announcement",
-            "10.2.6",
+            in_both("10.2.6", "9.20.6"),
             "a SUBSCRIBE with a rendezvous timeout should wait for an announcement",
             |script| {
                 script.join(A);
@@ -369,8 +358,7 @@ fn late_publishers() -> Vec<Case> {
                 script.wait(100);
                 script.announce(B);
                 script.then();
-                let taken = script.taken();
-                script.expect(B, request(taken, MessageKind::Subscribe, |_| true));
+                let taken = script.taken_subscribe(B);
                 script.write(B, taken, wire::subscribe_ok(wire::ALIAS, &[], &[]));
                 script.expect(A, subscribed(slot));
             },

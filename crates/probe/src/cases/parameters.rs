@@ -3,6 +3,7 @@
 use super::{VIOLATION, closes};
 use crate::{
     case::{Case, Level},
+    edition::{Sections, in_18, in_22, in_both},
     script::{A, B, Script, closed},
     wire::{self, Request, Value, framed, int, message, parameter, property},
 };
@@ -25,7 +26,7 @@ fn unknown() -> Vec<Case> {
         .map(|request| {
             closes(
                 format!("parameter.unknown-{}", request.word()),
-                "10.2",
+                in_both("10.2", "9.20"),
                 TEXT,
                 VIOLATION,
                 move |script| request.encode(0, &script.track, &[(0x70, Value::Int(1))]),
@@ -34,14 +35,14 @@ fn unknown() -> Vec<Case> {
         .collect();
     cases.push(closes(
         "parameter.grease",
-        "10.2",
+        in_both("10.2", "9.20"),
         TEXT,
         VIOLATION,
         |script| Request::Subscribe.encode(0, &script.track, &[(0x9D, Value::Bytes(vec![1]))]),
     ));
     cases.push(closes(
         "parameter.type-above-maximum",
-        "10.2",
+        in_both("10.2", "9.20"),
         "a parameter type beyond 2^64 - 1 closes the session",
         VIOLATION,
         |script| {
@@ -53,7 +54,7 @@ fn unknown() -> Vec<Case> {
     ));
     cases.push(Case::must(
         "parameter.unknown-request-update",
-        "10.2",
+        in_both("10.2", "9.20"),
         TEXT,
         |script| {
             let channel = script.channel(B, A);
@@ -64,15 +65,10 @@ fn unknown() -> Vec<Case> {
     ));
     cases.push(Case::must(
         "parameter.unknown-subscribe-ok",
-        "10.2",
+        in_both("10.2", "9.20"),
         TEXT,
         |script| {
-            script.announce(A);
-            script.join(B);
-            script.request(B, Request::Subscribe);
-            let taken = script.taken();
-            let is_subscribe = weir_moqt::message::MessageKind::Subscribe;
-            script.expect(A, crate::script::request(taken, is_subscribe, |_| true));
+            let taken = script.pending(A, B).publication;
             script.then();
             let accepted = wire::subscribe_ok(wire::ALIAS, &[(0x70, Value::Int(1))], &[]);
             script.write(A, taken, accepted);
@@ -82,111 +78,181 @@ fn unknown() -> Vec<Case> {
     cases
 }
 
-/// A parameter, its section, and messages in which it may not appear.
-type Misplaced = (&'static str, u64, Value, &'static str, &'static [Request]);
+/// A parameter, its sections, and messages in which it may not appear.
+type Misplaced = (&'static str, u64, Value, Sections, &'static [Request]);
 
 /// Parameters of requests.
 fn of_requests() -> [Misplaced; 6] {
+    use Request::{Fetch, Publish, PublishNamespace, SubscribeNamespace, TrackStatus};
     [
         (
             "forward",
             parameter::FORWARD,
             Value::Byte(1),
-            "10.2.12",
-            &[
-                Request::Fetch,
-                Request::TrackStatus,
-                Request::PublishNamespace,
-                Request::SubscribeNamespace,
-            ],
+            in_both("10.2.12", "9.20.18"),
+            &[Fetch, TrackStatus, PublishNamespace, SubscribeNamespace],
         ),
         (
             "subscriber-priority",
             parameter::SUBSCRIBER_PRIORITY,
             Value::Byte(1),
-            "10.2.7",
-            &[
-                Request::Publish,
-                Request::TrackStatus,
-                Request::PublishNamespace,
-            ],
+            in_both("10.2.7", "9.20.7"),
+            &[TrackStatus, PublishNamespace],
         ),
         (
             "group-order",
             parameter::GROUP_ORDER,
             Value::Byte(1),
-            "10.2.8",
-            &[Request::Publish, Request::SubscribeTracks],
-        ),
-        (
-            "subscription-filter",
-            parameter::SUBSCRIPTION_FILTER,
-            Value::Bytes(vec![2]),
-            "10.2.9",
-            &[Request::Fetch, Request::Publish],
+            in_both("10.2.8", "9.20.8"),
+            &[TrackStatus, PublishNamespace],
         ),
         (
             "rendezvous-timeout",
             parameter::RENDEZVOUS_TIMEOUT,
             Value::Int(1),
-            "10.2.6",
-            &[Request::Fetch, Request::Publish],
+            in_both("10.2.6", "9.20.6"),
+            &[Fetch, Publish],
         ),
         (
             "fill-timeout",
             parameter::FILL_TIMEOUT,
             Value::Int(1),
-            "10.2.5",
+            in_both("10.2.5", "9.20.5"),
             &[Request::Subscribe],
+        ),
+        (
+            "new-group-request",
+            parameter::NEW_GROUP_REQUEST,
+            Value::Int(0),
+            in_both("10.2.13", "9.20.19"),
+            &[Fetch, Publish],
         ),
     ]
 }
 
-/// Parameters of answers and of deliveries.
-fn of_answers() -> [Misplaced; 6] {
-    let prefix = || Value::Raw(wire::namespace(&[b"a".to_vec()]));
+/// Parameters of answers, of deliveries and of updates.
+fn of_answers() -> [Misplaced; 5] {
+    let prefix = Value::Raw(wire::namespace(&[b"a".to_vec()]));
     [
         (
             "expires",
             parameter::EXPIRES,
             Value::Int(1),
-            "10.2.10",
+            in_both("10.2.10", "9.20.16"),
             &[Request::Subscribe, Request::Fetch],
         ),
         (
             "largest-object",
             parameter::LARGEST_OBJECT,
             Value::Location(0, 0),
-            "10.2.11",
+            in_both("10.2.11", "9.20.17"),
             &[Request::Subscribe, Request::Fetch],
-        ),
-        (
-            "new-group-request",
-            parameter::NEW_GROUP_REQUEST,
-            Value::Int(0),
-            "10.2.13",
-            &[Request::Fetch, Request::Publish],
         ),
         (
             "track-namespace-prefix",
             parameter::TRACK_NAMESPACE_PREFIX,
-            prefix(),
-            "10.2.14",
+            prefix,
+            in_both("10.2.14", "9.20.20"),
             &[Request::Subscribe, Request::SubscribeNamespace],
         ),
         (
             "object-delivery-timeout",
             parameter::OBJECT_DELIVERY_TIMEOUT,
             Value::Int(9),
-            "10.2.4",
-            &[Request::Fetch, Request::Publish],
+            in_both("10.2.4", "9.20.4"),
+            &[Request::Fetch],
         ),
         (
             "subgroup-delivery-timeout",
             parameter::SUBGROUP_DELIVERY_TIMEOUT,
             Value::Int(9),
-            "10.2.3",
-            &[Request::Fetch, Request::Publish],
+            in_both("10.2.3", "9.20.3"),
+            &[Request::Fetch],
+        ),
+    ]
+}
+
+/// Parameters that draft-18 forbids in a message, and draft-22 permits.
+fn of_18() -> [Misplaced; 5] {
+    use Request::{Fetch, Publish, SubscribeTracks};
+    [
+        (
+            "subscriber-priority",
+            parameter::SUBSCRIBER_PRIORITY,
+            Value::Byte(1),
+            in_18("10.2.7"),
+            &[Publish],
+        ),
+        (
+            "group-order",
+            parameter::GROUP_ORDER,
+            Value::Byte(1),
+            in_18("10.2.8"),
+            &[Publish, SubscribeTracks],
+        ),
+        (
+            "location-filter",
+            parameter::LOCATION_FILTER,
+            Value::Bytes(vec![2]),
+            in_18("10.2.9"),
+            &[Fetch, Publish],
+        ),
+        (
+            "object-delivery-timeout",
+            parameter::OBJECT_DELIVERY_TIMEOUT,
+            Value::Int(9),
+            in_18("10.2.4"),
+            &[Publish],
+        ),
+        (
+            "subgroup-delivery-timeout",
+            parameter::SUBGROUP_DELIVERY_TIMEOUT,
+            Value::Int(9),
+            in_18("10.2.3"),
+            &[Publish],
+        ),
+    ]
+}
+
+/// Parameters that draft-18 does not have, or encodes otherwise.
+fn of_22() -> [Misplaced; 5] {
+    use Request::{Fetch, Publish, PublishNamespace, Subscribe, SubscribeNamespace, TrackStatus};
+    let range = || Value::Bytes(vec![0, 0, 5]);
+    [
+        (
+            "location-filter",
+            parameter::LOCATION_FILTER,
+            Value::Raw(vec![5]),
+            in_22("9.20.9"),
+            &[TrackStatus, PublishNamespace, SubscribeNamespace],
+        ),
+        (
+            "fill-parameters",
+            parameter::FILL_PARAMETERS,
+            Value::Bytes(vec![0]),
+            in_22("9.20.15"),
+            &[Fetch, Publish, TrackStatus],
+        ),
+        (
+            "include-properties",
+            parameter::INCLUDE_PROPERTIES,
+            Value::Byte(1),
+            in_22("9.20.21"),
+            &[Publish, PublishNamespace, SubscribeNamespace],
+        ),
+        (
+            "subgroup-filter",
+            parameter::SUBGROUP_FILTER,
+            range(),
+            in_22("3.3.2"),
+            &[Publish, TrackStatus],
+        ),
+        (
+            "track-property-filter",
+            parameter::TRACK_PROPERTY_FILTER,
+            Value::Bytes(vec![0, 0x38, 0, 5]),
+            in_22("3.3.2"),
+            &[Subscribe, Fetch],
         ),
     ]
 }
@@ -194,12 +260,13 @@ fn of_answers() -> [Misplaced; 6] {
 /// Parameters in messages in which they may not appear.
 fn misplaced() -> impl Iterator<Item = Case> {
     let rows = of_requests().into_iter().chain(of_answers());
-    rows.flat_map(|(name, kind, value, section, requests)| {
+    let rows = rows.chain(of_18()).chain(of_22());
+    rows.flat_map(|(name, kind, value, sections, requests)| {
         requests.iter().map(move |request| {
             let value = value.clone();
             closes(
                 format!("parameter.{name}-in-{}", request.word()),
-                section,
+                sections,
                 "a parameter in a message that may not have it closes the session",
                 VIOLATION,
                 move |script| request.encode(0, &script.track, &[(kind, value.clone())]),
@@ -209,10 +276,10 @@ fn misplaced() -> impl Iterator<Item = Case> {
 }
 
 fn misplaced_in_updates() -> Vec<Case> {
-    let case = |name: &str, section: &'static str, parameter: fn() -> (u64, Value)| {
+    let case = |name: &str, sections: Sections, parameter: fn() -> (u64, Value)| {
         Case::must(
             format!("parameter.{name}-in-request-update"),
-            section,
+            sections,
             "a parameter in an update that may not have it closes the session",
             move |script: &mut Script| {
                 let channel = script.channel(B, A);
@@ -223,17 +290,26 @@ fn misplaced_in_updates() -> Vec<Case> {
         )
     };
     vec![
-        case("group-order", "10.2.8", || {
+        case("group-order", in_both("10.2.8", "9.20.8"), || {
             (parameter::GROUP_ORDER, Value::Byte(1))
         }),
-        case("rendezvous-timeout", "10.2.6", || {
+        case("rendezvous-timeout", in_both("10.2.6", "9.20.6"), || {
             (parameter::RENDEZVOUS_TIMEOUT, Value::Int(1))
         }),
-        case("track-namespace-prefix", "10.2.14", || {
-            let prefix = wire::namespace(&[b"a".to_vec()]);
-            (parameter::TRACK_NAMESPACE_PREFIX, Value::Raw(prefix))
+        case(
+            "track-namespace-prefix",
+            in_both("10.2.14", "9.20.20"),
+            || {
+                let prefix = wire::namespace(&[b"a".to_vec()]);
+                (parameter::TRACK_NAMESPACE_PREFIX, Value::Raw(prefix))
+            },
+        ),
+        case("expires", in_both("10.2.10", "9.20.16"), || {
+            (parameter::EXPIRES, Value::Int(1))
         }),
-        case("expires", "10.2.10", || (parameter::EXPIRES, Value::Int(1))),
+        case("include-properties", in_22("9.20.21"), || {
+            (parameter::INCLUDE_PROPERTIES, Value::Byte(1))
+        }),
     ]
 }
 
@@ -254,7 +330,7 @@ fn repeated() -> impl Iterator<Item = Case> {
     rows.into_iter().map(|(name, kind, value)| {
         closes(
             format!("parameter.repeated-{name}"),
-            "10.2",
+            in_both("10.2", "9.20"),
             "a receiver should close the session for a repeated parameter",
             VIOLATION,
             move |script| {
@@ -276,7 +352,7 @@ fn values() -> Vec<Case> {
     ] {
         cases.push(closes(
             format!("parameter.forward-2-{}", request.word()),
-            "10.2.12",
+            in_both("10.2.12", "9.20.18"),
             "a FORWARD that is neither 0 nor 1 closes the session",
             VIOLATION,
             move |script| request.encode(0, &script.track, &[(parameter::FORWARD, Value::Byte(2))]),
@@ -286,7 +362,7 @@ fn values() -> Vec<Case> {
         for order in [0, 3] {
             cases.push(closes(
                 format!("parameter.group-order-{order}-{}", request.word()),
-                "10.2.8",
+                in_both("10.2.8", "9.20.8"),
                 "a GROUP_ORDER that is neither 1 nor 2 closes the session",
                 VIOLATION,
                 move |script| {
@@ -296,9 +372,26 @@ fn values() -> Vec<Case> {
             ));
         }
     }
+    for request in [
+        Request::Subscribe,
+        Request::Fetch,
+        Request::TrackStatus,
+        Request::SubscribeTracks,
+    ] {
+        cases.push(closes(
+            format!("parameter.include-properties-2-{}", request.word()),
+            in_22("9.20.21"),
+            "an INCLUDE_PROPERTIES that is neither 0 nor 1 closes the session",
+            VIOLATION,
+            move |script| {
+                let wrong = (parameter::INCLUDE_PROPERTIES, Value::Byte(2));
+                request.encode(0, &script.track, &[wrong])
+            },
+        ));
+    }
     cases.push(Case::must(
         "parameter.forward-2-request-update",
-        "10.2.12",
+        in_both("10.2.12", "9.20.18"),
         "a FORWARD that is neither 0 nor 1 closes the session",
         |script| {
             let channel = script.channel(B, A);
@@ -311,57 +404,80 @@ fn values() -> Vec<Case> {
     cases
 }
 
+/// A location filter: name, sections, requirement, level, type and fields.
+type Filter = (
+    &'static str,
+    Sections,
+    &'static str,
+    Level,
+    u64,
+    &'static [u64],
+);
+
 fn filters() -> impl Iterator<Item = Case> {
-    let rows: [(&str, &str, Level, u64, &[u64]); 5] = [
-        (
-            "type-0",
-            "an unknown filter type closes the session",
-            Level::Must,
-            0,
-            &[],
-        ),
-        (
-            "type-5",
-            "an unknown filter type closes the session",
-            Level::Must,
-            5,
-            &[],
-        ),
+    let rows = filters_of_18().into_iter().chain(filters_of_22());
+    rows.map(|(name, sections, requirement, level, kind, fields)| {
+        closes(
+            format!("filter.{name}"),
+            sections,
+            requirement,
+            VIOLATION,
+            move |script| {
+                let filter = wire::filter(script.edition, kind, fields);
+                Request::Subscribe.encode(0, &script.track, &[filter])
+            },
+        )
+        .level(level)
+    })
+}
+
+const UNKNOWN_FILTER: &str = "an unknown filter type closes the session";
+const FILTER_ABOVE: &str = "a filter that ends beyond group 2^64 - 1 closes the session";
+const FILTER_CUT: &str = "a filter ends with its last field";
+
+fn filters_of_18() -> [Filter; 5] {
+    let at = in_18("5.1.2");
+    [
+        ("type-0", at, UNKNOWN_FILTER, Level::Must, 0, &[]),
+        ("type-5", at, UNKNOWN_FILTER, Level::Must, 5, &[]),
         (
             "end-above-maximum",
-            "a filter that ends beyond group 2^64 - 1 closes the session",
+            at,
+            FILTER_ABOVE,
             Level::Must,
             4,
             &[u64::MAX, 0, 1],
         ),
+        ("cut", at, FILTER_CUT, Level::Implied, 3, &[0]),
+        ("too-long", at, FILTER_CUT, Level::Implied, 2, &[0]),
+    ]
+}
+
+/// A filter that is cut or too long is a message of a wrong length.
+fn filters_of_22() -> [Filter; 6] {
+    let (at, length) = (in_22("9.20.9"), in_22("9"));
+    [
+        ("type-6", at, UNKNOWN_FILTER, Level::Must, 6, &[]),
+        ("type-128", at, UNKNOWN_FILTER, Level::Must, 128, &[]),
         (
-            "cut",
-            "a filter ends with its last field",
-            Level::Implied,
+            "end-above-maximum",
+            at,
+            FILTER_ABOVE,
+            Level::Must,
             3,
-            &[0],
+            &[u64::MAX, 0, 1],
         ),
         (
-            "too-long",
-            "a filter ends with its last field",
-            Level::Implied,
-            2,
-            &[0],
+            "range-above-maximum",
+            at,
+            FILTER_ABOVE,
+            Level::Must,
+            4,
+            &[u64::MAX, 0, 1, 0],
         ),
-    ];
-    rows.into_iter()
-        .map(|(name, requirement, level, kind, fields)| {
-            closes(
-                format!("filter.{name}"),
-                "5.1.2",
-                requirement,
-                VIOLATION,
-                move |script| {
-                    Request::Subscribe.encode(0, &script.track, &[wire::filter(kind, fields)])
-                },
-            )
-            .level(level)
-        })
+        ("cut", length, FILTER_CUT, Level::Must, 2, &[0]),
+        ("too-long", length, FILTER_CUT, Level::Must, 5, &[0]),
+    ]
 }
 
 /// Track Properties with forbidden values, in PUBLISH and in SUBSCRIBE_OK.
@@ -369,39 +485,34 @@ fn properties() -> Vec<Case> {
     let rows = [
         (
             "group-order-3",
-            "12.5",
+            in_both("12.5", "10.5"),
             "a DEFAULT_PUBLISHER_GROUP_ORDER that is neither 1 nor 2 closes the session",
             property::DEFAULT_PUBLISHER_GROUP_ORDER,
             3,
         ),
         (
             "dynamic-groups-2",
-            "12.6",
+            in_both("12.6", "10.6"),
             "a DYNAMIC_GROUPS above 1 closes the session",
             property::DYNAMIC_GROUPS,
             2,
         ),
     ];
     let mut cases = Vec::new();
-    for (name, section, requirement, kind, value) in rows {
+    for (name, sections, requirement, kind, value) in rows {
         cases.push(closes(
             format!("property.{name}-publish"),
-            section,
+            sections,
             requirement,
             VIOLATION,
             move |script| wire::publish(0, &script.track, 1, &[], &[(kind, Value::Int(value))]),
         ));
         cases.push(Case::must(
             format!("property.{name}-subscribe-ok"),
-            section,
+            sections,
             requirement,
             move |script| {
-                script.announce(A);
-                script.join(B);
-                script.request(B, Request::Subscribe);
-                let taken = script.taken();
-                let is_subscribe = weir_moqt::message::MessageKind::Subscribe;
-                script.expect(A, crate::script::request(taken, is_subscribe, |_| true));
+                let taken = script.pending(A, B).publication;
                 script.then();
                 let accepted = wire::subscribe_ok(1, &[], &[(kind, Value::Int(value))]);
                 script.write(A, taken, accepted);

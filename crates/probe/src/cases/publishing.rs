@@ -5,12 +5,15 @@ use weir_moqt::message::{Message, MessageKind};
 use super::VIOLATION;
 use crate::{
     case::{Case, Level},
+    edition::{Edition, Sections, in_18, in_22, in_both},
     script::{
         A, B, C, Check, Script, answered, closed, message, object_at, ok, progress, refused,
         request, subscribed,
     },
     seen::Slot,
-    wire::{self, Request, Subgroup, Value, close, done, group, parameter, property, refusal},
+    wire::{
+        self, Range, Request, Subgroup, Value, close, done, group, parameter, property, refusal,
+    },
 };
 
 pub(super) fn cases() -> Vec<Case> {
@@ -30,7 +33,7 @@ fn accepting() -> Vec<Case> {
     vec![
         Case::must(
             "publish.answered",
-            "5.1",
+            in_both("5.1", "3.1"),
             "a PUBLISH gets exactly one REQUEST_OK or REQUEST_ERROR",
             |script| {
                 script.join(A);
@@ -42,7 +45,7 @@ fn accepting() -> Vec<Case> {
         ),
         Case::must(
             "publish.duplicate",
-            "5.1",
+            in_18("5.1"),
             "a second PUBLISH for a track in one session is refused with DUPLICATE_SUBSCRIPTION",
             |script| {
                 script.publish(A);
@@ -53,8 +56,21 @@ fn accepting() -> Vec<Case> {
             },
         ),
         Case::must(
+            "publish.second",
+            in_22("3.1"),
+            "a second PUBLISH for a track in one session gets REQUEST_OK or REQUEST_ERROR",
+            |script| {
+                script.publish(A);
+                script.then();
+                let track = script.track.clone();
+                let slot = script.ask(A, move |id| wire::publish(id, &track, 2, &[], &[]));
+                script.expect(A, answered(slot));
+                script.alive(A);
+            },
+        ),
+        Case::must(
             "publish.with-subscribers",
-            "9.5",
+            in_both("9.5", "7.6"),
             "a PUBLISH for a track with established subscribers gets REQUEST_OK with Forward State 1",
             |script| {
                 script.channel(B, C);
@@ -77,8 +93,27 @@ fn accepting() -> Vec<Case> {
 fn resuming() -> Vec<Case> {
     vec![
         Case::must(
+            "publish.with-subscription-parameters",
+            in_22("9.8"),
+            "a PUBLISH may have the parameters that the subscription begins with",
+            |script| {
+                script.join(A);
+                script.then();
+                let track = script.track.clone();
+                let parameters = vec![
+                    (parameter::OBJECT_DELIVERY_TIMEOUT, Value::Int(9000)),
+                    (parameter::SUBGROUP_DELIVERY_TIMEOUT, Value::Int(9000)),
+                    (parameter::SUBSCRIBER_PRIORITY, Value::Byte(7)),
+                    Range::From(0, 0).filter(script.edition),
+                    (parameter::GROUP_ORDER, Value::Byte(2)),
+                ];
+                let slot = script.request_with(A, Request::Publish, track, parameters);
+                script.expect(A, ok(slot));
+            },
+        ),
+        Case::must(
             "publish.forward-0-resumed",
-            "9.5",
+            in_both("9.5", "7.6"),
             "a SUBSCRIBE with Forward State 1 sets the Forward State of paused publishers to 1",
             |script| {
                 script.join(B);
@@ -95,12 +130,12 @@ fn resuming() -> Vec<Case> {
                 script.then();
                 let subscription = script.request(A, Request::Subscribe);
                 script.expect(A, subscribed(subscription));
-                script.expect(B, forwards(slot));
+                script.expect(B, forwards(script.edition, slot));
             },
         ),
         Case::must(
             "publish.several-publishers",
-            "9.3",
+            in_both("9.3", "7.3"),
             "objects of several publishers of a track are forwarded",
             |script| {
                 script.channel(B, A);
@@ -117,12 +152,13 @@ fn resuming() -> Vec<Case> {
     ]
 }
 
-/// The relay lets the publisher forward, with its REQUEST_OK or with a later update.
-fn forwards(slot: Slot) -> Check {
+/// The relay lets the publisher forward: with an update, or in draft-18 with its REQUEST_OK. In draft-22, that has no FORWARD.
+fn forwards(edition: Edition, slot: Slot) -> Check {
+    let by_answer = edition == Edition::Eighteen;
     Check::new("Forward State 1", move |seen| {
         let messages = seen.on(slot).map(|it| it.messages.as_slice());
         progress(messages.unwrap_or_default().iter().any(|message| {
-            matches!(message, Message::RequestOk(ok) if ok.parameters.forward != Some(false))
+            matches!(message, Message::RequestOk(ok) if by_answer && ok.parameters.forward != Some(false))
                 || matches!(message, Message::RequestUpdate(it) if it.parameters.forward == Some(true))
         }))
     })
@@ -133,7 +169,7 @@ fn aliases() -> Vec<Case> {
     vec![
         Case::must(
             "alias.repeated-publish",
-            "11.1",
+            in_both("11.1", "3.1.3"),
             "a Track Alias of another track closes the session with DUPLICATE_TRACK_ALIAS",
             |script| {
                 script.publish(A);
@@ -145,14 +181,13 @@ fn aliases() -> Vec<Case> {
         ),
         Case::must(
             "alias.repeated-subscribe-ok",
-            "11.1",
+            in_both("11.1", "3.1.3"),
             "a Track Alias of another track closes the session with DUPLICATE_TRACK_ALIAS",
             |script| {
                 script.channel(A, B);
                 let other = script.track.named("other");
                 script.request_of(B, Request::Subscribe, other);
-                let taken = script.taken();
-                script.expect(A, request(taken, MessageKind::Subscribe, |_| true));
+                let taken = script.taken_subscribe(A);
                 script.then();
                 script.write(A, taken, wire::subscribe_ok(wire::ALIAS, &[], &[]));
                 script.expect(A, closed(DUPLICATE));
@@ -160,7 +195,7 @@ fn aliases() -> Vec<Case> {
         ),
         Case::must(
             "alias.unknown-stream",
-            "11.4.2",
+            in_both("11.4.2", "3.1.3.1"),
             "a subgroup of an unknown Track Alias may be abandoned or wait",
             |script| {
                 script.join(A);
@@ -176,7 +211,7 @@ fn aliases() -> Vec<Case> {
         .level(Level::Implied),
         Case::must(
             "alias.unknown-datagram",
-            "11.3",
+            in_both("11.3", "3.1.3.1"),
             "a datagram of an unknown Track Alias may be dropped or wait",
             |script| {
                 script.join(A);
@@ -195,7 +230,7 @@ fn mandatory_properties() -> Vec<Case> {
     vec![
         Case::must(
             "mandatory-property.publish",
-            "2.5.1",
+            in_both("2.5.1", "3.7"),
             "a PUBLISH with an unknown mandatory property is refused with UNSUPPORTED_EXTENSION",
             move |script| {
                 script.join(A);
@@ -207,29 +242,22 @@ fn mandatory_properties() -> Vec<Case> {
         ),
         Case::must(
             "mandatory-property.subscribe-ok",
-            "2.5.1",
+            in_both("2.5.1", "3.7"),
             "subscribers of a track with an unknown mandatory property get UNSUPPORTED_EXTENSION",
             move |script| {
-                script.announce(B);
-                script.join(A);
-                let slot = script.request(A, Request::Subscribe);
-                let taken = script.taken();
-                script.expect(B, request(taken, MessageKind::Subscribe, |_| true));
+                let channel = script.pending(B, A);
                 script.then();
-                script.write(B, taken, wire::subscribe_ok(1, &[], &mandatory()));
-                script.expect(A, refused(slot, REFUSED));
+                let accepted = wire::subscribe_ok(1, &[], &mandatory());
+                script.write(B, channel.publication, accepted);
+                script.expect(A, refused(channel.subscription, REFUSED));
             },
         ),
         Case::must(
             "mandatory-property.cancels-upstream",
-            "2.5.1",
+            in_both("2.5.1", "3.7"),
             "the relay cancels a subscription with an unknown mandatory property",
             move |script| {
-                script.announce(B);
-                script.join(A);
-                script.request(A, Request::Subscribe);
-                let taken = script.taken();
-                script.expect(B, request(taken, MessageKind::Subscribe, |_| true));
+                let taken = script.pending(B, A).publication;
                 script.then();
                 script.write(B, taken, wire::subscribe_ok(1, &[], &mandatory()));
                 script.expect(B, crate::script::over(taken));
@@ -241,18 +269,14 @@ fn mandatory_properties() -> Vec<Case> {
 /// The relay's SUBSCRIBE at a publisher, which answers with `answer`.
 fn answering(
     name: &str,
-    section: &'static str,
+    sections: Sections,
     requirement: &str,
-    answer: fn() -> Vec<u8>,
+    answer: fn(Edition) -> Vec<u8>,
 ) -> Case {
-    Case::must(name, section, requirement, move |script: &mut Script| {
-        script.announce(A);
-        script.join(B);
-        script.request(B, Request::Subscribe);
-        let taken = script.taken();
-        script.expect(A, request(taken, MessageKind::Subscribe, |_| true));
+    Case::must(name, sections, requirement, move |script: &mut Script| {
+        let taken = script.pending(A, B).publication;
         script.then();
-        script.write(A, taken, answer());
+        script.write(A, taken, answer(script.edition));
         script.expect(A, closed(VIOLATION));
     })
 }
@@ -265,15 +289,15 @@ fn answers() -> Vec<Case> {
     vec![
         answering(
             "answer.reason-1025-bytes-request-error",
-            "1.4.4",
+            in_both("1.4.4", "8.5"),
             LONG_REASON,
-            || wire::request_error(refusal::DOES_NOT_EXIST, &[b'r'; 1025]),
+            |_| wire::request_error(refusal::DOES_NOT_EXIST, &[b'r'; 1025]),
         ),
         answering(
             "answer.redirect-with-uri",
-            "10.6.1",
+            in_both("10.6.1", "9.4.1"),
             "a REDIRECT from a client with a URI closes the session",
-            || {
+            |_| {
                 let redirect = [wire::prefixed(b"moqt://example.net"), vec![0, 0]].concat();
                 let payload = [wire::int(refusal::REDIRECT), vec![0, 0], redirect].concat();
                 wire::framed(wire::message::REQUEST_ERROR, &payload)
@@ -281,36 +305,30 @@ fn answers() -> Vec<Case> {
         ),
         answering(
             "answer.two-subscribe-oks",
-            "5.1",
+            in_both("5.1", "3.1"),
             "a second SUBSCRIBE_OK should close the session",
-            || {
-                [
-                    wire::subscribe_ok(1, &[], &[]),
-                    wire::subscribe_ok(1, &[], &[]),
-                ]
-                .concat()
-            },
+            |_| wire::subscribe_ok(1, &[], &[]).repeat(2),
         )
         .level(Level::Should),
         answering(
             "answer.fetch-ok-to-subscribe",
-            "10.13",
+            in_both("10.13", "9.12"),
             "FETCH_OK answers FETCH only",
-            || wire::fetch_ok((0, 1), &[]),
+            |edition| wire::fetch_ok(edition, (0, 1), &[]),
         )
         .level(Level::Implied),
         answering(
             "answer.request-ok-to-subscribe",
-            "10.5",
+            in_both("10.5", "9.3"),
             "REQUEST_OK does not answer SUBSCRIBE",
-            || wire::request_ok(&[], &[]),
+            |_| wire::request_ok(&[], &[]),
         )
         .level(Level::Implied),
         answering(
             "answer.namespace-to-subscribe",
-            "10.16",
+            in_both("10.16", "9.16"),
             "NAMESPACE answers SUBSCRIBE_NAMESPACE only",
-            || wire::framed(wire::message::NAMESPACE, &wire::namespace(&[b"a".to_vec()])),
+            |_| wire::framed(wire::message::NAMESPACE, &wire::namespace(&[b"a".to_vec()])),
         )
         .level(Level::Implied),
     ]
@@ -321,7 +339,7 @@ fn later_answers() -> Vec<Case> {
     vec![
         Case::must(
             "answer.reason-1025-bytes-publish-done",
-            "1.4.4",
+            in_both("1.4.4", "8.5"),
             LONG_REASON,
             |script| {
                 let slot = script.publish(A);
@@ -336,7 +354,7 @@ fn later_answers() -> Vec<Case> {
         ),
         Case::must(
             "answer.publish-done-of-subscriber",
-            "10.11",
+            in_both("10.11", "9.9"),
             "only a publisher sends PUBLISH_DONE",
             |script| {
                 let channel = script.channel(B, A);
@@ -348,13 +366,26 @@ fn later_answers() -> Vec<Case> {
         )
         .level(Level::Implied),
         Case::must(
+            "answer.forward-in-publish-ok",
+            in_22("9.20.18"),
+            "a FORWARD in the answer to a PUBLISH closes the session",
+            |script| {
+                script.collect(A, vec![]);
+                script.publish(B);
+                let taken = script.taken();
+                script.expect(A, request(taken, MessageKind::Publish, |_| true));
+                script.then();
+                let forward = (parameter::FORWARD, Value::Byte(1));
+                script.write(A, taken, wire::request_ok(&[forward], &[]));
+                script.expect(A, closed(VIOLATION));
+            },
+        ),
+        Case::must(
             "answer.properties-in-publish-ok",
-            "10.5",
+            in_both("10.5", "9.3"),
             "Track Properties in the answer to a PUBLISH close the session",
             |script| {
-                script.join(A);
-                let tracks = script.request(A, Request::SubscribeTracks);
-                script.expect(A, ok(tracks));
+                script.collect(A, vec![]);
                 script.publish(B);
                 let taken = script.taken();
                 script.expect(A, request(taken, MessageKind::Publish, |_| true));
@@ -371,27 +402,39 @@ fn later_answers() -> Vec<Case> {
 fn unknown_codes() -> Vec<Case> {
     const TEXT: &str = "an unknown error code does not close the session";
     const UNKNOWN: u64 = 0x9D;
-    vec![
-        Case::must("code.unknown-request-error", "14", TEXT, |script| {
-            script.announce(A);
-            script.join(B);
-            let slot = script.request(B, Request::Subscribe);
-            let taken = script.taken();
-            script.expect(A, request(taken, MessageKind::Subscribe, |_| true));
+    let mut cases = Vec::new();
+    for (word, sections, of_error, of_end) in [
+        ("unknown", in_both("14", "13"), UNKNOWN, UNKNOWN),
+        (
+            "removed",
+            in_22("13"),
+            refusal::INVALID_JOINING_REQUEST_ID,
+            done::SUBSCRIPTION_ENDED,
+        ),
+    ] {
+        let name = format!("code.{word}-request-error");
+        cases.push(Case::must(name, sections, TEXT, move |script| {
+            let channel = script.pending(A, B);
             script.then();
-            script.write(A, taken, wire::request_error(UNKNOWN, b""));
-            script.finish(A, taken);
-            script.expect(B, refused(slot, &[]));
+            script.write(A, channel.publication, wire::request_error(of_error, b""));
+            script.finish(A, channel.publication);
+            script.expect(B, refused(channel.subscription, &[]));
             script.alive(A);
-        }),
-        Case::must("code.unknown-publish-done", "14", TEXT, |script| {
+        }));
+        let name = format!("code.{word}-publish-done");
+        cases.push(Case::must(name, sections, TEXT, move |script| {
             let slot = script.publish(A);
             script.then();
-            script.write(A, slot, wire::publish_done(UNKNOWN, 0, b""));
+            script.write(A, slot, wire::publish_done(of_end, 0, b""));
             script.finish(A, slot);
             script.alive(A);
-        }),
-        Case::must("code.unknown-reset", "14", TEXT, |script| {
+        }));
+    }
+    cases.push(Case::must(
+        "code.unknown-reset",
+        in_both("14", "13"),
+        TEXT,
+        |script| {
             script.publish(A);
             script.then();
             let slot = script.uni();
@@ -399,8 +442,9 @@ fn unknown_codes() -> Vec<Case> {
             script.wait(20);
             script.reset(A, slot, UNKNOWN);
             script.alive(A);
-        }),
-    ]
+        },
+    ));
+    cases
 }
 
 /// What the relay asks of publishers.
@@ -408,7 +452,7 @@ fn relay_requests() -> Vec<Case> {
     vec![
         Case::must(
             "relay.forward-1-upstream",
-            "9.5",
+            in_both("9.5", "7.6"),
             "a relay that subscribes for a SUBSCRIBE with Forward State 1 uses Forward State 1",
             |script| {
                 script.announce(B);
@@ -422,7 +466,7 @@ fn relay_requests() -> Vec<Case> {
         ),
         Case::must(
             "relay.request-id-parity",
-            "10.1",
+            in_both("10.1", "6.4.2.1"),
             "the Request IDs of a server are odd, from 1 on",
             |script| {
                 script.announce(B);
@@ -442,7 +486,7 @@ fn new_groups() -> Vec<Case> {
     vec![
         Case::must(
             "relay.new-group-request",
-            "10.2.13",
+            in_both("10.2.13", "9.20.19"),
             "a NEW_GROUP_REQUEST for a track without a subscription goes upstream",
             |script| {
                 script.announce(B);
@@ -458,7 +502,7 @@ fn new_groups() -> Vec<Case> {
         ),
         Case::must(
             "relay.new-group-request-established",
-            "10.2.13",
+            in_both("10.2.13", "9.20.19"),
             "a NEW_GROUP_REQUEST for an established track with dynamic groups goes upstream",
             |script| {
                 let dynamic = vec![(property::DYNAMIC_GROUPS, Value::Int(1))];
@@ -477,7 +521,7 @@ fn new_groups() -> Vec<Case> {
         ),
         Case::must(
             "relay.no-unasked-publish",
-            "5.1",
+            in_both("5.1", "3.1"),
             "a relay sends no PUBLISH to a client that has not shown interest",
             |script| {
                 script.join(A);

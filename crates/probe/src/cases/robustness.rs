@@ -4,6 +4,7 @@ use weir_link::Random;
 
 use crate::{
     case::{Case, Kind},
+    edition::in_both,
     hostile,
     line::{Action, Line},
     script::{A, B, C, Script, Step, Storm, object_at},
@@ -24,7 +25,7 @@ pub(super) fn cases() -> Vec<Case> {
 pub(super) fn robust(name: impl Into<String>, act: impl Fn(&mut Script) + Send + 'static) -> Case {
     let requirement =
         "the relay serves new sessions afterwards, and loses nothing of the bystander";
-    Case::must(name, "", requirement, move |script| {
+    Case::must(name, in_both("", ""), requirement, move |script| {
         act(script);
         script.then();
         script.track = script.track.below("served");

@@ -3,6 +3,7 @@
 use super::VIOLATION;
 use crate::{
     case::{Case, Level, On},
+    edition::{Sections, in_22, in_both},
     script::{A, Check, Progress, Script, answered, closed, progress, set_up},
     seen::{Ended, Slot},
     wire::{Request, Value, close, framed, int, message, option},
@@ -12,7 +13,7 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![
         Case::must(
             "setup.answered",
-            "10.3",
+            in_both("10.3", "9.1"),
             "each endpoint opens a control stream that begins with SETUP",
             |script| {
                 script.connect(A);
@@ -22,7 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         Case::must(
             "setup.pipelined",
-            "3.3",
+            in_both("3.3", "6.3"),
             "requests that arrive before SETUP should be buffered until setup is complete",
             |script| {
                 script.connect(A);
@@ -35,6 +36,7 @@ pub(super) fn cases() -> Vec<Case> {
         .level(Level::Should),
     ];
     cases.extend(ignored_options());
+    cases.push(limits());
     cases.extend(bad_options());
     cases.extend(urls());
     cases.extend(control_streams());
@@ -47,16 +49,20 @@ fn ignored_options() -> impl Iterator<Item = Case> {
     let int = |option| (option, Value::Int(7));
     let bytes = |option| (option, Value::Bytes(b"unknown".to_vec()));
     let rows = [
-        ("integer", "10.3", vec![int(0x3FF0)]),
-        ("bytes", "10.3", vec![bytes(0x3FF1)]),
-        ("repeated", "10.3", vec![bytes(0x3FF1), bytes(0x3FF1)]),
-        ("grease-odd", "14", vec![bytes(0x9D)]),
-        ("grease-even", "14", vec![int(0x11C)]),
+        ("integer", in_both("10.3", "9.1"), vec![int(0x3FF0)]),
+        ("bytes", in_both("10.3", "9.1"), vec![bytes(0x3FF1)]),
+        (
+            "repeated",
+            in_both("10.3", "9.1"),
+            vec![bytes(0x3FF1), bytes(0x3FF1)],
+        ),
+        ("grease-odd", in_both("14", "13"), vec![bytes(0x9D)]),
+        ("grease-even", in_both("14", "13"), vec![int(0x11C)]),
     ];
-    rows.into_iter().map(|(name, section, options)| {
+    rows.into_iter().map(|(name, sections, options)| {
         Case::must(
             format!("setup.unknown-option-{name}"),
-            section,
+            sections,
             "an endpoint ignores unknown Setup Options, repeated or not",
             move |script| {
                 script.connect(A);
@@ -69,15 +75,35 @@ fn ignored_options() -> impl Iterator<Item = Case> {
     })
 }
 
+/// The limits that an endpoint of draft-22 announces.
+fn limits() -> Case {
+    Case::must(
+        "setup.limits",
+        in_22("9.1"),
+        "SETUP may limit range filters and outstanding updates",
+        |script| {
+            script.connect(A);
+            let limits = [
+                (option::MAX_FILTER_RANGES, Value::Int(200)),
+                (option::MAX_REQUEST_UPDATES, Value::Int(300)),
+            ];
+            script.set_up_with(A, &limits);
+            script.expect(A, set_up());
+            script.then();
+            script.alive(A);
+        },
+    )
+}
+
 /// A case in which SETUP has these options.
 fn with_options(
     name: &str,
-    section: &'static str,
+    sections: Sections,
     requirement: &str,
     codes: &'static [u64],
     options: impl Fn() -> Vec<(u64, Value)> + Send + 'static,
 ) -> Case {
-    Case::must(name, section, requirement, move |script| {
+    Case::must(name, sections, requirement, move |script| {
         script.connect(A);
         script.then();
         script.set_up_with(A, &options());
@@ -92,28 +118,28 @@ fn bad_options() -> Vec<Case> {
     vec![
         with_options(
             "setup.token-delete",
-            "10.2.2",
+            in_both("10.2.2", "9.1.4"),
             "a token of type DELETE in SETUP closes the session",
             VIOLATION,
             token(&[0, 1]),
         ),
         with_options(
             "setup.token-use-alias",
-            "10.2.2",
+            in_both("10.2.2", "9.1.4"),
             "a token of type USE_ALIAS in SETUP closes the session",
             VIOLATION,
             token(&[2, 1]),
         ),
         with_options(
             "setup.token-undecodable",
-            "10.2.2",
+            in_both("10.2.2", "8.9"),
             "a token that cannot be decoded closes the session",
             &[close::KEY_VALUE_FORMATTING_ERROR],
             token(&[9, 1]),
         ),
         with_options(
             "setup.type-above-maximum",
-            "1.4.3",
+            in_both("1.4.3", "8.3"),
             "a Delta Type beyond 2^64 - 1 closes the session",
             VIOLATION,
             || {
@@ -123,14 +149,14 @@ fn bad_options() -> Vec<Case> {
         ),
         with_options(
             "setup.value-cut",
-            "10",
+            in_both("10", "9"),
             "a message whose length does not match its content closes the session",
             &[close::PROTOCOL_VIOLATION, close::KEY_VALUE_FORMATTING_ERROR],
             || vec![(0x3FF1, Value::Raw(vec![100, 1, 2]))],
         ),
         Case::must(
             "setup.token-beyond-cache",
-            "10.3.1.4",
+            in_both("10.3.1.4", "9.1.4"),
             "a token in SETUP that exceeds the token cache does not fail the session with AUTH_TOKEN_CACHE_OVERFLOW",
             |script| {
                 script.connect(A);
@@ -160,12 +186,12 @@ fn urls() -> Vec<Case> {
     /// Replaces an option of the usual SETUP.
     fn replaced(
         name: &str,
-        section: &'static str,
+        sections: Sections,
         requirement: &str,
         codes: &'static [u64],
         replacement: (u64, &'static str),
     ) -> Case {
-        Case::must(name, section, requirement, move |script| {
+        Case::must(name, sections, requirement, move |script| {
             let (option, text) = replacement;
             script.connect(A);
             script.then();
@@ -177,7 +203,7 @@ fn urls() -> Vec<Case> {
     vec![
         replaced(
             "setup.path-malformed",
-            "10.3.1.2",
+            in_both("10.3.1.2", "9.1.2"),
             "a PATH that is not the path of a URI closes the session",
             &[close::MALFORMED_PATH],
             (option::PATH, "/a path with spaces"),
@@ -185,7 +211,7 @@ fn urls() -> Vec<Case> {
         .on(On::Quic),
         replaced(
             "setup.authority-malformed",
-            "10.3.1.1",
+            in_both("10.3.1.1", "9.1.1"),
             "an AUTHORITY that is not the authority of a URI closes the session",
             &[close::MALFORMED_AUTHORITY],
             (option::AUTHORITY, "exa mple:port"),
@@ -193,7 +219,7 @@ fn urls() -> Vec<Case> {
         .on(On::Quic),
         replaced(
             "setup.path-over-webtransport",
-            "10.3.1.2",
+            in_both("10.3.1.2", "9.1.2"),
             "PATH over WebTransport closes the session",
             &[close::INVALID_PATH],
             (option::PATH, "/"),
@@ -201,7 +227,7 @@ fn urls() -> Vec<Case> {
         .on(On::WebTransport),
         replaced(
             "setup.authority-over-webtransport",
-            "10.3.1.1",
+            in_both("10.3.1.1", "9.1.1"),
             "AUTHORITY over WebTransport closes the session",
             &[close::INVALID_AUTHORITY],
             (option::AUTHORITY, "localhost"),
@@ -214,7 +240,7 @@ fn control_streams() -> Vec<Case> {
     let case = |name: &str, script: fn(&mut Script)| {
         Case::must(
             name,
-            "3.3",
+            in_both("3.3", "6.4.1"),
             "the end of a control stream closes the session",
             move |new| {
                 new.join(A);
@@ -231,7 +257,7 @@ fn control_streams() -> Vec<Case> {
         case("control.reset", |script| script.reset(A, Slot::Control, 0)),
         Case::must(
             "control.stays-open",
-            "3.3",
+            in_both("3.3", "6.4.1"),
             "the relay does not close its control stream",
             |script| {
                 script.join(A);
@@ -241,7 +267,7 @@ fn control_streams() -> Vec<Case> {
         ),
         Case::must(
             "control.second-setup",
-            "10.3",
+            in_both("10.3", "9.1"),
             "SETUP is the first message on the control stream, once",
             |script| {
                 script.join(A);
@@ -253,7 +279,7 @@ fn control_streams() -> Vec<Case> {
         .level(Level::Implied),
         Case::must(
             "control.second-stream",
-            "3.3",
+            in_both("3.3", "6.4.1"),
             "each peer opens one control stream",
             |script| {
                 script.join(A);
@@ -298,7 +324,7 @@ fn stream_types() -> impl Iterator<Item = Case> {
     types.into_iter().map(|kind| {
         Case::must(
             format!("stream.unknown-type-{kind:#x}"),
-            "3.4",
+            in_both("3.4", "6.4.1"),
             "an unknown stream type closes the session",
             move |script| {
                 script.join(A);

@@ -5,6 +5,7 @@ use weir_moqt::message::Message;
 use super::closes;
 use crate::{
     case::Case,
+    edition::in_both,
     script::{A, Check, Progress, Script, Step, closed, progress},
     seen::{Ended, Seen, Slot},
     wire::{Request, Value, close, int, parameter},
@@ -21,7 +22,7 @@ pub(super) fn cases() -> Vec<Case> {
         .map(|(name, token)| {
             closes(
                 format!("token.{name}"),
-                "10.2.2",
+                in_both("10.2.2", "8.9"),
                 "a token that cannot be decoded closes the session",
                 &[close::KEY_VALUE_FORMATTING_ERROR],
                 move |script| {
@@ -33,7 +34,7 @@ pub(super) fn cases() -> Vec<Case> {
         .collect();
     cases.push(Case::must(
         "token.alias-not-registered",
-        "10.2.2",
+        in_both("10.2.2", "8.9"),
         "a message that refers to a token alias that is not registered is rejected",
         |script| {
             script.join(A);
@@ -46,7 +47,7 @@ pub(super) fn cases() -> Vec<Case> {
     ));
     cases.push(Case::must(
         "token.cache-overflow",
-        "10.2.2",
+        in_both("10.2.2", "8.9"),
         "a token beyond the token cache closes the session with AUTH_TOKEN_CACHE_OVERFLOW",
         |script| {
             script.join(A);
@@ -57,7 +58,7 @@ pub(super) fn cases() -> Vec<Case> {
     ));
     cases.push(Case::must(
         "token.alias-registered-twice",
-        "10.2.2",
+        in_both("10.2.2", "8.9"),
         "a token alias that is registered already closes the session with DUPLICATE_AUTH_TOKEN_ALIAS",
         |script| {
             script.join(A);
@@ -93,7 +94,9 @@ fn register(script: &mut Script, number: u64, bytes: fn(u64) -> u64) {
     let track = script.track.clone();
     let slot = script.bi();
     let reply = move |seen: &Seen| {
-        let room = cache_bytes(seen);
+        let setup = seen.setup();
+        let room = setup.and_then(|setup| setup.max_auth_token_cache_size);
+        let room = room.unwrap_or(0);
         let bytes = bytes(room);
         if room < 64 {
             return Err("the relay has no cache for tokens".to_owned());
@@ -107,15 +110,4 @@ fn register(script: &mut Script, number: u64, bytes: fn(u64) -> u64) {
         Ok(Request::TrackStatus.encode(2 * (number - 1), &track, &[token]))
     };
     script.step(Step::Reply(A, slot, Box::new(reply)));
-}
-
-/// Returns `MAX_AUTH_TOKEN_CACHE_SIZE` of the relay's SETUP.
-fn cache_bytes(seen: &Seen) -> u64 {
-    let setup = seen.streams().find_map(|(_, one)| {
-        if let Some(Message::Setup(setup)) = one.messages.first() {
-            return setup.max_auth_token_cache_size;
-        }
-        None
-    });
-    setup.unwrap_or(0)
 }

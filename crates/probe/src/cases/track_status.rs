@@ -4,12 +4,14 @@ use weir_moqt::{location::Location, message::Message};
 
 use crate::{
     case::{Case, Level},
+    edition::{in_22, in_both},
     script::{A, B, C, Step, closed, finished, message, object, object_at, ok, refused},
-    wire::{self, Request, Subgroup, Value, group, property},
+    wire::{self, Request, Subgroup, Value, group, parameter, property},
 };
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = answers();
+    cases.push(without_properties());
     cases.extend(others());
     cases
 }
@@ -18,7 +20,7 @@ fn answers() -> Vec<Case> {
     vec![
         Case::must(
             "track-status.no-publisher",
-            "10.14",
+            in_both("10.14", "9.13"),
             "a TRACK_STATUS that fails gets REQUEST_ERROR",
             |script| {
                 script.join(A);
@@ -29,7 +31,7 @@ fn answers() -> Vec<Case> {
         ),
         Case::must(
             "track-status.established",
-            "10.14",
+            in_both("10.14", "9.13"),
             "TRACK_STATUS gets REQUEST_OK with what SUBSCRIBE_OK would have, and the stream ends",
             |script| {
                 let kept = vec![(property::OF_APPLICATION, Value::Bytes(b"kept".to_vec()))];
@@ -57,12 +59,37 @@ fn answers() -> Vec<Case> {
     ]
 }
 
+/// An answer without Track Properties.
+fn without_properties() -> Case {
+    Case::must(
+        "track-status.include-properties-0",
+        in_22("9.20.21"),
+        "after INCLUDE_PROPERTIES 0, the Track Properties of REQUEST_OK should be empty",
+        |script| {
+            let kept = vec![(property::OF_APPLICATION, Value::Bytes(b"kept".to_vec()))];
+            script.channel_with(B, C, vec![], &kept);
+            script.join(A);
+            script.then();
+            let track = script.track.clone();
+            let none = vec![(parameter::INCLUDE_PROPERTIES, Value::Byte(0))];
+            let slot = script.request_with(A, Request::TrackStatus, track, none);
+            script.expect(
+                A,
+                message(slot, "REQUEST_OK without Track Properties", |message| {
+                    matches!(message, Message::RequestOk(ok) if ok.properties.as_bytes().is_empty())
+                }),
+            );
+        },
+    )
+    .level(Level::Should)
+}
+
 /// What `TRACK_STATUS` does not do.
 fn others() -> Vec<Case> {
     vec![
         Case::must(
             "track-status.no-subscription",
-            "10.14",
+            in_both("10.14", "9.13"),
             "TRACK_STATUS creates no subscription: no objects are sent",
             |script| {
                 script.channel(B, C);
@@ -77,7 +104,7 @@ fn others() -> Vec<Case> {
         ),
         Case::must(
             "track-status.updated",
-            "10.14",
+            in_both("10.14", "9.13"),
             "a TRACK_STATUS cannot be updated",
             |script| {
                 script.announce(B);

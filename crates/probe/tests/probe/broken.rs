@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use weir_probe::Case;
+use weir_probe::{Case, Edition};
 use weir_quic::{App, Endpoint, Event};
 use weir_relay::{Config, Relay};
 use weir_transport::StreamId;
@@ -101,11 +101,12 @@ impl App for Broken {
 /// number that passed.
 fn failures(fault: Fault, groups: &[&str]) -> (Vec<String>, Vec<String>) {
     let is_meant = |case: &Case| groups.iter().any(|group| case.name.starts_with(group));
-    let cases = weir_probe::cases(None)
+    let edition = Edition::default();
+    let cases = weir_probe::cases(edition, None)
         .into_iter()
         .filter(is_meant)
         .collect();
-    let shown = run(seed(), Broken::new(fault), cases, false);
+    let shown = run(seed(), Broken::new(fault), edition, cases, false);
     let name = |text: String| text.split(':').next().unwrap_or_default().to_owned();
     let failed = shown.failed().into_iter().map(name).collect();
     let passed = shown.passed().into_iter().map(str::to_owned).collect();
@@ -157,4 +158,43 @@ fn a_relay_whose_timeouts_never_expire_fails_the_rendezvous() {
     let (failed, passed) = failures(Fault::SleepsForEver, &groups);
     assert_eq!(failed, ["subscribe.rendezvous-expires"]);
     assert_eq!(passed, ["subscribe.published-track"]);
+}
+
+/// Runs cases of one edition in sessions of another, against a relay without a fault. Returns those that passed.
+fn passed_elsewhere(of: Edition, session: Edition, names: &[&str]) -> Vec<String> {
+    let cases = weir_probe::cases(of, None).into_iter();
+    let cases: Vec<Case> = cases
+        .filter(|case| names.contains(&case.name.as_str()))
+        .collect();
+    assert_eq!(cases.len(), names.len());
+    let shown = run(seed(), Relay::new(Config::default()), session, cases, false);
+    let passed = shown.passed().into_iter().map(str::to_owned);
+    passed.collect()
+}
+
+#[test]
+fn a_relay_of_one_draft_fails_the_cases_of_the_other() {
+    let (old, new) = (Edition::Eighteen, Edition::TwentyTwo);
+    let of_old = [
+        "subscribe.duplicate",
+        "publish.duplicate",
+        "filter.range-in-the-past",
+        "goaway.request-id-parity",
+        "parameter.group-order-in-publish",
+        "parameter.subscriber-priority-in-publish",
+        "fetch-stream.timed-out-range",
+    ];
+    assert_eq!(passed_elsewhere(old, new, &of_old), [""; 0]);
+    let of_new = [
+        "filter.valid-range-in-the-past",
+        "publish.with-subscription-parameters",
+        "answer.forward-in-publish-ok",
+        "state-notify.of-publisher",
+        "fetch.fill-timeout-0",
+        "fill.current-group",
+        "fill.by-update",
+        "range-filter.repeated",
+        "subscribe.include-properties-0",
+    ];
+    assert_eq!(passed_elsewhere(new, old, &of_new), [""; 0]);
 }

@@ -1,11 +1,11 @@
-//! All cases pass against the relay of this workspace, on both transports.
+//! All cases pass against the relay of this workspace, in both drafts and on both transports.
 
 use std::collections::BTreeSet;
 
-use weir_probe::{Kind, Level, Verdict};
+use weir_probe::{Case, Edition, Kind, Level, Verdict};
 use weir_relay::{Config, Relay};
 
-use crate::stage::{of_kind, run, seed};
+use crate::stage::{of_kind, preferred, run, seed};
 
 fn relay() -> Relay {
     Relay::new(Config::default())
@@ -13,35 +13,76 @@ fn relay() -> Relay {
 
 #[test]
 fn every_case_has_a_name_of_its_own_and_a_section() {
-    let cases = weir_probe::cases(Some(1));
-    let names: BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
-    assert_eq!(names.len(), cases.len());
-    for case in &cases {
-        assert!(!case.requirement.is_empty(), "{}", case.name);
-        assert_eq!(case.section.is_empty(), case.kind != Kind::Conformance);
+    for edition in Edition::ALL {
+        let cases = weir_probe::cases(edition, Some(1));
+        let names: BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(names.len(), cases.len());
+        for case in &cases {
+            assert!(!case.requirement.is_empty(), "{}", case.name);
+            assert_eq!(case.section.is_empty(), case.kind != Kind::Conformance);
+        }
+        let must = |case: &&Case| case.kind == Kind::Conformance && case.level == Level::Must;
+        let count = cases.iter().filter(must).count();
+        println!("{count} required cases of {}", edition.alpn());
+        assert!(count >= 300, "{count}");
     }
-    let must =
-        |case: &&weir_probe::Case| case.kind == Kind::Conformance && case.level == Level::Must;
-    assert!(cases.iter().filter(must).count() >= 150);
 }
 
 #[test]
-fn the_relay_conforms_over_raw_quic() {
-    conforms(false);
-}
-
-#[test]
-fn the_relay_conforms_over_web_transport() {
-    conforms(true);
-}
-
-fn conforms(is_web_transport: bool) {
-    let shown = run(
-        seed(),
-        relay(),
-        of_kind(Kind::Conformance),
-        is_web_transport,
+fn a_case_that_one_draft_has_is_not_in_the_table_of_the_other() {
+    let has = |edition, name: &str| {
+        let cases = weir_probe::cases(edition, None);
+        let found = cases.iter().find(|case| case.name == name);
+        found.map(|case| case.section)
+    };
+    let sections = |name| [Edition::Eighteen, Edition::TwentyTwo].map(|one| has(one, name));
+    assert_eq!(sections("goaway.repeated"), [Some("10.4"), Some("9.2")]);
+    assert_eq!(
+        sections("joining-fetch.absolute"),
+        [Some("10.12.2.1"), None]
     );
+    assert_eq!(sections("fill.current-group"), [None, Some("3.4")]);
+    // A range in the past is refused in draft-18, and valid in draft-22.
+    assert_eq!(sections("filter.range-in-the-past"), [Some("5.1.2"), None]);
+    assert_eq!(
+        sections("filter.valid-range-in-the-past"),
+        [None, Some("3.3.1")]
+    );
+}
+
+#[test]
+fn a_scout_tells_the_newest_draft_that_a_relay_offers() {
+    for is_web_transport in [false, true] {
+        let preferred = |protocols: &[&'static str]| preferred(protocols, is_web_transport);
+        assert_eq!(preferred(&["moqt-22", "moqt-18"]), Ok(Edition::TwentyTwo));
+        assert_eq!(preferred(&["moqt-18"]), Ok(Edition::Eighteen));
+        assert!(preferred(&["moqt-20"]).is_err());
+    }
+}
+
+#[test]
+fn the_relay_conforms_to_draft_22_over_raw_quic() {
+    conforms(Edition::TwentyTwo, false);
+}
+
+#[test]
+fn the_relay_conforms_to_draft_22_over_web_transport() {
+    conforms(Edition::TwentyTwo, true);
+}
+
+#[test]
+fn the_relay_conforms_to_draft_18_over_raw_quic() {
+    conforms(Edition::Eighteen, false);
+}
+
+#[test]
+fn the_relay_conforms_to_draft_18_over_web_transport() {
+    conforms(Edition::Eighteen, true);
+}
+
+fn conforms(edition: Edition, is_web_transport: bool) {
+    let cases = of_kind(edition, Kind::Conformance);
+    let shown = run(seed(), relay(), edition, cases, is_web_transport);
     assert_eq!(shown.failed(), [""; 0]);
     let (lost, planned) = shown.bystander_lost();
     assert!(planned > 500, "the bystander was there: {planned} objects");
@@ -55,31 +96,39 @@ fn conforms(is_web_transport: bool) {
 
 #[test]
 fn the_relay_survives_hostile_peers() {
-    for is_web_transport in [false, true] {
-        let shown = run(seed(), relay(), of_kind(Kind::Robustness), is_web_transport);
-        assert_eq!(shown.failed(), [""; 0]);
-        assert_eq!(shown.bystander_lost().0, 0);
+    for edition in Edition::ALL {
+        for is_web_transport in [false, true] {
+            let cases = of_kind(edition, Kind::Robustness);
+            let shown = run(seed(), relay(), edition, cases, is_web_transport);
+            assert_eq!(shown.failed(), [""; 0]);
+            assert_eq!(shown.bystander_lost().0, 0);
+        }
     }
+}
+
+/// Returns the case that sends so many hostile messages.
+fn volume(edition: Edition, messages: u64) -> Vec<Case> {
+    let cases = weir_probe::cases(edition, Some(messages)).into_iter();
+    cases.filter(|case| case.kind == Kind::Volume).collect()
 }
 
 #[test]
 fn the_relay_survives_a_volume_of_hostile_messages() {
-    let cases = weir_probe::cases(Some(20_000)).into_iter();
-    let cases = cases.filter(|case| case.kind == Kind::Volume).collect();
-    let shown = run(seed(), relay(), cases, false);
-    assert_eq!(shown.failed(), [""; 0]);
-    assert_eq!(shown.bystander_lost().0, 0);
-    let sent: u64 = shown.outcomes().map(|(_, one)| one.messages).sum();
-    assert!(sent >= 20_000, "{sent} messages");
+    for edition in Edition::ALL {
+        let shown = run(seed(), relay(), edition, volume(edition, 20_000), false);
+        assert_eq!(shown.failed(), [""; 0]);
+        assert_eq!(shown.bystander_lost().0, 0);
+        let sent: u64 = shown.outcomes().map(|(_, one)| one.messages).sum();
+        assert!(sent >= 20_000, "{sent} messages");
+    }
 }
 
 #[test]
 fn equal_seeds_give_equal_runs() {
-    let seed = seed();
+    let (seed, edition) = (seed(), Edition::default());
     let hashes = [(); 2].map(|()| {
-        let cases = weir_probe::cases(Some(2000)).into_iter();
-        let cases = cases.filter(|case| case.kind == Kind::Volume).collect();
-        run(seed, relay(), cases, false).sim.trace_hash()
+        let shown = run(seed, relay(), edition, volume(edition, 2000), false);
+        shown.sim.trace_hash()
     });
     assert_eq!(hashes[0], hashes[1]);
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_client::target::Target;
 use weir_moqt::message::Setup;
-use weir_probe::{ALPN, Bystander, Case, Config, Kind, Outcome, Probe, Verdict};
+use weir_probe::{Bystander, Case, Config, Edition, Kind, Outcome, Probe, Scout, Verdict};
 use weir_quic::{
     App, ClientConfig, Limits,
     web_transport::{Offer, Request},
@@ -29,18 +29,34 @@ pub(crate) struct Shown {
     begin: Instant,
 }
 
-/// Runs cases against a relay in virtual time.
-pub(crate) fn run(
-    seed: u64,
-    relay: impl App + 'static,
-    cases: Vec<Case>,
+/// Returns the edition that a relay of these protocols chooses, or why there is none.
+pub(crate) fn preferred(
+    protocols: &[&'static str],
     is_web_transport: bool,
-) -> Shown {
-    let mut sim = Sim::new(seed);
+) -> Result<Edition, String> {
+    let mut sim = Sim::new(seed());
+    let node = relay_node(
+        &mut sim,
+        Relay::new(weir_relay::Config::default()),
+        protocols,
+    );
+    let target = target(&sim, node, &Edition::alpns(), is_web_transport);
+    let scout = client(&mut sim);
+    let (begin, limit) = (sim.now(), Duration::from_secs(10));
+    sim.start(scout, Scout::new(target, begin, begin + limit / 2));
+    sim.run_until(limit, |sim| sim.app::<Scout>(scout).is_finished());
+    let found = sim.app::<Scout>(scout).found();
+    found
+        .cloned()
+        .unwrap_or_else(|| Err("it does not end".to_owned()))
+}
+
+/// Adds a relay that offers these protocols.
+fn relay_node(sim: &mut Sim, relay: impl App + 'static, protocols: &[&'static str]) -> NodeId {
     let server = sim
-        .server_tls(&[ALPN, weir_h3::ALPN])
+        .server_tls(&[protocols, &[weir_h3::ALPN]].concat())
         .with_web_transport(Offer {
-            protocols: vec![ALPN.to_owned()],
+            protocols: protocols.iter().map(|&one| one.to_owned()).collect(),
             ..Offer::default()
         });
     let node = sim.add_node(NodeConfig {
@@ -48,18 +64,35 @@ pub(crate) fn run(
         ..NodeConfig::default()
     });
     sim.start(node, relay);
-    let target = target(&sim, node, is_web_transport);
+    node
+}
+
+/// Runs the cases of an edition against a relay in virtual time.
+pub(crate) fn run(
+    seed: u64,
+    relay: impl App + 'static,
+    edition: Edition,
+    cases: Vec<Case>,
+    is_web_transport: bool,
+) -> Shown {
+    let mut sim = Sim::new(seed);
+    let node = relay_node(&mut sim, relay, &Edition::alpns());
+    let target = target(&sim, node, &[edition.alpn()], is_web_transport);
     let (one, other) = (client(&mut sim), client(&mut sim));
     let begin = sim.instant(Duration::from_secs(1));
     let config = Config {
         target: target.clone(),
+        edition,
         patience: Duration::from_secs(5),
         quiet: Duration::from_millis(300),
         begin,
         namespace: "probe".to_owned(),
         seed,
     };
-    sim.start(other, Bystander::new(target, "bystander", sim.now()));
+    sim.start(
+        other,
+        Bystander::new(target, edition, "bystander", sim.now()),
+    );
     sim.start(one, Probe::new(config, cases, |_, _| {}));
     let limit = Duration::from_hours(10);
     sim.run_until(limit, |sim| sim.app::<Probe>(one).is_finished());
@@ -84,32 +117,35 @@ fn client(sim: &mut Sim) -> NodeId {
     })
 }
 
-fn target(sim: &Sim, relay: NodeId, is_web_transport: bool) -> Target {
-    let (protocol, web_transport, setup) = if is_web_transport {
+fn target(sim: &Sim, relay: NodeId, protocols: &[&'static str], is_web_transport: bool) -> Target {
+    let (protocols, web_transport, setup) = if is_web_transport {
         let request = Request {
             authority: "relay.example".to_owned(),
             path: "/".to_owned(),
-            protocols: vec![ALPN.to_owned()],
+            protocols: protocols.iter().map(|&one| one.to_owned()).collect(),
             origin: None,
         };
-        (weir_h3::ALPN, Some(request), Setup::default())
+        (WEB_TRANSPORT, Some(request), Setup::default())
     } else {
         let setup = Setup {
             path: Some("/".to_owned()),
             authority: Some("relay.example:4443".to_owned()),
             ..Setup::default()
         };
-        (ALPN, None, setup)
+        (protocols, None, setup)
     };
     let client = ClientConfig {
         web_transport,
-        ..sim.client_config(&[protocol])
+        ..sim.client_config(protocols)
     };
     Target {
         setup,
         ..Target::new(sim.address(relay), SERVER_NAME, client)
     }
 }
+
+/// The protocol of connections that carry WebTransport.
+const WEB_TRANSPORT: &[&str] = &[weir_h3::ALPN];
 
 impl Shown {
     /// Returns all cases with their outcomes.
@@ -160,8 +196,8 @@ impl Shown {
     }
 }
 
-/// Returns the cases of a kind.
-pub(crate) fn of_kind(kind: Kind) -> Vec<Case> {
-    let cases = weir_probe::cases(None).into_iter();
+/// Returns the cases of an edition of a kind.
+pub(crate) fn of_kind(edition: Edition, kind: Kind) -> Vec<Case> {
+    let cases = weir_probe::cases(edition, None).into_iter();
     cases.filter(|case| case.kind == kind).collect()
 }

@@ -24,10 +24,14 @@ pub fn render(report: &Report) -> String {
             (run_section(report))
         },
         footer: vec![
-            "Each case names a section of draft-ietf-moq-transport-18. Cases that the draft does not require with MUST do \
-             not decide the result."
-                .to_owned(),
-            format!("weir {} · report schema {}", report.weir_version, report.schema),
+            format!(
+                "Each case names a section of {}. Cases that the draft does not require with MUST do not decide the result.",
+                cut(&report.document())
+            ),
+            format!(
+                "weir {} · report schema {}",
+                report.weir_version, report.schema
+            ),
         ],
     };
     page.render()
@@ -183,6 +187,7 @@ fn run_section(report: &Report) -> Markup {
     let rows = [
         ("Relay", report.relay.clone()),
         ("Transport", report.transport.clone()),
+        ("Draft", report.document()),
         ("Seed", report.seed.to_string()),
     ];
     let body = html! { (facts(rows)) (command_line(&report.command_line)) };

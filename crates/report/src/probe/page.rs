@@ -5,37 +5,52 @@ use std::fmt::Write as _;
 use super::{Case, Kind, Level, Outcome, Report, html};
 use crate::form::table::{Table, left};
 
-/// Renders what the runs have in common and where they differ: counts, the bystander, and each case that one of the relays
-/// did not pass. All runs have to be of the same table of cases; one that lacks a case has no entry for it.
+/// Renders what the runs have in common and where they differ: counts, the bystander, and for each draft the cases that one of
+/// the relays did not pass. All runs of a draft have to be of the same table of cases; one that lacks a case has no entry for
+/// it.
 pub fn render(reports: &[Report]) -> String {
     let mut text = summary(reports).markdown(false);
     for report in reports {
         let _infallible = write!(
             text,
-            "\nThe bystander of {}, {}:\n\n{}",
+            "\nThe bystander of {}, {}, {}:\n\n{}",
             report.relay,
+            report.draft,
             report.transport,
             html::bystander(&report.bystander).markdown(false)
         );
     }
+    let mut rest: Vec<&Report> = reports.iter().collect();
+    while let Some(first) = rest.first().copied() {
+        let of_draft = |report: &&Report| report.draft == first.draft;
+        let (of_draft, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(of_draft);
+        differences_of_draft(&of_draft, &mut text);
+        rest = others;
+    }
+    text
+}
+
+/// Appends the tables of a draft.
+fn differences_of_draft(reports: &[&Report], text: &mut String) {
     for level in [Level::Must, Level::Should, Level::Implied] {
         let table = differences(reports, level);
-        if table.is_empty() {
+        let Some(first) = reports.first().filter(|_| !table.is_empty()) else {
             continue;
-        }
+        };
         let title = match level {
             Level::Must => "Required by the draft, and failed",
             Level::Should => "Recommended by the draft (SHOULD), and failed",
             Level::Implied => "Not stated for the receiver by the draft, and different",
         };
-        let _infallible = write!(text, "\n### {title}\n\n{}", table.markdown(false));
+        let (document, table) = (first.document(), table.markdown(false));
+        let _infallible = write!(text, "\n### {document}: {title}\n\n{table}");
     }
-    text
 }
 
 fn summary(reports: &[Report]) -> Table {
     let names = [
         "Relay",
+        "Draft",
         "Transport",
         "Conformance",
         "Robustness",
@@ -59,6 +74,7 @@ fn summary(reports: &[Report]) -> Table {
         };
         [
             report.relay.clone(),
+            report.draft.clone(),
             report.transport.clone(),
             passed(Kind::Conformance),
             passed(Kind::Robustness),
@@ -70,7 +86,7 @@ fn summary(reports: &[Report]) -> Table {
 }
 
 /// Returns a row for each case of a level that a relay did not pass.
-fn differences(reports: &[Report], level: Level) -> Table {
+fn differences(reports: &[&Report], level: Level) -> Table {
     let heads = ["Case", "Section", "Requirement"].map(str::to_owned);
     let relays = reports
         .iter()

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use super::{Case, Level, Outcome, Report};
 use crate::form::number::printable;
 
-/// Returns the first lines, with the plan for `cases` cases and the bystander.
-pub fn head(cases: usize) -> String {
-    format!("TAP version 14\n1..{}\n", cases + 1)
+/// Returns the first lines, with the plan for `cases` cases of a draft and the bystander.
+pub fn head(cases: usize, draft: &str) -> String {
+    format!("TAP version 14\n1..{}\n# {draft}\n", cases + 1)
 }
 
 /// Returns the lines of the case of this number; the first is 1.

@@ -30,6 +30,7 @@ fn report() -> Report {
         url: "moqt://127.0.0.1:4443".to_owned(),
         relay: "relay <1>".to_owned(),
         transport: "raw QUIC".to_owned(),
+        draft: "moqt-22".to_owned(),
         start_time: "2026-11-24T12:00:00Z".to_owned(),
         weir_version: "0.1.0".to_owned(),
         command_line: "weir probe moqt://127.0.0.1:4443".to_owned(),
@@ -68,7 +69,7 @@ fn report() -> Report {
 #[test]
 fn a_run_in_tap() {
     let report = report();
-    let mut text = tap::head(report.cases.len());
+    let mut text = tap::head(report.cases.len(), &report.draft);
     for (number, case) in (1..).zip(&report.cases) {
         text.push_str(&tap::case(number, case));
     }
@@ -78,6 +79,7 @@ fn a_run_in_tap() {
         "\
 TAP version 14
 1..5
+# moqt-22
 ok 1 - goaway.good
 not ok 2 - goaway.bad
   ---
@@ -115,7 +117,7 @@ fn required_cases_and_the_bystander_decide() {
 fn a_report_survives_json() {
     let report = report();
     assert_eq!(json::parse(&json::render(&report)).unwrap(), report);
-    let other = json::render(&report).replace("\"schema\": 1", "\"schema\": 99");
+    let other = json::render(&report).replace("\"schema\": 2", "\"schema\": 99");
     assert!(json::parse(&other).is_err());
 }
 
@@ -126,6 +128,7 @@ fn the_page_shows_failures_and_escapes_names() {
         "1 required case failed",
         "goaway.bad",
         "relay &lt;1&gt; over raw QUIC",
+        "a section of draft-ietf-moq-transport-22.",
     ] {
         assert!(page.contains(text), "{text}");
     }
@@ -142,4 +145,25 @@ fn reports_side_by_side_show_where_they_differ() {
     assert!(row.is_some_and(|row| row.ends_with("| passed |")), "{text}");
     assert!(!text.contains("goaway.good"), "{text}");
     assert!(text.contains("(SHOULD)"), "{text}");
+}
+
+#[test]
+fn reports_of_two_drafts_have_a_table_for_each() {
+    let (new, mut old) = (report(), report());
+    old.draft = "moqt-18".to_owned();
+    old.cases[1].name = "goaway.old".to_owned();
+    let text = page::render(&[new, old]);
+    let titles: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("### ") && line.contains("Required"))
+        .collect();
+    assert_eq!(
+        titles,
+        [
+            "### draft-ietf-moq-transport-22: Required by the draft, and failed",
+            "### draft-ietf-moq-transport-18: Required by the draft, and failed",
+        ]
+    );
+    let row = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!((row("| goaway.bad"), row("| goaway.old")), (1, 1), "{text}");
 }

@@ -4,7 +4,8 @@ use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
-use weir_probe::Case;
+use weir_moqt::draft::Draft;
+use weir_probe::{Case, Edition};
 use weir_report::probe::{Report, html, json, page, tap};
 
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
 
 /// Test the conformance and robustness of a MOQT relay
 ///
-/// Each case names a section of draft-ietf-moq-transport-18; further cases are hostile. A bystander publishes and subscribes
+/// Each case names a section of draft-ietf-moq-transport-22 or -18; further cases are hostile. A bystander publishes and subscribes
 /// beside them, and what it loses is part of the result. The output is TAP 14: a failed case that the draft does not require with
 /// MUST is marked `todo`. Exit code 0: all required cases passed and the bystander lost nothing; 1: not so; 2: nothing was tested.
 #[derive(Debug, Args)]
@@ -31,6 +32,9 @@ pub(super) struct ProbeArguments {
     /// The relay: moqt://HOST:PORT for raw QUIC, https://HOST:PORT for WebTransport
     #[arg(required_unless_present = "list")]
     url: Option<String>,
+    /// Draft of MOQT whose cases are run, 22 or 18 [default: the newer one that the relay offers; for --list, 22]
+    #[arg(long, value_name = "DRAFT", value_parser = edition)]
+    draft: Option<Edition>,
     /// Print the cases, and run none
     #[arg(long)]
     list: bool,
@@ -90,17 +94,22 @@ pub(super) fn run(arguments: &ProbeArguments) -> anyhow::Result<ExitCode> {
     if let Some(Question::Compare(arguments)) = &arguments.question {
         return compare(arguments);
     }
-    let cases = chosen(arguments)?;
+    check_only(arguments)?;
     if arguments.list {
-        return list(&cases);
+        return list(&chosen(arguments, arguments.draft.unwrap_or_default())?);
     }
     let plan = plan(arguments)?;
     for file in [&arguments.json, &arguments.html].into_iter().flatten() {
         check_writable(file)?;
     }
     let stop = signals::stop_on_signals()?;
-    print_out(&tap::head(cases.len()))?;
-    let ran = probe::run(&plan, cases, &stop, |number, case| {
+    let edition = match arguments.draft {
+        Some(edition) => edition,
+        None => probe::preferred_edition(&plan, &stop)?,
+    };
+    let cases = chosen(arguments, edition)?;
+    print_out(&tap::head(cases.len(), edition.alpn()))?;
+    let ran = probe::run(&plan, edition, cases, &stop, |number, case| {
         // A reader that has gone ends nothing: the reports are still written.
         drop(print_out(&tap::case(number, case)));
     });
@@ -117,16 +126,34 @@ pub(super) fn run(arguments: &ProbeArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(report.holds()))
 }
 
-/// Returns the cases that the flags choose.
-fn chosen(arguments: &ProbeArguments) -> anyhow::Result<Vec<Case>> {
+/// Parses the name of a draft that has cases: its ALPN or its number.
+fn edition(name: &str) -> Result<Edition, String> {
+    let draft = Draft::by_name(name);
+    let edition = draft.and_then(|draft| Edition::from_alpn(draft.alpn()));
+    let names = || Edition::alpns().join(" or ");
+    edition.ok_or_else(|| format!("expected {}, or its number", names()))
+}
+
+/// Refuses an `--only` that chooses no case of any draft, before a relay is asked for its draft.
+fn check_only(arguments: &ProbeArguments) -> anyhow::Result<()> {
+    let refusals = Edition::ALL.map(|edition| chosen(arguments, edition).err());
+    if let [Some(refusal), Some(_)] = refusals {
+        return Err(refusal);
+    }
+    Ok(())
+}
+
+/// Returns the cases of an edition that the flags choose.
+fn chosen(arguments: &ProbeArguments, edition: Edition) -> anyhow::Result<Vec<Case>> {
     let only = &arguments.only;
     let is_meant =
         |case: &Case| only.is_empty() || only.iter().any(|text| case.name.contains(text.as_str()));
-    let cases = weir_probe::cases(arguments.messages).into_iter();
+    let cases = weir_probe::cases(edition, arguments.messages).into_iter();
     let cases: Vec<Case> = cases.filter(is_meant).collect();
     if cases.is_empty() {
         bail!(
-            "--only: no case has a name with {:?}; see `weir probe --list`",
+            "--only: no case of {} has a name with {:?}; see `weir probe --list`",
+            edition.alpn(),
             only.join(",")
         );
     }

@@ -18,12 +18,18 @@ const SOME: &str = "setup.answered,goaway.,object.payload-1-,mutated.goaway,volu
 #[test]
 fn a_relay_is_probed_over_both_transports() {
     let relay = Relay::start(&[]);
-    for (scheme, transport) in [("moqt", "raw QUIC"), ("https", "WebTransport")] {
-        let folder = folder(scheme);
+    for (scheme, transport, draft) in [
+        ("moqt", "raw QUIC", None),
+        ("moqt", "raw QUIC", Some("18")),
+        ("https", "WebTransport", None),
+    ] {
+        let folder = folder(&format!("{scheme}-{}", draft.unwrap_or("newest")));
         let (json, html) = (folder.join("probe.json"), folder.join("probe.html"));
         let url = format!("{scheme}://{}", relay.address());
         let pid = relay.child.id().to_string();
-        let output = weir(&[
+        let alpn = format!("moqt-{}", draft.unwrap_or("22"));
+        let flags = draft.map(|draft| ["--draft", draft]);
+        let arguments = [
             "probe",
             &url,
             "--insecure",
@@ -42,11 +48,15 @@ fn a_relay_is_probed_over_both_transports() {
             json.to_str().unwrap(),
             "--html",
             html.to_str().unwrap(),
-        ]);
+        ];
+        let output = weir(&[&arguments[..], flags.as_ref().map_or(&[][..], |it| &it[..])].concat());
         let text = String::from_utf8(output.stdout).unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{text}{errors}");
-        assert!(text.starts_with("TAP version 14\n1..11\n"), "{text}");
+        assert!(
+            text.starts_with(&format!("TAP version 14\n1..11\n# {alpn}\n")),
+            "{text}"
+        );
         assert!(text.contains("\nok 1 - setup.answered\n"), "{text}");
         assert!(
             text.contains("\nok 11 - bystander.loses-nothing\n"),
@@ -54,6 +64,7 @@ fn a_relay_is_probed_over_both_transports() {
         );
         let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
         assert_eq!(report["transport"], transport);
+        assert_eq!(report["draft"], alpn);
         assert_eq!(report["cases"].as_array().unwrap().len(), 10);
         assert!(report["memory"]["after_bytes"].as_u64().unwrap() > 0);
         let sent = report["cases"][9]["messages"].as_u64().unwrap();
@@ -75,8 +86,11 @@ fn the_cases_are_listed() {
     let output = weir(&["probe", "--list", "--only", "goaway."]);
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("goaway.repeated\t§10.4 MUST\t"), "{text}");
+    assert!(text.contains("goaway.repeated\t§9.2 MUST\t"), "{text}");
     assert!(!text.contains("setup."), "{text}");
+    let output = weir(&["probe", "--list", "--only", "goaway.", "--draft", "18"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("goaway.repeated\t§10.4 MUST\t"), "{text}");
 }
 
 #[test]
@@ -87,6 +101,10 @@ fn bad_input_is_named() {
         (
             &["probe", "moqt://127.0.0.1:4443", "--only", "no-such-case"],
             "--list",
+        ),
+        (
+            &["probe", "moqt://127.0.0.1:4443", "--draft", "20"],
+            "moqt-22 or moqt-18",
         ),
         (&["probe", "compare", "/nowhere.json"], "/nowhere.json"),
     ] {
