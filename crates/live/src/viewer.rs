@@ -374,8 +374,9 @@ impl Viewer {
         }
         let mut incoming = Incoming::new(of, header.group, false);
         incoming.subgroup = match header.subgroup {
+            SubgroupId::Zero => Some(0),
+            SubgroupId::Explicit(subgroup) => Some(subgroup),
             SubgroupId::FirstObject => None,
-            id => Some(id.resolve(0)),
         };
         self.streams.insert(stream, incoming);
     }

@@ -1,4 +1,4 @@
-//! Asks relays again that do not wait for a publisher (RENDEZVOUS_TIMEOUT).
+//! Asks relays again that do not wait for a publisher (`RENDEZVOUS_TIMEOUT`).
 
 use std::time::{Duration, Instant};
 

@@ -19,9 +19,10 @@ fn stage() -> Stage {
 fn early(patience: Duration, is_catalog_read: bool) -> (usize, Option<String>) {
     let mut stage = stage();
     let known = stage.player_of("weir", &["video"]);
-    let choice = match is_catalog_read {
-        true => Choice::Catalog,
-        false => known.choice.clone(),
+    let choice = if is_catalog_read {
+        Choice::Catalog
+    } else {
+        known.choice.clone()
     };
     stage.play_with(ViewerConfig {
         rendezvous_timeout: patience,
