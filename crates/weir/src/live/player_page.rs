@@ -86,7 +86,7 @@ const FILES: &[File] = files! {
     SVG: "ui/icon.svg";
     SCRIPT:
         "moqt/cursor.js", "moqt/data-streams.js", "moqt/draft.js", "moqt/error.js", "moqt/message.js",
-        "moqt/message/ending.js", "moqt/message/fetch.js", "moqt/message/setup.js", "moqt/name.js", "moqt/object.js",
+        "moqt/message/ending.js", "moqt/message/fetch.js", "moqt/message/setup.js", "moqt/name.js", "moqt/object.js", "moqt/offers.js",
         "moqt/parameter.js", "moqt/property.js", "moqt/publication.js", "moqt/session.js", "moqt/streams.js",
         "moqt/subscription.js", "moqt/timeout.js", "moqt/varint.js",
         "playout/clock.js", "playout/decodable.js", "playout/figures.js", "playout/freshness.js", "playout/jitter.js",
