@@ -399,10 +399,12 @@ impl Member {
     }
 }
 
-/// A relay that is gone is noticed within two seconds, so that its tracks can be asked for elsewhere.
+/// A relay that is gone is noticed after 1.2 to 1.5 s, about when its publishers and viewers notice it too, so that its tracks
+/// can be asked for elsewhere when they arrive there. Four pings in a row have to be lost before, and QUIC waits for three
+/// probe timeouts at least, so a slow path is not mistaken for a dead relay.
 const OPTIONS: LinkOptions = LinkOptions {
-    idle_timeout: Duration::from_secs(2),
-    keep_alive: Duration::from_millis(600),
+    idle_timeout: Duration::from_millis(1200),
+    keep_alive: Duration::from_millis(300),
     to_first_shard: false,
 };
 /// The longest first pause before a link is established again.

@@ -394,7 +394,7 @@ fn threads_share_one_link_and_one_copy() {
             assert_eq!(stage.fetched(fetch).places(500).len(), 3);
         }
         stage.sim.kill(stage.relay);
-        stage.step("the upstream relay dies", millis(2700));
+        stage.step("the upstream relay dies", millis(1600));
         let patient: Vec<_> = viewers
             .iter()
             .map(|&viewer| stage.subscribe_with(viewer, "c--z", rendezvous(secs(20))))

@@ -101,7 +101,7 @@ impl Fleet {
     }
 
     /// Returns the established subscriptions at a relay.
-    fn subscriptions(&self, stage: &Stage, relay: usize) -> u64 {
+    pub(crate) fn subscriptions(&self, stage: &Stage, relay: usize) -> u64 {
         stage.gauges_at(self.relays[relay]).subscriptions
     }
 }

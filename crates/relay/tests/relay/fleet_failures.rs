@@ -215,6 +215,39 @@ fn a_thousand_relays_serve_twenty_thousand_viewers() {
     tell(&mut stage, 1000, 20);
 }
 
+/// Publishers and viewers notice a dead relay after 1.2 s at the earliest. The relay of a viewer has to notice by then, too, or
+/// the first group after the publisher's return is lost.
+#[test]
+fn a_publisher_whose_relay_dies_is_followed_to_the_next_one_at_once() {
+    story(&lasting(), |stage| {
+        let fleet = Fleet::new(stage, 3);
+        let first = fleet.client(stage, 0);
+        let publication = stage.publish(first, "a--x");
+        stage.step("published", millis(200));
+        let viewer = fleet.client(stage, 2);
+        let subscription = stage.subscribe(viewer, "a--x");
+        stage.wait_for_answers(&[subscription]);
+        for group in 1..=3 {
+            stage.group(publication, group, 3, 500);
+            stage.wait(millis(200));
+        }
+        let killed_at = stage.sim.now();
+        stage.sim.kill(fleet.relays[0]);
+        stage.step("the publisher's relay dies", millis(1200));
+        let second = fleet.client(stage, 1);
+        let moved = stage.publish(second, "a--x");
+        stage.step("the publisher is back", millis(550));
+        let away = stage.sim.now() - killed_at;
+        assert!(away < secs(2), "{away:?}");
+        for group in 4..=5 {
+            stage.group(moved, group, 3, 500);
+            stage.wait(millis(200));
+        }
+        stage.expect_objects(subscription, &[1, 2, 3, 4, 5], 3, 500);
+        assert_eq!(fleet.subscriptions(stage, 1), 1);
+    });
+}
+
 /// A client that follows GOAWAY: it has a session with the next relay before it leaves the first.
 struct Follower {
     relay: usize,

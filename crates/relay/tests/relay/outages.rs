@@ -28,12 +28,12 @@ fn a_link_that_is_lost_is_established_again_and_subscribers_stay() {
         let subscription = stage.subscribe(viewer, "a--x");
         stage.wait_for_answers(&[subscription]);
         stage.sim.kill(relay);
-        stage.step("the upstream relay dies", millis(2700));
+        stage.step("the upstream relay dies", millis(1600));
         let gauges = stage.gauges_at(edge);
         assert_eq!(
             (gauges.links, gauges.subscriptions),
             (0, 1),
-            "noticed within 2.7 s"
+            "noticed within 1.6 s"
         );
         let refused = stage.subscribe(viewer, "b--y");
         let patient = stage.subscribe_with(viewer, "c--z", rendezvous(secs(20)));
@@ -111,7 +111,7 @@ fn the_next_upstream_relay_is_asked_if_the_first_declines_or_is_lost() {
         stage.expect_objects(asked[0], &[1], 3, 500);
         stage.expect_objects(asked[1], &[1], 3, 500);
         stage.sim.kill(first);
-        stage.step("the first dies", millis(2700));
+        stage.step("the first dies", millis(1600));
         stage.group(both[1], 2, 3, 500);
         stage.step("the second has the track", millis(300));
         stage.expect_objects(asked[1], &[1, 2], 3, 500);
