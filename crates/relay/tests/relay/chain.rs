@@ -61,6 +61,7 @@ impl Stage {
                 name: format!("{upstream:?}"),
                 target: Arc::new(target),
                 seed: seed as u64,
+                whereabouts: self.whereabouts.clone(),
             };
             relay.add_upstream(self.sim.now(), upstream);
         }
