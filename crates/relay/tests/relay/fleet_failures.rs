@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use weir_link::{Bitrate, Rate};
 use weir_moqt::error::PublishDoneCode;
+use weir_quic::Limits as QuicLimits;
 use weir_sim::NodeId;
 
 use crate::{
     fleet::{Fleet, lasting},
-    stage::{Asked, Stage, millis, secs, story},
+    stage::{Asked, Setting, Stage, millis, secs, story},
 };
 
 /// A viewer: its relay, the number of its track, and its subscription.
@@ -245,6 +247,48 @@ fn a_publisher_whose_relay_dies_is_followed_to_the_next_one_at_once() {
         }
         stage.expect_objects(subscription, &[1, 2, 3, 4, 5], 3, 500);
         assert_eq!(fleet.subscriptions(stage, 1), 1);
+    });
+}
+
+#[test]
+fn a_link_that_is_too_slow_is_seen_at_the_relay_that_serves_it() {
+    story(&lasting(), |stage| {
+        // What a connection has accepted is no longer the relay's.
+        let limits = QuicLimits {
+            send_bytes_max: 30_000,
+            ..QuicLimits::default()
+        };
+        let fleet = Fleet::with_limits(stage, 3, 1, &limits);
+        let publisher = fleet.client(stage, 0);
+        let publication = stage.publish(publisher, "a--x");
+        stage.step("published", millis(200));
+        let viewers = [1, 2].map(|relay| fleet.client(stage, relay));
+        let asked = viewers.map(|viewer| stage.subscribe(viewer, "a--x"));
+        stage.wait_for_answers(&asked);
+        let seen = |stage: &Stage, relay: usize| {
+            let gauges = stage.gauges_at(fleet.relays[relay]);
+            (gauges.fleet_served, gauges.fleet_lag_bytes)
+        };
+        assert_eq!(
+            [0, 1, 2].map(|relay| seen(stage, relay)),
+            [(2, 0), (0, 0), (0, 0)]
+        );
+        let slow = weir_link::Config {
+            rate: Rate::Fixed(Bitrate::from_kilobits_per_second(1000)),
+            ..Setting::default().link
+        };
+        stage.sim.set_link(fleet.relays[0], fleet.relays[2], slow);
+        for group in 1..=10 {
+            stage.group(publication, group, 10, 5000);
+        }
+        stage.step("half a megabyte over a slow link", secs(1));
+        stage.expect_objects(asked[0], &(1..=10).collect::<Vec<_>>(), 10, 5000);
+        let (served, lag_bytes) = seen(stage, 0);
+        assert_eq!(served, 2);
+        assert!((100_000..600_000).contains(&lag_bytes), "{lag_bytes}");
+        stage.step("it arrives", secs(10));
+        assert_eq!(seen(stage, 0), (2, 0));
+        stage.expect_objects(asked[1], &(1..=10).collect::<Vec<_>>(), 10, 5000);
     });
 }
 
