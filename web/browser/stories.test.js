@@ -271,6 +271,23 @@ test("a page that publishes sends nothing while nobody watches, where the relay 
   await publishing.page.context().close();
 });
 
+test("a camera goes on at the next relay when its relay goes away or dies", { skip, timeout: STORY_MS }, async () => {
+  for (const signal of /** @type {const} */ (["SIGTERM", "SIGKILL"])) {
+    const [first, second] = [await stage.relay("127.0.0.1:0"), await stage.relay("127.0.0.1:0")];
+    const page = await stage.page(`${first.ready.listening}/,https://${second.ready.listening}`);
+    const publishing = await stage.open(`${page}publish.html?fake`);
+    await publishing.page.click("#begin");
+    await publishing.says("live");
+    const watched = await stage.open(await stage.page(second.ready.listening));
+    const gone = first.program.end(signal);
+    await watched.says("live");
+    await watched.draws(12);
+    await publishing.says("live");
+    for (const one of [publishing, watched]) await one.page.context().close();
+    await Promise.all([gone, second.program.end("SIGKILL")]);
+  }
+});
+
 test("a camera that the relay refuses is let go with its connection; with a token it goes on from where it was, each time anew", { skip, timeout: STORY_MS }, async () => {
   const key = join(stage.folder, "issuer");
   execFileSync(WEIR, ["token", "key", key], { stdio: "ignore" });

@@ -20,6 +20,8 @@ const GROUP_US = 1_000_000;
 const ENCODING_MAX = 4;
 /** The time for closing the session, in milliseconds. */
 const LEAVE_MS = 2000;
+/** The time from the last frame for a relay that goes away until its session is closed, in milliseconds. */
+const DEPART_MS = 300;
 /** How often the catalog is repeated for late subscribers, in milliseconds. */
 const CATALOG_MS = 10_000;
 const CATALOG_PRIORITY = 8;
@@ -79,6 +81,12 @@ export class Publisher {
     this.references = 0;
     this.keyUs = -Infinity;
     this.mustKey = true;
+    /** Whether the relay has sent GOAWAY and another one can be used: it gets no keyframe any more. */
+    this.isLeaving = false;
+    /** Called when the last group for a relay that goes away is complete; undefined before it has to go.
+     * @type {(() => void) | undefined} */
+    this.onLeft = undefined;
+    this.hasLeft = false;
     /** @type {Uint8Array | undefined} */
     this.description = undefined;
     this.counters = { frames: 0, keyframes: 0, dropped: 0, bytes: 0, streamsReset: 0, audioChunks: 0 };
@@ -132,6 +140,9 @@ export class Publisher {
     if (this.isStopped) return "";
     const { video, audio, catalog } = await this.#offer(session);
     this.isAccepted = true;
+    session.onGoAway = () => {
+      this.isLeaving = (this.target.relays?.length ?? 1) > 1;
+    };
     this.firstGroup = BigInt(Math.floor(nowUs() / 1000));
     this.group = this.firstGroup - 1n;
     onAccepted();
@@ -143,8 +154,14 @@ export class Publisher {
       if (session.isClosed) return session.closed;
       return !this.isStopped && video.isOver ? "The relay ended the stream." : "";
     });
-    const reason = await Promise.race([session.closed, ended]);
-    await this.#leave([video, catalog, ...(audio ? [audio] : [])]);
+    /** @type {Promise<string>} */
+    const left = new Promise((resolve) => {
+      this.onLeft = () => resolve("The relay is going away.");
+    });
+    const reason = await Promise.race([session.closed, ended, left]);
+    // The tracks go on at the next relay, so they do not end here.
+    if (this.hasLeft) await Promise.race([session.closed, this.stopped, new Promise((resolve) => setTimeout(resolve, DEPART_MS))]);
+    else await this.#leave([video, catalog, ...(audio ? [audio] : [])]);
     return this.problem ?? reason;
   }
 
@@ -291,6 +308,13 @@ export class Publisher {
       output: (chunk, metadata) => {
         if (!publication.isForwarding || (isCut && chunk.type !== "key")) return;
         isCut = false;
+        if (chunk.type === "key" && this.isLeaving && !this.hasLeft) {
+          this.hasLeft = true;
+          others?.close();
+          others = undefined;
+          this.onLeft?.();
+        }
+        if (this.hasLeft) return;
         if (chunk.type === "key") {
           this.group += 1n;
           this.object = 0n;
@@ -400,7 +424,7 @@ export class Publisher {
     let stream;
     const encoder = new AudioEncoder({
       output: (chunk) => {
-        if (publication.isOver) return;
+        if (publication.isOver || this.hasLeft) return;
         if (!publication.isForwarding) {
           stream?.reset(streamError(ResetCode.CANCELLED));
           stream = undefined;

@@ -7,6 +7,7 @@ import { Refused, RequestCode } from "../moqt/error.js";
 import { Publication } from "../moqt/publication.js";
 import { Session } from "../moqt/session.js";
 import { Publisher } from "../player/publisher.js";
+import { publishThroughAny } from "../player/roaming.js";
 
 const TARGET = { relay: "https://relay/", certificateHashes: [], namespace: "live" };
 const QUALITY = { width: 640, height: 360, bitrate: 600_000 };
@@ -135,6 +136,8 @@ class Played {
     /** @type {Map<string, { isOver: boolean, isForwarding: boolean, onForward: () => void }>} */
     this.publications = new Map();
     this.isClosed = false;
+    /** @type {((goAway: { newSessionUri: string }) => void) | undefined} */
+    this.onGoAway = undefined;
     /** @type {(reason: string) => void} */
     this.end = () => {};
     /** @type {Promise<string>} */
@@ -349,4 +352,91 @@ test("an encoder that gives up is named", async () => {
   } finally {
     Object.assign(globalThis, { VideoEncoder: PlayedEncoder });
   }
+});
+
+/**
+ * Publishes through relays that are played in turn; an absent one cannot be reached.
+ *
+ * @param {(Played | undefined)[]} plays what each attempt finds
+ * @param {string[]} relays
+ */
+function roaming(plays, relays) {
+  /** @type {string[]} */
+  const tried = [];
+  Session.connect = async (relay) => {
+    tried.push(relay);
+    const played = plays.shift();
+    if (!played) throw new Error(`${relay} cannot be reached`);
+    return /** @type {any} */ (played);
+  };
+  const leaving = new AbortController();
+  /** @type {string[]} */
+  const said = [];
+  const run = publishThroughAny({ ...TARGET, relays }, {
+    make: (target) => new Publisher(target, QUALITY, /** @type {any} */ ({
+      video: new Source(Array.from({ length: 100_000 }, (_, place) => place * 1000)),
+    })),
+    signal: leaving.signal,
+    onAccepted: () => said.push("live"),
+    onLost: (reason) => said.push(reason),
+  });
+  return { run, tried, said, leaving };
+}
+
+test("a publisher that loses its relay goes on at the next one, with higher groups", async () => {
+  const [first, second] = [new Played(), new Played()];
+  const { run, tried, said, leaving } = roaming([first, undefined, second], ["a", "b"]);
+  while (!first.groups.get("video")?.length) await new Promise(setImmediate);
+  first.isClosed = true;
+  first.end("The connection was lost.");
+  while (!second.groups.get("video")?.length) await new Promise(setImmediate);
+  leaving.abort();
+  assert.equal(await run, "");
+  assert.deepEqual(tried, ["a", "b", "a"]);
+  assert.deepEqual(said, ["live", "The connection was lost.", "Error: b cannot be reached", "live"]);
+  const [before, after] = [first, second].map((played) => played.groups.get("video") ?? []);
+  assert.ok((after[0] ?? 0n) > (before.at(-1) ?? 0n), `${after[0]} follows ${before.at(-1)}`);
+});
+
+test("a relay that goes away is left between two groups, and its tracks do not end", async () => {
+  const [first, second] = [new Played(), new Played()];
+  const { run, tried, said, leaving } = roaming([first, second], ["a", "b"]);
+  while (!first.groups.get("video")?.length) await new Promise(setImmediate);
+  first.onGoAway?.({ newSessionUri: "" });
+  while (!second.groups.get("video")?.length) await new Promise(setImmediate);
+  leaving.abort();
+  assert.equal(await run, "");
+  assert.deepEqual([tried, said], [["a", "b"], ["live", "The relay is going away.", "live"]]);
+  assert.deepEqual([first.done, first.isClosed], [[], true]);
+});
+
+test("a relay that goes away is not left if there is no other", async () => {
+  const only = new Played();
+  const { run, said, leaving } = roaming([only], ["a"]);
+  while (!only.groups.get("video")?.length) await new Promise(setImmediate);
+  only.onGoAway?.({ newSessionUri: "" });
+  while ((only.groups.get("video")?.length ?? 0) < 3) await new Promise(setImmediate);
+  leaving.abort();
+  assert.equal(await run, "");
+  assert.deepEqual([said, only.done.length], [["live"], 2]);
+});
+
+test("without any relay, each is tried once, and the last one's error is told", async () => {
+  const { run, tried } = roaming([undefined, undefined], ["a", "b"]);
+  await assert.rejects(run, /b cannot be reached/);
+  assert.deepEqual(tried, ["a", "b"]);
+});
+
+test("a publisher with one relay ends when it is lost, and one that stops between two relays goes nowhere", async () => {
+  const only = new Played();
+  const alone = roaming([only], ["a"]);
+  while (!only.groups.get("video")?.length) await new Promise(setImmediate);
+  only.isClosed = true;
+  only.end("The connection was lost.");
+  assert.equal(await alone.run, "The connection was lost.");
+  const between = roaming([undefined, new Played()], ["a", "b"]);
+  while (between.said.length === 0) await new Promise(setImmediate);
+  between.leaving.abort();
+  assert.equal(await between.run, "");
+  assert.deepEqual(between.tried, ["a"]);
 });

@@ -3,6 +3,7 @@
  */
 
 import { Publisher } from "../player/publisher.js";
+import { publishThroughAny } from "../player/roaming.js";
 import { parameters, target } from "./config.js";
 import { bitRate, element } from "./format.js";
 import { whyNoPublishing, whyNoSound, whyNotPublished } from "./words.js";
@@ -18,13 +19,15 @@ const isFake = parameters().has("fake");
 
 /** @type {Publisher | undefined} */
 let publisher;
+/** Ends the stream, whichever relay has it. */
+let leaving = new AbortController();
 
 element("watch-link", HTMLAnchorElement).href = `./${location.search}`;
 element("form", HTMLFormElement).addEventListener("submit", (event) => {
   event.preventDefault();
   publish();
 });
-end.addEventListener("click", () => publisher?.stop());
+end.addEventListener("click", () => leaving.abort());
 size.addEventListener("change", () => publisher?.change(quality()));
 setInterval(show, 500);
 
@@ -53,12 +56,22 @@ async function publish() {
     const [audio] = stream.getAudioTracks();
     const known = await target();
     wanted = { ...known, namespace: namespace.value || known.namespace };
-    publisher = new Publisher(wanted, quality(), {
-      video: new MediaStreamTrackProcessor({ track: video }).readable.getReader(),
-      ...(audio ? { audio: new MediaStreamTrackProcessor({ track: audio }).readable.getReader() } : {}),
-    });
+    const make = (/** @type {import("../player/reception.js").Target} */ next) => {
+      wanted = next;
+      publisher = new Publisher(next, quality(), {
+        video: new MediaStreamTrackProcessor({ track: video }).readable.getReader(),
+        ...(audio ? { audio: new MediaStreamTrackProcessor({ track: audio }).readable.getReader() } : {}),
+      });
+      return publisher;
+    };
+    leaving = new AbortController();
     end.disabled = false;
-    const reason = await publisher.run(() => say("playing", ""));
+    const reason = await publishThroughAny(wanted, {
+      make,
+      signal: leaving.signal,
+      onAccepted: () => say("playing", ""),
+      onLost: () => say("connecting", ""),
+    });
     say(reason ? "lost" : "stopped", reason);
   } catch (error) {
     say("lost", whyNotPublished(error, wanted));

@@ -247,6 +247,10 @@ metrics! {
         fleet_namespaces,
         /// 1 if the registry of the fleet cannot be reached, so that the list of namespaces may be old.
         fleet_stale,
+        /// Relays of the fleet that this one serves.
+        fleet_served,
+        /// Bytes that these relays have not read, counted once for each. If it grows, a link to one of them is too slow.
+        fleet_lag_bytes,
         /// Bytes of subgroups kept because some subscriber has not read them.
         log_bytes,
         /// Bytes that subscribers have not read, counted once for each subscriber. If it grows, subscribers are too

@@ -34,7 +34,7 @@ use weir_quic::Handle;
 use self::{fleet::Fleet, interests::Interests, rings::Probe, upstreams::Upstreams};
 pub use self::{
     fleet::{FleetRelay, FleetState},
-    upstreams::{LinkState, Upstream},
+    upstreams::{LinkState, Upstream, Whereabouts},
 };
 use crate::{
     Config,

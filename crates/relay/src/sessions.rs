@@ -20,7 +20,12 @@ use weir_quic::{Handle, OriginCounts};
 use crate::{
     load::{Load, LoadLimits, Shedder},
     ownership::Ownership,
-    sessions::{drain::Stage, judging::Rules, log::Log, peer::Peer},
+    sessions::{
+        drain::Stage,
+        judging::Rules,
+        log::Log,
+        peer::{Peer, PeerKind},
+    },
     timers::Timer,
     turn::Turn,
 };
@@ -89,6 +94,12 @@ impl Sessions {
     /// Returns all sessions.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
         self.places.iter().flatten().map(Box::as_ref)
+    }
+
+    /// Returns the sessions of relays of the fleet that this one serves.
+    pub(crate) fn relays(&self) -> impl Iterator<Item = Handle> {
+        let relays = self.iter().filter(|peer| peer.kind() == PeerKind::Relay);
+        relays.map(|peer| peer.handle)
     }
 
     /// Returns all sessions except links, in a deterministic order.

@@ -66,12 +66,12 @@ impl NatsServers {
             .map_err(|error| NatsProblem::Refused(format!("{error:#}")))?
             .subscription_capacity(messages_max);
         let connecting = options.connect(&self.addresses[..]);
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT * 2, connecting).await;
+        let connected = tokio::time::timeout(SEARCH_MAX, connecting).await;
         let error = match connected {
             Ok(Ok(client)) => return Ok(client),
             Ok(Err(error)) => error,
             Err(_) => {
-                let seconds = CONNECT_TIMEOUT.as_secs() * 2;
+                let seconds = SEARCH_MAX.as_secs();
                 let problem = format!("no NATS server answered within {seconds} s");
                 return Err(NatsProblem::Unreachable(problem));
             }
@@ -96,6 +96,7 @@ impl NatsServers {
         let options = ConnectOptions::new()
             .name(name)
             .connection_timeout(CONNECT_TIMEOUT)
+            .reconnect_delay_callback(reconnect_pause)
             .ping_interval(PING_PERIOD);
         let users = self.addresses.iter();
         let mut users = users.filter_map(|one| Some((one.username()?.to_owned(), one.password())));
@@ -124,14 +125,35 @@ impl fmt::Display for NatsServers {
     }
 }
 
-/// How long a server may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Returns the pause before an attempt to connect again, of which each goes to the next server. The library's own pauses grow to
+/// 4 s: with three servers, one that is back would be tried after 12 s.
+fn reconnect_pause(attempts: usize) -> Duration {
+    let doublings = u32::try_from(attempts).unwrap_or(u32::MAX);
+    let pause = Duration::from_millis(1).saturating_mul(2_u32.saturating_pow(doublings));
+    pause.min(RECONNECT_PAUSE_MAX)
+}
+
+/// How long a server may take to accept a connection. Then the next one is tried.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long all servers together may take, when the program connects first.
+const SEARCH_MAX: Duration = Duration::from_secs(10);
+/// The longest pause before an attempt to connect again.
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Time between pings of the server, so that a dead connection is noticed.
 const PING_PERIOD: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_of_three_servers_is_tried_again_within_two_seconds() {
+        assert!(reconnect_pause(1) < Duration::from_millis(10));
+        for attempts in [10, 100, usize::MAX - 3] {
+            let round: Duration = (0..3).map(|next| reconnect_pause(attempts + next)).sum();
+            assert!(round <= Duration::from_secs(2), "{round:?}");
+        }
+    }
 
     #[test]
     fn urls_are_read_and_passwords_stay_secret() {

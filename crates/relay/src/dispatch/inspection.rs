@@ -53,6 +53,11 @@ impl Gauges {
             fleet_relays: fleet_relays as u64,
             fleet_namespaces: fleet_namespaces as u64,
             fleet_stale: u64::from(is_stale),
+            fleet_served: sessions.relays().count() as u64,
+            fleet_lag_bytes: sessions
+                .relays()
+                .map(|handle| owners.delivery.lag_of(handle))
+                .sum(),
             links: owners.links.established().count() as u64,
             link_subscriptions: owners
                 .links

@@ -3,6 +3,8 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -36,6 +38,15 @@ pub struct Upstream {
     pub target: Arc<Target>,
     /// Seed of the pauses between attempts to connect.
     pub seed: u64,
+    /// Where the relay is now; `None` if it is always at the address of `target`.
+    pub whereabouts: Option<Arc<dyn Whereabouts>>,
+}
+
+/// Where a relay is whose address may change, such as that of a host name.
+pub trait Whereabouts: fmt::Debug + Send + Sync {
+    /// Returns the last known address. Each call is an attempt to connect, so an implementation looks for the address again
+    /// meanwhile, for the next attempt. It does not wait.
+    fn address(&self) -> SocketAddr;
 }
 
 /// The state of a link to another machine, for operators.
@@ -133,6 +144,8 @@ impl Upstreams {
             name: member.name.clone(),
             target: Arc::new(target),
             seed: own.0 ^ member.id.0,
+            // A relay of the fleet that restarts is another one.
+            whereabouts: None,
         };
         self.insert(turn.timers, turn.now, upstream, Some(member.id))
     }
@@ -222,7 +235,9 @@ impl Upstreams {
             return;
         }
         let target = &member.upstream.target;
-        let (client, remote) = (&target.client, target.remote);
+        let whereabouts = member.upstream.whereabouts.as_ref();
+        let remote = whereabouts.map_or(target.remote, |whereabouts| whereabouts.address());
+        let client = &target.client;
         let name = &target.server_name;
         let options = LinkOptions {
             // Of a relay with several threads, the first one serves the fleet.
@@ -399,10 +414,12 @@ impl Member {
     }
 }
 
-/// A relay that is gone is noticed within two seconds, so that its tracks can be asked for elsewhere.
+/// A relay that is gone is noticed after 1.2 to 1.5 s, about when its publishers and viewers notice it too, so that its tracks
+/// can be asked for elsewhere when they arrive there. Four pings in a row have to be lost before, and QUIC waits for three
+/// probe timeouts at least, so a slow path is not mistaken for a dead relay.
 const OPTIONS: LinkOptions = LinkOptions {
-    idle_timeout: Duration::from_secs(2),
-    keep_alive: Duration::from_millis(600),
+    idle_timeout: Duration::from_millis(1200),
+    keep_alive: Duration::from_millis(300),
     to_first_shard: false,
 };
 /// The longest first pause before a link is established again.

@@ -1,7 +1,7 @@
-//! What every registry has to do, as one sequence of steps for tests.
+//! What every registry has to do, as two sequences of steps for tests.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -25,9 +25,10 @@ pub trait Setting {
 struct Participant {
     id: RelayId,
     registry: Box<dyn Registry>,
-    known: Vec<(String, u64)>,
+    known: BTreeSet<(String, u64)>,
     is_current: bool,
-    /// How often something was lost.
+    /// How often something was found, and was lost. What was known before counts, too.
+    finds: usize,
     losses: usize,
 }
 
@@ -37,15 +38,12 @@ impl Participant {
             match event {
                 RegistryEvent::Found { namespace, member } => {
                     assert_ne!(member.id, self.id, "a relay is not told of itself");
-                    let found = (namespace.to_string(), member.id.0);
-                    if !self.known.contains(&found) {
-                        self.known.push(found);
-                        self.known.sort();
-                    }
+                    self.known.insert((namespace.to_string(), member.id.0));
+                    self.finds += 1;
                 }
                 RegistryEvent::Lost { namespace, relay } => {
                     let lost = (namespace.to_string(), relay.0);
-                    self.known.retain(|known| *known != lost);
+                    self.known.remove(&lost);
                     self.losses += 1;
                 }
                 RegistryEvent::Stale => self.is_current = false,
@@ -62,14 +60,24 @@ struct Scene<'a> {
     now: Instant,
 }
 
-impl Scene<'_> {
+impl<'a> Scene<'a> {
+    fn new(setting: &'a mut dyn Setting) -> Self {
+        let now = setting.pass();
+        Self {
+            setting,
+            relays: BTreeMap::new(),
+            now,
+        }
+    }
+
     fn join(&mut self, number: u64) {
         let id = RelayId(number);
         let relay = Participant {
             id,
             registry: self.setting.join(id),
-            known: Vec::new(),
+            known: BTreeSet::new(),
             is_current: false,
+            finds: 0,
             losses: 0,
         };
         self.relays.insert(number, relay);
@@ -105,8 +113,8 @@ impl Scene<'_> {
 
     /// Waits until a relay knows exactly these registrations.
     fn expect(&mut self, step: &str, number: u64, known: &[(&str, u64)]) {
-        let known: Vec<_> = known
-            .iter()
+        let known = known.iter();
+        let known: BTreeSet<_> = known
             .map(|&(namespace, relay)| (namespace.to_owned(), relay))
             .collect();
         self.wait_until(step, |relays| relays[&number].known == known);
@@ -115,8 +123,13 @@ impl Scene<'_> {
     fn wait_until(&mut self, step: &str, is_so: impl Fn(&BTreeMap<u64, Participant>) -> bool) {
         let until = self.now + PATIENCE;
         while !is_so(&self.relays) {
-            let known: Vec<_> = self.relays.values().map(|relay| &relay.known).collect();
-            assert!(self.now < until, "{step}: the relays know {known:?}");
+            let known = || -> Vec<_> {
+                let relays = self.relays.values();
+                relays
+                    .map(|relay| (relay.known.len(), relay.known.first()))
+                    .collect()
+            };
+            assert!(self.now < until, "{step}: the relays know {:?}", known());
             self.pass();
         }
     }
@@ -127,17 +140,9 @@ impl Scene<'_> {
 /// # Panics
 /// If the registry does something else.
 pub fn check(setting: &mut dyn Setting) {
-    let now = setting.pass();
-    let relays = BTreeMap::new();
-    let mut scene = Scene {
-        setting,
-        relays,
-        now,
-    };
+    let mut scene = Scene::new(setting);
     scene.join(1);
     scene.join(2);
-    let all_are_current =
-        |relays: &BTreeMap<u64, Participant>| relays.values().all(|it| it.is_current);
     scene.wait_until("the first relays join", all_are_current);
     scene.register(1, "x");
     scene.expect("a namespace is found", 2, &[("x", 1)]);
@@ -163,19 +168,75 @@ pub fn check(setting: &mut dyn Setting) {
     scene.expect("after the time of a lease", 3, &both);
     drop(scene.relays.remove(&2));
     scene.expect("a relay is gone", 3, &[("x", 1)]);
+    scene.join(4);
+    scene.register(4, "w");
+    scene.expect("another one has come", 3, &[("w", 4), ("x", 1)]);
 
     scene.setting.set_reachable(false);
     let all_are_stale =
         |relays: &BTreeMap<u64, Participant>| relays.values().all(|it| !it.is_current);
     scene.wait_until("the registry cannot be reached", all_are_stale);
     scene.register(1, "z");
+    drop(scene.relays.remove(&4));
     scene.wait(STALE_AFTER);
-    scene.expect("what is known stays", 3, &[("x", 1)]);
+    scene.expect("what is known stays", 3, &[("w", 4), ("x", 1)]);
     scene.setting.set_reachable(true);
+    let back_at = scene.now;
     scene.wait_until("the registry is back", all_are_current);
+    let took = scene.now.saturating_duration_since(back_at);
+    assert!(took < LEASE, "current {took:?} after the registry was back");
+    let known = &scene.relays[&3].known;
+    assert!(
+        known.contains(&("w".to_owned(), 4)),
+        "what may still be there stays for the time of a lease: {known:?}"
+    );
     scene.expect("with what came meanwhile", 3, &[("x", 1), ("z", 1)]);
     scene.wait(LEASE + RENEWAL);
     scene.expect("and stays", 3, &[("x", 1), ("z", 1)]);
+}
+
+/// Checks a registry with many namespaces of one relay, of which half as many as `changes` come and go each second, for a time.
+///
+/// # Panics
+/// If the registry loses something, reports something twice, or falls behind so far that a lease ends.
+pub fn check_many(
+    setting: &mut dyn Setting,
+    namespaces: usize,
+    (changes, time): (usize, Duration),
+) {
+    let name = |number: usize| format!("n{number}");
+    let mut scene = Scene::new(setting);
+    scene.join(1);
+    scene.join(2);
+    scene.wait_until("both join", all_are_current);
+    for number in 0..namespaces {
+        scene.register(1, &name(number));
+    }
+    scene.wait_until("all are found", |relays| {
+        relays[&2].known.len() == namespaces
+    });
+    let (began, mut gone) = (scene.now, 0);
+    while scene.now < began + time {
+        scene.pass();
+        let milliseconds = scene.now.saturating_duration_since(began).as_millis();
+        let due = usize::try_from(milliseconds).unwrap_or_default() * changes / 2000;
+        while gone < due {
+            scene.withdraw(1, &name(gone));
+            scene.register(1, &name(namespaces + gone));
+            gone += 1;
+        }
+    }
+    let left: BTreeSet<_> = (gone..gone + namespaces)
+        .map(|number| (name(number), 1))
+        .collect();
+    scene.wait_until("all changes are known", |relays| relays[&2].known == left);
+    let relay = &scene.relays[&2];
+    assert_eq!((relay.finds, relay.losses), (namespaces + gone, gone));
+    assert!(all_are_current(&scene.relays));
+}
+
+fn all_are_current(relays: &BTreeMap<u64, Participant>) -> bool {
+    relays.values().all(|relay| relay.is_current)
 }
 
 fn space(field: &str) -> Namespace {
@@ -246,18 +307,26 @@ mod tests {
     }
 
     #[test]
+    fn ten_thousand_namespaces_change_five_hundred_times_a_second() {
+        let fleet = SimulatedFleet::new(3, Duration::from_millis(500));
+        let mut setting = Virtual {
+            fleet: fleet.clone(),
+            now: epoch(),
+        };
+        check_many(&mut setting, 10_000, (500, Duration::from_secs(10)));
+        // Two relays renew their leases, and each change is one message.
+        let writes = fleet.writes();
+        assert!((15_000..15_020).contains(&writes), "{writes}");
+    }
+
+    #[test]
     fn a_relay_that_is_cut_off_is_stale_and_its_registrations_end() {
         let fleet = SimulatedFleet::new(7, Duration::from_millis(500));
         let mut setting = Virtual {
             fleet: fleet.clone(),
             now: epoch(),
         };
-        let now = setting.now;
-        let mut scene = Scene {
-            setting: &mut setting,
-            relays: BTreeMap::new(),
-            now,
-        };
+        let mut scene = Scene::new(&mut setting);
         scene.join(1);
         scene.join(2);
         scene.register(1, "x");

@@ -61,6 +61,7 @@ impl Stage {
                 name: format!("{upstream:?}"),
                 target: Arc::new(target),
                 seed: seed as u64,
+                whereabouts: self.whereabouts.clone(),
             };
             relay.add_upstream(self.sim.now(), upstream);
         }
@@ -394,7 +395,7 @@ fn threads_share_one_link_and_one_copy() {
             assert_eq!(stage.fetched(fetch).places(500).len(), 3);
         }
         stage.sim.kill(stage.relay);
-        stage.step("the upstream relay dies", millis(2700));
+        stage.step("the upstream relay dies", millis(1600));
         let patient: Vec<_> = viewers
             .iter()
             .map(|&viewer| stage.subscribe_with(viewer, "c--z", rendezvous(secs(20))))

@@ -12,7 +12,7 @@ use weir_moqt::{
 use weir_quic::Limits as QuicLimits;
 use weir_relay::{
     Config, FleetState, Relay,
-    registry::{Member, RelayId, simulated::SimulatedFleet},
+    registry::{Member, Registry as _, RelayId, simulated::SimulatedFleet},
 };
 use weir_sim::{NodeConfig, NodeId, SERVER_NAME};
 
@@ -32,6 +32,15 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Creates relays with so many threads each, and waits until they know each other.
     fn with_threads(stage: &mut Stage, count: usize, threads: u16) -> Self {
+        Self::with_limits(stage, count, threads, &QuicLimits::default())
+    }
+
+    pub(crate) fn with_limits(
+        stage: &mut Stage,
+        count: usize,
+        threads: u16,
+        limits: &QuicLimits,
+    ) -> Self {
         let mut fleet = Self {
             registry: SimulatedFleet::new(crate::stage::seed(), millis(20)),
             relays: Vec::new(),
@@ -39,7 +48,7 @@ impl Fleet {
         for number in 0..count {
             let node = NodeConfig {
                 server: Some(crate::stage::server_tls(&stage.sim)),
-                limits: QuicLimits::default(),
+                limits: limits.clone(),
                 ..NodeConfig::default()
             };
             let nodes = stage.sim.add_group(node, threads, true);
@@ -101,7 +110,7 @@ impl Fleet {
     }
 
     /// Returns the established subscriptions at a relay.
-    fn subscriptions(&self, stage: &Stage, relay: usize) -> u64 {
+    pub(crate) fn subscriptions(&self, stage: &Stage, relay: usize) -> u64 {
         stage.gauges_at(self.relays[relay]).subscriptions
     }
 }
@@ -525,5 +534,57 @@ fn registrations_of_other_relays() {
         stage.step("and there is room again", millis(200));
         assert_eq!(stage.counters_at(relay).registrations_dropped, 1);
         assert_eq!(stage.gauges_at(relay).fleet_namespaces, 2);
+    });
+}
+
+#[test]
+fn ten_thousand_namespaces_of_others_change_while_media_flows() {
+    story(&lasting(), |stage| {
+        let fleet = Fleet::new(stage, 2);
+        let publisher = fleet.client(stage, 0);
+        let publication = stage.publish(publisher, "a--x");
+        stage.step("published", millis(200));
+        let viewer = fleet.client(stage, 1);
+        let subscription = stage.subscribe(viewer, "a--x");
+        stage.wait_for_answers(&[subscription]);
+        let absent = stage.absent_client();
+        let client = stage.sim.client_config(&[Draft::Draft18.alpn()]);
+        let mut busy = fleet.registry.join(Member {
+            id: RelayId(77),
+            name: "busy".to_owned(),
+            target: Arc::new(Target::new(stage.sim.address(absent), SERVER_NAME, client)),
+        });
+        let name = |number: usize| space(&format!("n{number}"));
+        for number in 0..10_000 {
+            busy.register(stage.sim.now(), &name(number));
+        }
+        let mut gone = 0;
+        let groups: Vec<u64> = (1..=50).collect();
+        for &group in &groups {
+            let now = stage.sim.now();
+            while busy.poll(now).is_some() {}
+            // Twenty changes in forty milliseconds.
+            for _ in 0..10 {
+                busy.withdraw(now, &name(gone));
+                busy.register(now, &name(10_000 + gone));
+                gone += 1;
+            }
+            stage.group(publication, group, 1, 500);
+            stage.wait(millis(40));
+        }
+        stage.step("the last changes arrive", millis(300));
+        stage.expect_objects(subscription, &groups, 1, 500);
+        for relay in [0, 1] {
+            let others = 10_000 + relay as u64;
+            assert_eq!(
+                stage.gauges_at(fleet.relays[relay]).fleet_namespaces,
+                others
+            );
+            let counters = stage.counters_at(fleet.relays[relay]);
+            assert_eq!(counters.registrations_dropped, 0);
+        }
+        let last = stage.subscribe(viewer, &format!("n{}--x", 10_000 + gone));
+        stage.step("nobody has registered this", millis(300));
+        assert_eq!(stage.refusal(last), Some(RequestErrorCode::DOES_NOT_EXIST));
     });
 }

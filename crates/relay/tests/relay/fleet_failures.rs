@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use weir_link::{Bitrate, Rate};
 use weir_moqt::error::PublishDoneCode;
+use weir_quic::Limits as QuicLimits;
 use weir_sim::NodeId;
 
 use crate::{
     fleet::{Fleet, lasting},
-    stage::{Asked, Stage, millis, secs, story},
+    stage::{Asked, Setting, Stage, millis, secs, story},
 };
 
 /// A viewer: its relay, the number of its track, and its subscription.
@@ -213,6 +215,81 @@ fn fifty_relays_serve_all_again_after_failures() {
 fn a_thousand_relays_serve_twenty_thousand_viewers() {
     let mut stage = Stage::new(crate::stage::seed(), lasting());
     tell(&mut stage, 1000, 20);
+}
+
+/// Publishers and viewers notice a dead relay after 1.2 s at the earliest. The relay of a viewer has to notice by then, too, or
+/// the first group after the publisher's return is lost.
+#[test]
+fn a_publisher_whose_relay_dies_is_followed_to_the_next_one_at_once() {
+    story(&lasting(), |stage| {
+        let fleet = Fleet::new(stage, 3);
+        let first = fleet.client(stage, 0);
+        let publication = stage.publish(first, "a--x");
+        stage.step("published", millis(200));
+        let viewer = fleet.client(stage, 2);
+        let subscription = stage.subscribe(viewer, "a--x");
+        stage.wait_for_answers(&[subscription]);
+        for group in 1..=3 {
+            stage.group(publication, group, 3, 500);
+            stage.wait(millis(200));
+        }
+        let killed_at = stage.sim.now();
+        stage.sim.kill(fleet.relays[0]);
+        stage.step("the publisher's relay dies", millis(1200));
+        let second = fleet.client(stage, 1);
+        let moved = stage.publish(second, "a--x");
+        stage.step("the publisher is back", millis(550));
+        let away = stage.sim.now() - killed_at;
+        assert!(away < secs(2), "{away:?}");
+        for group in 4..=5 {
+            stage.group(moved, group, 3, 500);
+            stage.wait(millis(200));
+        }
+        stage.expect_objects(subscription, &[1, 2, 3, 4, 5], 3, 500);
+        assert_eq!(fleet.subscriptions(stage, 1), 1);
+    });
+}
+
+#[test]
+fn a_link_that_is_too_slow_is_seen_at_the_relay_that_serves_it() {
+    story(&lasting(), |stage| {
+        // What a connection has accepted is no longer the relay's.
+        let limits = QuicLimits {
+            send_bytes_max: 30_000,
+            ..QuicLimits::default()
+        };
+        let fleet = Fleet::with_limits(stage, 3, 1, &limits);
+        let publisher = fleet.client(stage, 0);
+        let publication = stage.publish(publisher, "a--x");
+        stage.step("published", millis(200));
+        let viewers = [1, 2].map(|relay| fleet.client(stage, relay));
+        let asked = viewers.map(|viewer| stage.subscribe(viewer, "a--x"));
+        stage.wait_for_answers(&asked);
+        let seen = |stage: &Stage, relay: usize| {
+            let gauges = stage.gauges_at(fleet.relays[relay]);
+            (gauges.fleet_served, gauges.fleet_lag_bytes)
+        };
+        assert_eq!(
+            [0, 1, 2].map(|relay| seen(stage, relay)),
+            [(2, 0), (0, 0), (0, 0)]
+        );
+        let slow = weir_link::Config {
+            rate: Rate::Fixed(Bitrate::from_kilobits_per_second(1000)),
+            ..Setting::default().link
+        };
+        stage.sim.set_link(fleet.relays[0], fleet.relays[2], slow);
+        for group in 1..=10 {
+            stage.group(publication, group, 10, 5000);
+        }
+        stage.step("half a megabyte over a slow link", secs(1));
+        stage.expect_objects(asked[0], &(1..=10).collect::<Vec<_>>(), 10, 5000);
+        let (served, lag_bytes) = seen(stage, 0);
+        assert_eq!(served, 2);
+        assert!((100_000..600_000).contains(&lag_bytes), "{lag_bytes}");
+        stage.step("it arrives", secs(10));
+        assert_eq!(seen(stage, 0), (2, 0));
+        stage.expect_objects(asked[1], &(1..=10).collect::<Vec<_>>(), 10, 5000);
+    });
 }
 
 /// A client that follows GOAWAY: it has a session with the next relay before it leaves the first.

@@ -20,6 +20,7 @@ use weir_quic::{
 };
 use weir_relay::{
     Authority, Config, Counters, Gauges, Limits, Load, LoadLimits, Open, Ownership, Relay,
+    Whereabouts,
 };
 use weir_sim::{NodeConfig, NodeId, Sim};
 use weir_transport::{Direction, StreamId, Transport as _};
@@ -128,6 +129,8 @@ pub(crate) struct Stage {
     pub(crate) draft: Draft,
     /// Limits of further relays that are created later.
     pub(crate) edge: Limits,
+    /// Where the upstream relays of further relays are, if that changes.
+    pub(crate) whereabouts: Option<Arc<dyn Whereabouts>>,
     next_alias: u64,
     /// Planned actions, the latest first.
     plans: Vec<(Duration, Plan)>,
@@ -189,6 +192,7 @@ impl Stage {
             client: setting.client,
             draft: setting.draft,
             edge: Limits::default(),
+            whereabouts: None,
             next_alias: 7000,
             plans: Vec::new(),
         }

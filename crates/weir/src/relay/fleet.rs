@@ -17,7 +17,7 @@ use crate::{
     event_loop,
     nats::NatsServers,
     relay::{config::Configured, upstreams},
-    run::RelayUrl,
+    run::{RelayUrl, UrlError},
 };
 
 /// A relay's place in its fleet.
@@ -93,8 +93,11 @@ pub(crate) fn check(configured: &Configured) -> anyhow::Result<Option<Settings>>
     let url = config.url.clone();
     let listen = configured.config.listen;
     if let Some(url) = &url {
-        url.parse::<RelayUrl>()
-            .with_context(|| configured.place("fleet.url"))?;
+        match url.parse::<RelayUrl>() {
+            // The name may be known a while after the start only, and to others only.
+            Ok(_) | Err(UrlError::Unknown(..)) => {}
+            Err(error) => return Err(error).with_context(|| configured.place("fleet.url")),
+        }
     } else if listen.ip().is_unspecified() {
         bail!(
             "{}: expected the URL by which other relays reach this one, since `listen` is {listen}",

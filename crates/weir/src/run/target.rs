@@ -125,6 +125,13 @@ impl RelayUrl {
         urls::host(&self.url)
     }
 
+    /// Returns host name and port, if the URL has no address in place of a name.
+    pub(crate) fn host_name(&self) -> Option<(String, u16)> {
+        let host = self.host();
+        let is_name = host.parse::<IpAddr>().is_err();
+        is_name.then(|| (host, self.port()))
+    }
+
     fn port(&self) -> u16 {
         self.url.port().unwrap_or(DEFAULT_PORT)
     }

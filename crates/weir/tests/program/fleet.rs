@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     agents::Nats,
     cli::profile,
-    metrics::{expect_metric, get},
+    metrics::{expect_at_least, expect_metric, get, metric},
     operations::client::{Arrival, Client},
     process::{Folder, Relay, refusal, start, text, wait_for, wait_for_delivery},
 };
@@ -157,4 +157,87 @@ fn a_relay_serves_without_its_nats_servers() {
     client.expect("accepted");
     let fleet = fleet_of(relay.admin());
     assert!(fleet["stale_seconds"].is_number(), "{fleet}");
+}
+
+/// Moves the wall clock of a program by `CLOCK_SHIFT` seconds.
+const SHIFTED_CLOCK: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+
+int clock_gettime(clockid_t clock, struct timespec *at) {
+    int (*real)(clockid_t, struct timespec *);
+    *(void **)&real = dlsym(RTLD_NEXT, "clock_gettime");
+    int outcome = real(clock, at);
+    const char *shift = getenv("CLOCK_SHIFT");
+    if (outcome == 0 && clock == CLOCK_REALTIME && shift != NULL) at->tv_sec += atol(shift);
+    return outcome;
+}
+"#;
+
+#[test]
+#[ignore = "needs nats-server: make test-fleet"]
+fn relays_whose_clocks_are_ten_minutes_apart_keep_their_leases() {
+    let folder = Folder::new("clocks");
+    let (source, library) = (
+        folder.write("clock.c", SHIFTED_CLOCK),
+        folder.file("clock.so"),
+    );
+    let compiler = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-o", &library, &source, "-ldl"])
+        .status();
+    assert!(compiler.unwrap().success());
+    let store = store(&folder);
+    let nats = Nats::start(&[&store[0], &store[1]]);
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let chain = folder.write("chain.pem", &made.cert.pem());
+    let key = folder.write("key.pem", &made.signing_key.serialize_pem());
+    let relays = ["-300", "0", "300"].map(|shift| {
+        Relay::start_with(
+            &[
+                "--fleet",
+                &nats.url,
+                "--set",
+                "upstream.insecure=true",
+                "--admin",
+                "127.0.0.1:0",
+                "--cert",
+                &chain,
+                "--key",
+                &key,
+            ],
+            &[("LD_PRELOAD", &library), ("CLOCK_SHIFT", shift)],
+        )
+    });
+    let left = |relay: &Relay| {
+        let name = "weir_relay_certificate_expiry_seconds";
+        wait_for(|| metric(relay.admin(), name)).unwrap()
+    };
+    let apart = left(&relays[0]) - left(&relays[2]);
+    assert!(apart > 500.0, "the clocks are {apart} s apart");
+    let publishers = [0, 2].map(|place: usize| {
+        let publisher = Client::connect(relays[place].address(), Arrival::default());
+        publisher.announce(&format!("live-{place}"));
+        publisher.expect("accepted");
+        publisher
+    });
+    let known = [1.0, 2.0, 1.0];
+    for (relay, known) in relays.iter().zip(known) {
+        expect_metric(relay.admin(), "weir_relay_fleet_namespaces", known);
+    }
+    // Longer than a lease.
+    expect_at_least(relays[2].admin(), "weir_relay_uptime_seconds", 20.0);
+    for (relay, known) in relays.iter().zip(known) {
+        let now = |name| metric(relay.admin(), name);
+        assert_eq!(now("weir_relay_fleet_namespaces"), Some(known));
+        assert_eq!(now("weir_relay_fleet_stale"), Some(0.0));
+    }
+    let [first, second, third] = relays;
+    // SIGKILL: leases end, whatever the time of day.
+    drop(third);
+    expect_metric(second.admin(), "weir_relay_fleet_namespaces", 1.0);
+    drop(first);
+    expect_metric(second.admin(), "weir_relay_fleet_namespaces", 0.0);
+    drop(publishers);
 }

@@ -81,7 +81,7 @@ section! {
 section! {
     /// Relays that this one asks for what it does not have.
     UpstreamConfig at [upstream] {
-        urls: Vec<String> = Vec::new(), "URLs of the relays that are asked, in this order, for tracks that no client of this relay publishes: `moqt://host:port` (raw QUIC) or `https://host:port` (WebTransport). Each is looked up at the start. Empty: none.";
+        urls: Vec<String> = Vec::new(), "URLs of the relays that are asked, in this order, for tracks that no client of this relay publishes: `moqt://host:port` (raw QUIC) or `https://host:port` (WebTransport). Each is looked up at the start, and again at each attempt to connect. Empty: none.";
         token_file: Option<PathBuf> = None, "File with a token for these relays. Not set: no token.";
         ca: Option<PathBuf> = None, "CA certificates (PEM file) of these relays. Not set: those of the system.";
         insecure: bool = false, "Whether any certificate of these relays is accepted: for tests.";

@@ -1,4 +1,5 @@
 mod limits;
+mod packaged;
 
 use super::*;
 
@@ -238,13 +239,4 @@ fn values_that_do_not_fit_together_are_named_with_their_places() {
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(problems[0].starts_with(expected), "{problems:?}");
     }
-}
-
-#[test]
-fn the_packaged_settings_can_be_read() {
-    let text = include_str!("../../../../../packaging/relay.toml");
-    let configured = read(text, &[], &[]).unwrap();
-    assert_eq!(configured.config.drain.time, Duration::from_secs(30));
-    assert!(configured.config.admin.listen.unwrap().ip().is_loopback());
-    assert!(!configured.config.auth.jwt.keys.is_empty(), "not open");
 }

@@ -9,6 +9,7 @@
 
 mod buckets;
 mod known;
+mod wanted;
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +26,7 @@ use std::{
 use anyhow::{Context as _, anyhow, bail};
 use async_nats::{
     Client,
-    jetstream::kv::{self, Operation, Store},
+    jetstream::kv::{self, Operation},
 };
 use futures_util::{
     StreamExt as _,
@@ -35,11 +36,12 @@ use tokio::sync::{Notify, mpsc};
 use weir_client::target::Target;
 use weir_moqt::name::Namespace;
 use weir_net::{Waker, clock};
-use weir_relay::registry::{Member, RENEWAL, Registry, RegistryEvent, RelayId, STALE_AFTER};
+use weir_relay::registry::{LEASE, Member, RENEWAL, Registry, RegistryEvent, RelayId, STALE_AFTER};
 
 use self::{
     buckets::{Both, Bucket, Buckets, MARKER_TIME},
     known::Known,
+    wanted::{Changes, Wanted},
 };
 use super::entry::{Entry, Scope};
 use crate::nats::{NatsProblem, NatsServers};
@@ -70,13 +72,13 @@ pub(super) struct NatsRegistry {
 #[derive(Debug, Default)]
 struct Shared {
     /// The namespaces that this relay has.
-    wanted: Mutex<BTreeSet<Namespace>>,
+    wanted: Mutex<Wanted>,
     changed: Notify,
     is_over: AtomicBool,
 }
 
 impl Shared {
-    fn wanted(&self) -> MutexGuard<'_, BTreeSet<Namespace>> {
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,6 +113,7 @@ impl NatsRegistry {
             renewed: None,
             known: Known::default(),
             confirmed: clock::now(),
+            leased_at: clock::now(),
             is_current: false,
         };
         std::thread::Builder::new()
@@ -139,12 +142,12 @@ impl NatsRegistry {
 
 impl Registry for NatsRegistry {
     fn register(&mut self, _: Instant, namespace: &Namespace) {
-        self.shared.wanted().insert(namespace.clone());
+        self.shared.wanted().register(namespace);
         self.shared.changed.notify_one();
     }
 
     fn withdraw(&mut self, _: Instant, namespace: &Namespace) {
-        self.shared.wanted().remove(namespace);
+        self.shared.wanted().withdraw(namespace);
         self.shared.changed.notify_one();
     }
 
@@ -176,13 +179,15 @@ struct Worker {
     /// Wakes the event loop.
     waker: Waker,
     shared: Arc<Shared>,
-    /// The namespaces whose registrations were written and not deleted.
+    /// The namespaces whose registrations may be written: they were sent, and were not deleted.
     written: BTreeSet<Namespace>,
     /// The last of these whose registration was renewed in this round.
     renewed: Option<Namespace>,
     known: Known,
     /// When the servers last took a change.
     confirmed: Instant,
+    /// When the lease was last written.
+    leased_at: Instant,
     is_current: bool,
 }
 
@@ -226,14 +231,12 @@ impl Worker {
 
     /// Registers and watches over a connection, which NATS establishes again by itself, until the relay leaves.
     async fn use_client(&mut self, client: &Client) {
-        let mut is_first = true;
         while !self.shared.is_over() {
             match Buckets::open(client).await {
                 Ok(buckets) => {
-                    if let Err(error) = self.attend(&buckets, is_first).await {
+                    if let Err(error) = self.attend(&buckets).await {
                         tracing::debug!("the registry is interrupted: {error:#}");
                     }
-                    is_first = false;
                     if self.shared.is_over() {
                         self.leave(&buckets).await;
                         return;
@@ -248,8 +251,12 @@ impl Worker {
 
     async fn pause(&self) {
         // Ends early if the relay leaves.
-        let changed = self.shared.changed.notified();
-        let _is_over = tokio::time::timeout(RETRY_PAUSE, changed).await.is_ok();
+        let leaving = async {
+            while !self.shared.is_over() {
+                self.shared.changed.notified().await;
+            }
+        };
+        let _is_over = tokio::time::timeout(RETRY_PAUSE, leaving).await.is_ok();
     }
 
     /// Reports that the registry is stale, if the servers have not taken changes for long enough.
@@ -275,19 +282,14 @@ impl Worker {
 
     /// Keeps this relay's lease and registrations, and reports those of others. Returns when the relay leaves, or when the
     /// servers do not answer.
-    async fn attend(&mut self, buckets: &Buckets, is_first: bool) -> anyhow::Result<()> {
+    ///
+    /// The servers may have lost what they had. So what they do not tell any more stays known for the time of a lease, in which
+    /// its relay writes it again.
+    async fn attend(&mut self, buckets: &Buckets) -> anyhow::Result<()> {
         self.write_all(buckets).await?;
-        if !is_first {
-            // Everybody gets the time to write again what the servers may have lost.
-            let until = clock::now() + RENEWAL + RETRY_PAUSE * 2;
-            while clock::now() < until && !self.shared.is_over() {
-                self.pause().await;
-                self.write_changed(&buckets.registrations).await?;
-            }
-            self.renew(buckets).await?;
-        }
         let mut watch = Both::new(buckets, &self.own.scope).await?;
         let mut seen = Some(BTreeSet::new());
+        let mut forget_at = None;
         let mut renew_at = clock::now() + RENEWAL;
         while !self.shared.is_over() {
             let patience = renew_at.saturating_duration_since(clock::now());
@@ -297,16 +299,19 @@ impl Worker {
                         seen.insert(entry.key.clone());
                     }
                     self.on_entry(bucket, entry).await;
-                    if watch.is_complete()
-                        && let Some(seen) = seen.take()
-                    {
-                        let lost = self.known.remove_all_but(&seen);
-                        self.report_all(lost).await;
+                    if watch.is_complete() && forget_at.is_none() {
+                        forget_at = Some(clock::now() + LEASE);
                         self.is_current = true;
                         self.report(RegistryEvent::Current).await;
                     }
                 }
-                None => self.write_changed(&buckets.registrations).await?,
+                None => self.write_changed(buckets).await?,
+            }
+            if forget_at.is_some_and(|at| at <= clock::now())
+                && let Some(seen) = seen.take()
+            {
+                let lost = self.known.remove_all_but(&seen);
+                self.report_all(lost).await;
             }
             if renew_at <= clock::now() {
                 renew_at = clock::now() + RENEWAL;
@@ -332,18 +337,16 @@ impl Worker {
 
     /// Writes the lease and all registrations of this relay.
     async fn write_all(&mut self, buckets: &Buckets) -> anyhow::Result<()> {
-        let wanted = self.shared.wanted().clone();
-        let itself = std::iter::once(None);
-        let all = itself.chain(wanted.iter().cloned().map(Some)).collect();
-        self.write_lease(&buckets.leases).await?;
-        self.write(&buckets.registrations, all).await?;
-        self.delete(&buckets.registrations, &wanted).await
+        let changes = self.shared.wanted().take_all(&self.written);
+        self.write_lease(buckets).await?;
+        self.write(buckets, &[None]).await?;
+        self.apply(buckets, changes).await
     }
 
     /// Renews the lease, and those registrations whose turn it is.
     async fn renew(&mut self, buckets: &Buckets) -> anyhow::Result<()> {
         buckets.check().await?;
-        self.write_lease(&buckets.leases).await?;
+        self.write_lease(buckets).await?;
         let after = self.renewed.take();
         let after = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let rest = self.written.range((after, Bound::Unbounded));
@@ -352,67 +355,89 @@ impl Worker {
         // A new round begins with the relay itself.
         self.renewed = due.last().cloned().flatten();
         let due = if due.is_empty() { vec![None] } else { due };
-        self.write(&buckets.registrations, due).await
+        self.write(buckets, &due).await
     }
 
     /// Writes and deletes the registrations of namespaces that have come or gone.
-    async fn write_changed(&mut self, store: &Store) -> anyhow::Result<()> {
-        let wanted = self.shared.wanted().clone();
-        let new = wanted.difference(&self.written).cloned().map(Some);
-        let new: Vec<_> = new.collect();
-        if !new.is_empty() {
-            self.write(store, new).await?;
-        }
-        self.delete(store, &wanted).await
+    async fn write_changed(&mut self, buckets: &Buckets) -> anyhow::Result<()> {
+        let changes = self.shared.wanted().take_changes(&self.written);
+        self.apply(buckets, changes).await
     }
 
-    async fn write_lease(&mut self, store: &Store) -> anyhow::Result<()> {
+    async fn apply(&mut self, buckets: &Buckets, changes: Changes) -> anyhow::Result<()> {
+        let new: Vec<_> = changes.new.into_iter().map(Some).collect();
+        self.write(buckets, &new).await?;
+        self.delete(buckets, &changes.gone).await
+    }
+
+    async fn write_lease(&mut self, buckets: &Buckets) -> anyhow::Result<()> {
         let lease = Entry {
             relay: self.own.id,
             url: Some(self.own.url.clone()),
             namespace: None,
         };
+        self.leased_at = clock::now();
         let key = self.own.scope.lease_key(self.own.id);
-        store.put(key, lease.write().into()).await?;
+        buckets.leases.put(key, lease.write().into()).await?;
         self.confirmed = clock::now();
         Ok(())
     }
 
+    /// Writes the lease if other writes have delayed it.
+    async fn keep_lease(&mut self, buckets: &Buckets) -> anyhow::Result<()> {
+        if clock::now().saturating_duration_since(self.leased_at) > RENEWAL + RETRY_PAUSE {
+            self.write_lease(buckets).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes registrations, and the lease meanwhile if it takes long.
     async fn write(
         &mut self,
-        store: &Store,
-        namespaces: Vec<Option<Namespace>>,
+        buckets: &Buckets,
+        namespaces: &[Option<Namespace>],
     ) -> anyhow::Result<()> {
-        let writes = namespaces.into_iter().map(|namespace| {
-            let key = self.own.scope.key(namespace.as_ref(), self.own.id);
-            let entry = Entry {
-                relay: self.own.id,
-                url: None,
-                namespace,
-            };
-            async move {
-                let value = entry.write().into();
-                store.put(key, value).await.map(|_| entry.namespace)
+        for some in namespaces.chunks(WRITES_PER_TURN) {
+            // Whether a write that fails has arrived is unknown.
+            self.written.extend(some.iter().flatten().cloned());
+            let own = &self.own;
+            let writes = some.iter().map(|namespace| {
+                let key = own.scope.key(namespace.as_ref(), own.id);
+                let entry = Entry {
+                    relay: own.id,
+                    url: None,
+                    namespace: namespace.clone(),
+                };
+                buckets.registrations.put(key, entry.write().into())
+            });
+            let mut written = futures_util::stream::iter(writes).buffer_unordered(WRITES_AT_ONCE);
+            while let Some(outcome) = written.next().await {
+                outcome?;
             }
-        });
-        let written: Vec<_> = futures_util::stream::iter(writes)
-            .buffer_unordered(WRITES_AT_ONCE)
-            .collect()
-            .await;
-        for namespace in written {
-            self.written.extend(namespace?);
+            drop(written);
+            self.confirmed = clock::now();
+            self.keep_lease(buckets).await?;
         }
-        self.confirmed = clock::now();
         Ok(())
     }
 
-    /// Deletes the keys of namespaces that are not in `wanted`.
-    async fn delete(&mut self, store: &Store, wanted: &BTreeSet<Namespace>) -> anyhow::Result<()> {
-        let gone: Vec<_> = self.written.difference(wanted).cloned().collect();
-        for namespace in gone {
-            let key = self.own.scope.key(Some(&namespace), self.own.id);
-            store.purge_with_ttl(key, MARKER_TIME).await?;
-            self.written.remove(&namespace);
+    /// Deletes registrations, and writes the lease meanwhile if it takes long.
+    async fn delete(&mut self, buckets: &Buckets, gone: &[Namespace]) -> anyhow::Result<()> {
+        for some in gone.chunks(WRITES_PER_TURN) {
+            let own = &self.own;
+            let deletions = some.iter().map(|namespace| {
+                let key = own.scope.key(Some(namespace), own.id);
+                let deletion = buckets.registrations.purge_with_ttl(key, MARKER_TIME);
+                async move { deletion.await.map(|()| namespace) }
+            });
+            let mut deleted =
+                futures_util::stream::iter(deletions).buffer_unordered(WRITES_AT_ONCE);
+            while let Some(namespace) = deleted.next().await {
+                self.written.remove(namespace?);
+            }
+            drop(deleted);
+            self.confirmed = clock::now();
+            self.keep_lease(buckets).await?;
         }
         Ok(())
     }
@@ -425,7 +450,8 @@ impl Worker {
             buckets.leases.delete(lease).await?;
             let store = &buckets.registrations;
             store.purge_with_ttl(itself, MARKER_TIME).await?;
-            self.delete(store, &BTreeSet::new()).await
+            let all: Vec<_> = self.written.iter().cloned().collect();
+            self.delete(buckets, &all).await
         };
         if !matches!(tokio::time::timeout(LEAVE_MAX, leaving).await, Ok(Ok(()))) {
             tracing::debug!("the registry did not take the end of this relay");
@@ -437,7 +463,9 @@ impl Worker {
             let lost = self.known.remove(&entry.key);
             return self.report_all(lost).await;
         }
-        if self.known.has(&entry.key) {
+        let is_ignored = self.known.ignores(&entry.key);
+        // The host of a relay may be known to the name service at its next renewal.
+        if self.known.has(&entry.key) || is_ignored && matches!(bucket, Bucket::Registrations) {
             return;
         }
         let key = entry.key.clone();
@@ -448,7 +476,9 @@ impl Worker {
         match found {
             Ok(found) => self.report_all(found).await,
             Err(error) => {
-                tracing::warn!("an entry of the registry is ignored: {key}: {error:#}");
+                if !is_ignored {
+                    tracing::warn!("an entry of the registry is ignored: {key}: {error:#}");
+                }
                 self.known.ignore(key);
             }
         }
@@ -461,7 +491,9 @@ impl Worker {
             return Ok(Vec::new());
         }
         let (targets, url) = (Arc::clone(&self.targets), url.context("no url")?);
-        let looked_up = tokio::task::spawn_blocking(move || targets(&url)).await;
+        let looking = tokio::task::spawn_blocking(move || targets(&url));
+        let looked_up = tokio::time::timeout(LOOK_UP_MAX, looking).await;
+        let looked_up = looked_up.context("the lookup of its host takes long")?;
         let (name, target) = looked_up.map_err(|error| anyhow!(error))??;
         let member = Arc::new(Member {
             id: relay,
@@ -495,10 +527,14 @@ fn read(entry: &kv::Entry) -> anyhow::Result<Entry> {
 const RENEWALS_PER_ROUND: usize = 60;
 /// The pause before the next attempt after a failure.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// How long the lookup of a host may take. Meanwhile this relay does not renew its lease.
+const LOOK_UP_MAX: Duration = Duration::from_secs(1);
 /// How long a relay that leaves waits for the servers.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 /// Writes that wait for their answer at once.
 const WRITES_AT_ONCE: usize = 32;
+/// Writes between two looks at the time.
+const WRITES_PER_TURN: usize = 512;
 /// Bytes of an entry. Longer ones are ignored.
 const VALUE_BYTES_MAX: usize = 32 << 10;
 /// Events that wait for the event loop. Beyond this, the thread waits.

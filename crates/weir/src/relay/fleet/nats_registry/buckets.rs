@@ -6,7 +6,8 @@ use anyhow::{Context as _, bail};
 use async_nats::{
     Client,
     jetstream::{
-        context::ContextBuilder,
+        Context, ErrorCode,
+        context::{ContextBuilder, GetStreamError, GetStreamErrorKind, KeyValueError},
         kv::{self, Store, Watch},
         stream::StorageType,
     },
@@ -95,32 +96,17 @@ async fn bucket(client: &Client, name: &str, max_age: Duration) -> Result<Store,
         .timeout(ANSWER_MAX)
         .ack_timeout(ANSWER_MAX)
         .build(client.clone());
-    let store = if let Ok(store) = context.get_key_value(name).await {
-        store
-    } else {
-        let config = |num_replicas| kv::Config {
-            bucket: name.to_owned(),
-            description: DESCRIPTION.to_owned(),
-            max_age,
-            storage: StorageType::Memory,
-            num_replicas,
-            limit_markers: Some(MARKER_TIME),
-            ..kv::Config::default()
-        };
-        match context.create_key_value(config(REPLICAS)).await {
-            Ok(store) => Ok(store),
-            // A single server.
-            Err(error) if chain(&error).contains("replicas > 1 not supported") => {
-                context.create_key_value(config(1)).await
-            }
-            Err(error) => Err(error),
+    // Servers that choose a leader do not answer: those that were asked are soon asked again.
+    let found = tokio::time::timeout(LOOK_MAX, context.get_key_value(name)).await;
+    let store = match found {
+        Ok(Ok(store)) => store,
+        Ok(Err(error)) if is_absent(&error) => create(&context, name, max_age).await?,
+        Ok(Err(error)) => return Err(no_bucket(&error)),
+        Err(_) => {
+            let seconds = LOOK_MAX.as_secs();
+            let problem = format!("the servers of NATS did not answer within {seconds} s");
+            return Err(NatsProblem::Unreachable(problem));
         }
-        .map_err(|error| {
-            let problem = chain(&error);
-            NatsProblem::Unreachable(format!(
-                "NATS has no bucket for the fleet, and makes none: {problem}; the servers need JetStream"
-            ))
-        })?
     };
     let found = &store.stream.cached_info().config;
     let description = found.description.as_deref().unwrap_or_default();
@@ -132,6 +118,43 @@ async fn bucket(client: &Client, name: &str, max_age: Duration) -> Result<Store,
         )));
     }
     Ok(store)
+}
+
+async fn create(context: &Context, name: &str, max_age: Duration) -> Result<Store, NatsProblem> {
+    let config = |num_replicas| kv::Config {
+        bucket: name.to_owned(),
+        description: DESCRIPTION.to_owned(),
+        max_age,
+        storage: StorageType::Memory,
+        num_replicas,
+        limit_markers: Some(MARKER_TIME),
+        ..kv::Config::default()
+    };
+    let created = match context.create_key_value(config(REPLICAS)).await {
+        // A single server.
+        Err(error) if chain(&error).contains("replicas > 1 not supported") => {
+            context.create_key_value(config(1)).await
+        }
+        created => created,
+    };
+    created.map_err(|error| no_bucket(&error))
+}
+
+/// Returns whether the servers say that there is no such bucket.
+fn is_absent(error: &KeyValueError) -> bool {
+    let source = std::error::Error::source(error);
+    let source = source.and_then(|source| source.downcast_ref::<GetStreamError>());
+    let Some(GetStreamErrorKind::JetStream(error)) = source.map(GetStreamError::kind) else {
+        return false;
+    };
+    error.error_code() == ErrorCode::STREAM_NOT_FOUND
+}
+
+fn no_bucket(error: &dyn std::error::Error) -> NatsProblem {
+    let problem = chain(error);
+    NatsProblem::Unreachable(format!(
+        "NATS has no bucket for the fleet: {problem}; the servers need JetStream"
+    ))
 }
 
 /// Returns the text of an error with its sources.
@@ -152,6 +175,8 @@ const DESCRIPTION: &str = "weir fleet, version 2";
 const REPLICAS: usize = 3;
 /// How long registrations stay after they were last renewed.
 const REGISTRATION_MAX: Duration = Duration::from_mins(10);
+/// How long a server may take to say whether there is a bucket.
+const LOOK_MAX: Duration = Duration::from_secs(1);
 /// How long a server may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How long the servers tell of a key that has expired or was deleted.

@@ -20,20 +20,24 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Returns whether an entry is known, or is ignored.
+    /// Returns whether an entry is known.
     pub(super) fn has(&self, key: &str) -> bool {
-        self.registrations.contains_key(key)
-            || self.relays.contains_key(key)
-            || self.ignored.contains(key)
+        self.registrations.contains_key(key) || self.relays.contains_key(key)
     }
 
-    /// Ignores an entry until it is gone.
+    /// Returns whether an entry could not be read.
+    pub(super) fn ignores(&self, key: &str) -> bool {
+        self.ignored.contains(key)
+    }
+
+    /// Notes that an entry cannot be read at present.
     pub(super) fn ignore(&mut self, key: String) {
         self.ignored.insert(key);
     }
 
     /// Adds a relay with a lease. Returns what is found by that.
     pub(super) fn add_relay(&mut self, key: String, member: &Arc<Member>) -> Vec<RegistryEvent> {
+        self.ignored.remove(&key);
         self.relays.insert(key, Arc::clone(member));
         let found = |namespace| RegistryEvent::Found {
             namespace,
@@ -143,9 +147,12 @@ mod tests {
         let lease = said(known.add_relay("1".to_owned(), &member(1)));
         assert_eq!(lease, "+c@1");
         known.ignore("bad".to_owned());
-        assert!(known.has("bad") && known.has("c.1") && known.has("1"));
+        assert!(known.ignores("bad") && known.has("c.1") && known.has("1"));
         let seen = BTreeSet::from(["1".to_owned()]);
         assert_eq!(said(known.remove_all_but(&seen)), "-c@1");
-        assert!(!known.has("bad") && !known.has("c.1") && known.has("1"));
+        assert!(!known.ignores("bad") && !known.has("c.1") && known.has("1"));
+        known.ignore("2".to_owned());
+        assert_eq!(said(known.add_relay("2".to_owned(), &member(2))), "");
+        assert!(known.has("2") && !known.ignores("2"), "it can be read now");
     }
 }

@@ -14,17 +14,44 @@ use crate::run::{RelayUrl, TrustChoice, client_target};
 /// A NATS server that can be stopped and started again, and forgets everything then.
 struct Server {
     port: u16,
+    /// Further arguments.
+    more: Vec<String>,
     child: Option<Child>,
+}
+
+fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    free.local_addr().unwrap().port()
 }
 
 impl Server {
     fn start() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let mut server = Self { port, child: None };
+        Self::start_with(Vec::new())
+    }
+
+    fn start_with(more: Vec<String>) -> Self {
+        let port = free_port();
+        let child = None;
+        let mut server = Self { port, more, child };
         server.run();
         server
+    }
+
+    /// Starts three servers that know each other.
+    fn cluster() -> [Self; 3] {
+        let routes = [(); 3].map(|()| format!("nats://127.0.0.1:{}", free_port()));
+        let list = routes.join(",");
+        let mut number = 0;
+        routes.map(|route| {
+            number += 1;
+            let more = [
+                format!("--name=n{number}"),
+                "--cluster_name=weir".to_owned(),
+                format!("--cluster={route}"),
+                format!("--routes={list}"),
+            ];
+            Self::start_with(more.to_vec())
+        })
     }
 
     fn run(&mut self) {
@@ -38,7 +65,7 @@ impl Server {
             "-js",
             "-sd",
         ]);
-        command.arg(folder).stderr(Stdio::null());
+        command.arg(folder).args(&self.more).stderr(Stdio::null());
         self.child = Some(command.spawn().expect("nats-server in PATH"));
     }
 
@@ -50,25 +77,48 @@ impl Server {
     }
 
     fn servers(&self) -> NatsServers {
-        let url = format!("nats://127.0.0.1:{}", self.port);
-        NatsServers::parse("--fleet", &url, None).unwrap()
+        servers(std::slice::from_ref(self))
     }
 
     fn join(&self, id: RelayId) -> anyhow::Result<NatsRegistry> {
-        let own = Own {
-            id,
-            url: "moqt://127.0.0.1:4443".to_owned(),
-            scope: Scope::new("test")?,
-        };
-        let targets: Targets = Arc::new(|url: &str| {
-            let url: RelayUrl = url.parse()?;
-            Ok((
-                url.to_string(),
-                client_target(&url, &TrustChoice::Anyone, &crate::run::protocols())?,
-            ))
-        });
-        NatsRegistry::join(self.servers(), own, targets, Waker::new()?)
+        join(self.servers(), id)
     }
+}
+
+fn servers(all: &[Server]) -> NatsServers {
+    let urls = all
+        .iter()
+        .map(|server| format!("nats://127.0.0.1:{}", server.port));
+    let urls: Vec<String> = urls.collect();
+    NatsServers::parse("--fleet", &urls.join(","), None).unwrap()
+}
+
+fn join(servers: NatsServers, id: RelayId) -> anyhow::Result<NatsRegistry> {
+    join_when(servers, id, || true)
+}
+
+/// Joins as a relay whose name service knows the others when `is_known` says so.
+fn join_when(
+    servers: NatsServers,
+    id: RelayId,
+    is_known: impl Fn() -> bool + Send + Sync + 'static,
+) -> anyhow::Result<NatsRegistry> {
+    let own = Own {
+        id,
+        url: "moqt://127.0.0.1:4443".to_owned(),
+        scope: Scope::new("test")?,
+    };
+    let targets: Targets = Arc::new(move |url: &str| {
+        if !is_known() {
+            bail!("the host has no address");
+        }
+        let url: RelayUrl = url.parse()?;
+        Ok((
+            url.to_string(),
+            client_target(&url, &TrustChoice::Anyone, &crate::run::protocols())?,
+        ))
+    });
+    NatsRegistry::join(servers, own, targets, Waker::new()?)
 }
 
 impl Drop for Server {
@@ -102,6 +152,129 @@ impl Setting for Server {
 #[ignore = "needs nats-server: make test-fleet"]
 fn nats_does_what_a_registry_has_to_do() {
     conformance::check(&mut Server::start());
+}
+
+#[test]
+#[ignore = "needs nats-server: make test-fleet"]
+fn ten_thousand_namespaces_change_five_hundred_times_a_second() {
+    let mut server = Server::start();
+    conformance::check_many(&mut server, 10_000, (500, Duration::from_secs(10)));
+    // What came, what came and went, renewals, and everything once more when the relay left; never all of it again.
+    let [leases, registrations] = written(&server);
+    assert!(
+        registrations <= 25_100 + leases * 170,
+        "{registrations} beside {leases}"
+    );
+}
+
+#[test]
+#[ignore = "needs nats-server: make test-fleet"]
+fn a_relay_whose_name_is_known_later_is_found() {
+    let server = Server::start();
+    let lookups = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = Arc::clone(&lookups);
+    let is_known = move || counted.fetch_add(1, Ordering::AcqRel) > 0;
+    let mut late = join_when(server.servers(), RelayId(2), is_known).unwrap();
+    let mut named = server.join(RelayId(1)).unwrap();
+    let namespace = Namespace::new(["x"]).unwrap();
+    named.register(clock::now(), &namespace);
+    let until = clock::now() + Duration::from_mins(1);
+    loop {
+        assert!(clock::now() < until, "{lookups:?} lookups");
+        if let Some(RegistryEvent::Found { .. }) = late.poll(clock::now()) {
+            break;
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    assert_eq!(lookups.load(Ordering::Acquire), 2);
+}
+
+/// A relay of a cluster, and what it was told.
+struct Told {
+    registry: NatsRegistry,
+    is_current: bool,
+    known: BTreeSet<String>,
+    losses: usize,
+}
+
+impl Told {
+    fn take_events(&mut self) {
+        while let Some(event) = self.registry.poll(clock::now()) {
+            match event {
+                RegistryEvent::Found { namespace, .. } => {
+                    self.known.insert(namespace.to_string());
+                }
+                RegistryEvent::Lost { .. } => self.losses += 1,
+                RegistryEvent::Stale => self.is_current = false,
+                RegistryEvent::Current => self.is_current = true,
+            }
+        }
+    }
+}
+
+/// Lets the relays take events until a condition holds.
+fn wait_until(relays: &mut [Told; 2], step: &str, is_so: impl Fn(&[Told; 2]) -> bool) {
+    let until = clock::now() + Duration::from_mins(1);
+    loop {
+        relays.iter_mut().for_each(Told::take_events);
+        if is_so(relays) {
+            return;
+        }
+        assert!(clock::now() < until, "{step}");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+/// Waits until the servers take a change of the registry.
+fn wait_for_quorum(servers: &NatsServers) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let client = servers.client("test", 16).await.unwrap();
+        let context = ContextBuilder::new().build(client);
+        let brief = Duration::from_millis(500);
+        let put = async || {
+            let store = context.get_key_value("weir-fleet").await.ok()?;
+            store.put("probe", "".into()).await.ok()
+        };
+        while !matches!(tokio::time::timeout(brief, put()).await, Ok(Some(_))) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs nats-server: make test-fleet"]
+fn a_cluster_that_gets_its_quorum_back_is_whole_within_a_lease() {
+    let mut cluster = Server::cluster();
+    let urls = servers(&cluster);
+    let mut relays = [1, 2].map(|number| Told {
+        registry: join(urls.clone(), RelayId(number)).unwrap(),
+        is_current: false,
+        known: BTreeSet::new(),
+        losses: 0,
+    });
+    let all_are_current = |relays: &[Told; 2]| relays.iter().all(|relay| relay.is_current);
+    wait_until(&mut relays, "both join", all_are_current);
+    let name = |name: &str| Namespace::new([name]).unwrap();
+    relays[0].registry.register(clock::now(), &name("x"));
+    wait_until(&mut relays, "found", |relays| relays[1].known.contains("x"));
+    cluster[1..].iter_mut().for_each(Server::stop);
+    wait_until(&mut relays, "the quorum is lost", |relays| {
+        relays.iter().all(|relay| !relay.is_current)
+    });
+    relays[0].registry.register(clock::now(), &name("y"));
+    cluster[1..].iter_mut().for_each(Server::run);
+    wait_for_quorum(&urls);
+    let back_at = clock::now();
+    wait_until(&mut relays, "all is whole", |relays| {
+        all_are_current(relays) && relays[1].known.contains("y")
+    });
+    let took = clock::now() - back_at;
+    println!("whole {took:?} after the quorum was back");
+    assert!(took < LEASE, "{took:?}");
+    assert_eq!(relays[1].losses, 0, "nothing was lost meanwhile");
 }
 
 #[test]
