@@ -7,6 +7,7 @@ PROFILE ?= profiles/audio.ini
 FUZZ_SECONDS ?= 30
 MINUTES ?= 60
 ROUNDS ?= 20
+SEEDS ?= 10000
 FUZZ_TOOLCHAIN ?= nightly
 PEERS := target/peers
 # The NATS server of the tests of fleets: that in PATH, or else one that is built.
@@ -23,7 +24,7 @@ export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  PROFILE=$(PROFILE)  FUZZ_SECONDS=$(FUZZ_SECONDS)  MINUTES=$(MINUTES)  FUZZ_TOOLCHAIN=$(FUZZ_TOOLCHAIN)"
+	@echo "  PROFILE=$(PROFILE)  FUZZ_SECONDS=$(FUZZ_SECONDS)  MINUTES=$(MINUTES)  SEEDS=$(SEEDS)  FUZZ_TOOLCHAIN=$(FUZZ_TOOLCHAIN)"
 
 .PHONY: bench
 bench: ## The main job: benchmark our relay with PROFILE
@@ -45,6 +46,10 @@ doc: ## The crates' documentation; a broken link is an error
 .PHONY: test-drafts
 test-drafts: ## The relay's stories with clients of each draft (`make test` has them in one, and the pairs of all)
 	@for draft in 22 21 20 19 18; do echo "== draft-$$draft"; WEIR_DRAFT=$$draft $(CARGO) test --locked -p weir-relay --test relay || exit 1; done
+
+.PHONY: seeds
+seeds: ## SEEDS random stories of the relay (10,000): loss, reordering, cut links, clients that vanish; each twice, with equal packets
+	WEIR_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p weir-relay --test relay -- --nocapture seeds::
 
 .PHONY: test-fleet
 test-fleet: $(NATS_SERVER) ## Agents on several hosts, relays of a fleet (needs nats-server 2.11 or later, or Go to build it)

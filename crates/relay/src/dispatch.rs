@@ -1,29 +1,31 @@
 //! Dispatch: hands events and timers to the owners that they concern, and the effects of each owner to the others.
 
 mod closing;
-mod effects;
 mod inspection;
+mod requests;
 
 pub use self::inspection::TrackState;
 pub(crate) use self::inspection::{fleet_state, link_states, registry_due, track_states};
 use weir_moqt::{
     data::ObjectDatagram,
     error::{RequestErrorCode, SessionError},
-    message::{Publish, RequestError, RequestOk, Setup},
-    parameter::Parameters,
-    session::{self, Accepted, CloseReason, Request, StreamEnd},
+    message::Setup,
+    session::{self, StreamEnd},
 };
 use weir_quic::{Event, Handle};
 use weir_transport::{Direction, StreamId};
 
 use crate::{
-    authority::{Action, Subject},
-    catalogue::{Catalogue, Offering, PrefixSubscription, TrackStatusEvent},
+    catalogue::{
+        Catalogue, Offering,
+        walks::{self, Walk},
+    },
     delivery::Delivery,
+    effect::Effect,
     fetch::{Fetches, Serving},
-    ids::RequestKey,
+    ids::{RequestKey, TrackId},
     links::{Linking, Links},
-    sessions::{authorization::joined, peer::Purpose},
+    registry::RelayId,
     timers::Timer,
     track::Tracks,
     turn::Turn,
@@ -276,7 +278,7 @@ impl Owners {
                     .on_namespace_done(turn, (handle, id), &suffix);
             }
             // A client that sent GOAWAY ends its requests itself.
-            E::GoAway(_) => self.on_link_leaving(turn, handle),
+            E::GoAway(_) => self.linking().on_link_leaving(turn, handle),
             // Tracks that the upstream relay has no room for can still be subscribed to.
             E::PublishBlocked { .. } => {}
             E::RequestGoAway { id, .. } => self.on_request_goaway(turn, (handle, id)),
@@ -292,241 +294,6 @@ impl Owners {
         if self.links.welcome(turn, handle, setup) {
             self.linking().on_ready(turn, handle);
             turn.authorise_session(handle, setup);
-        }
-    }
-
-    /// Handles the acceptance of a request of the relay.
-    fn on_accepted(&mut self, turn: &mut Turn<'_>, id: RequestKey, ok: Accepted) {
-        turn.note_answer(id.0);
-        let Some(purpose) = turn.purpose(id) else {
-            return;
-        };
-        match (purpose, ok) {
-            (Purpose::Source(track), Accepted::Subscribe(ok)) => {
-                let demand = self.demand_of(turn, track, id.0);
-                self.tracks.on_subscribe_ok(turn, (track, id), &ok, demand);
-            }
-            (Purpose::UpstreamTrackStatus(requester), Accepted::Ok(ok)) => {
-                let event = TrackStatusEvent::Answered(Box::new(ok));
-                self.catalogue.on_track_status_event(turn, requester, event);
-            }
-            (Purpose::Subscriber(track), Accepted::Ok(mut ok)) => {
-                // The default in an answer, whatever was offered [moqt-18 §10.2.12].
-                ok.parameters.forward.get_or_insert(true);
-                let who = (track, id.0, id.1);
-                let tracks = &mut self.tracks;
-                self.delivery
-                    .on_offer_accepted(turn, tracks, who, &ok.parameters);
-            }
-            (Purpose::RingProbe, Accepted::Ok(ok)) => {
-                turn.remove_request(id);
-                self.links.on_probe_answered(turn, id.0, &ok);
-            }
-            (Purpose::UpstreamFetch(_), Accepted::Fetch(ok)) => {
-                self.serving().on_fetch_ok(turn, id, &ok);
-            }
-            (_, Accepted::Subscribe(_) | Accepted::Ok(_) | Accepted::Fetch(_)) => {}
-        }
-    }
-
-    /// Handles the refusal of a request of the relay.
-    fn on_rejected(&mut self, turn: &mut Turn<'_>, id: RequestKey, error: &RequestError) {
-        turn.note_answer(id.0);
-        match turn.purpose(id) {
-            Some(Purpose::UpstreamTrackStatus(requester)) => {
-                let event = TrackStatusEvent::Rejected(error.code);
-                self.catalogue.on_track_status_event(turn, requester, event);
-            }
-            Some(Purpose::UpstreamFetch(_)) => self.serving().fail_upstream(turn, id, error.code),
-            Some(Purpose::Source(_)) => Tracks::on_subscribe_error(turn, id, error),
-            Some(Purpose::Subscriber(_)) => turn.on_offer_rejected(id),
-            Some(Purpose::UpstreamPrefix) => {
-                turn.remove_request(id);
-                self.linking().on_interest_rejected(turn, id, error);
-            }
-            // The request has not come back to this relay.
-            Some(Purpose::RingProbe) => drop(turn.remove_request(id)),
-            Some(Purpose::Announcement) => {
-                turn.remove_request(id);
-                self.links.on_rejected(turn, id, error);
-            }
-            Some(
-                Purpose::Namespace(_)
-                | Purpose::Prefix(_)
-                | Purpose::Fetch(_)
-                | Purpose::TrackStatus
-                | Purpose::AwaitsLink,
-            )
-            | None => {}
-        }
-    }
-
-    /// Handles a publisher's answer to a change of FORWARD.
-    fn on_updated(
-        &mut self,
-        turn: &mut Turn<'_>,
-        id: RequestKey,
-        result: Result<RequestOk, RequestError>,
-    ) {
-        if let Some(track) = turn.published_track(id) {
-            let largest = result.ok().and_then(|ok| ok.parameters.largest_object);
-            let demand = self.demand_of(turn, track, id.0);
-            self.tracks.on_update_ok(turn, (track, id), largest, demand);
-        }
-    }
-
-    fn on_request(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey, request: Request) {
-        turn.log_request((handle, id), &request);
-        if turn.sessions.is_shedding() && !turn.is_link(handle) {
-            turn.counters.refused_shedding += 1;
-            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
-        }
-        let joined = joined(&request).and_then(|joined| {
-            let subject = self.subject(turn, (handle, joined))?;
-            Some((joined, subject))
-        });
-        if turn.is_permitted((handle, id), &request, joined.as_ref()) {
-            turn.note_permitted(handle, &request);
-            self.on_permitted(turn, (handle, id), request);
-            turn.forget_expiry_if_over(handle, id);
-        }
-    }
-
-    fn on_permitted(&mut self, turn: &mut Turn<'_>, id: RequestKey, request: Request) {
-        let Some(request) = self.linking().park(turn, id, request) else {
-            return;
-        };
-        let tracks = &mut self.tracks;
-        match request {
-            Request::Subscribe(subscribe) => {
-                self.delivery.on_subscribe(turn, tracks, id, subscribe);
-            }
-            Request::Publish(publish) => self.on_publish(turn, id, &publish),
-            Request::PublishNamespace(publish) => {
-                self.catalogue
-                    .on_publish_namespace(turn, id, &publish.namespace);
-            }
-            Request::TrackStatus(status) => {
-                if let Some(answer) = Links::answer_probe(turn, &status.track) {
-                    return turn.accept(id, answer);
-                }
-                self.catalogue
-                    .on_track_status(turn, tracks, id, status.track);
-            }
-            Request::Fetch(fetch) => self.serving().on_fetch(turn, id, &fetch),
-            Request::SubscribeNamespace(subscribe) => {
-                let subscription = PrefixSubscription::to_namespaces(subscribe.prefix);
-                self.offering().on_subscribe_prefix(turn, id, subscription);
-            }
-            Request::SubscribeTracks(subscribe) => {
-                let subscription = PrefixSubscription::to_tracks(subscribe);
-                self.offering().on_subscribe_prefix(turn, id, subscription);
-            }
-        }
-    }
-
-    fn on_publish(&mut self, turn: &mut Turn<'_>, id: RequestKey, publish: &Publish) {
-        if let Some(track) = self.tracks.find_published(turn, id, publish) {
-            let demand = self.demand_of(turn, track, id.0);
-            self.tracks.publish(turn, (track, id), publish, demand);
-        }
-    }
-
-    /// Handles a REQUEST_UPDATE of a session.
-    fn on_update(&mut self, turn: &mut Turn<'_>, id: RequestKey, parameters: &Parameters) {
-        if !turn.permits_update(id.0) {
-            return self.fail_update(turn, id, RequestErrorCode::EXCESSIVE_LOAD);
-        }
-        let needs_permit = !parameters.authorization_tokens.is_empty()
-            || parameters.track_namespace_prefix.is_some();
-        if needs_permit && !self.is_renewed(turn, id, parameters) {
-            return;
-        }
-        let mut answer = RequestOk::default();
-        match turn.purpose(id) {
-            Some(Purpose::Prefix(_)) => {
-                return self.offering().on_prefix_updated(turn, id, parameters);
-            }
-            Some(Purpose::Subscriber(track)) => {
-                let who = (track, id.0, id.1);
-                answer = self
-                    .delivery
-                    .on_update(turn, &mut self.tracks, who, parameters);
-            }
-            Some(Purpose::Fetch(_)) => self.serving().on_update(turn, id, parameters),
-            Some(_) | None => {}
-        }
-        turn.grant_update(id.0, id.1, answer);
-    }
-
-    /// Checks the new tokens of a REQUEST_UPDATE. Returns false if they do not permit the request. The update is then
-    /// refused, and the request ends where the draft says so [moqt-18 §10.9.1].
-    fn is_renewed(&mut self, turn: &mut Turn<'_>, id: RequestKey, parameters: &Parameters) -> bool {
-        let Some(mut subject) = self.subject(turn, id) else {
-            return true;
-        };
-        if let Some(prefix) = &parameters.track_namespace_prefix {
-            subject.namespace.clone_from(prefix);
-        }
-        match turn.permit_request(id, &parameters.authorization_tokens, &subject) {
-            Ok(expires) => {
-                turn.note_expiry(id.0, id.1, expires);
-                for joining in self.fetches.authorized_by(id.0, id.1).collect::<Vec<_>>() {
-                    turn.note_expiry(id.0, joining, expires);
-                }
-                // The fetch has tokens of its own.
-                self.fetches.use_own_authorization(id);
-                true
-            }
-            Err(denial) => {
-                turn.count_denial(denial);
-                self.fail_update(turn, id, denial.code());
-                false
-            }
-        }
-    }
-
-    /// Returns what a request of a session is about, for authorization.
-    pub(super) fn subject(&mut self, turn: &mut Turn<'_>, id: RequestKey) -> Option<Subject> {
-        let (action, namespace) = match turn.purpose(id)? {
-            Purpose::Source(track) => {
-                let track = self.tracks.get(track)?;
-                (Action::Publish, track.name().namespace.clone())
-            }
-            Purpose::Subscriber(track) | Purpose::Fetch(track) => {
-                let track = self.tracks.get(track)?;
-                (Action::Subscribe, track.name().namespace.clone())
-            }
-            Purpose::Namespace(namespace) => (Action::Publish, namespace),
-            Purpose::Prefix(prefix) => (Action::Subscribe, prefix),
-            Purpose::UpstreamFetch(_)
-            | Purpose::TrackStatus
-            | Purpose::UpstreamTrackStatus(_)
-            | Purpose::UpstreamPrefix
-            | Purpose::Announcement
-            | Purpose::RingProbe
-            | Purpose::AwaitsLink => return None,
-        };
-        Some(Subject { action, namespace })
-    }
-
-    /// Handles a request that the peer ended.
-    fn on_closed(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey, reason: CloseReason) {
-        let is_clean = reason == CloseReason::Fin;
-        if self.fetches.is_upstream((handle, id)) {
-            return self
-                .serving()
-                .on_upstream_closed(turn, (handle, id), is_clean);
-        }
-        if let Some(track) = turn.published_track((handle, id)) {
-            self.tracks.on_request_closed(turn, track, (handle, id));
-        } else if let Some(peer) = turn.sessions.get(handle)
-            && let Some(purpose) = peer.remove(id)
-        {
-            self.on_ended(turn, (handle, id), purpose);
-        }
-        if !is_clean {
-            turn.note_reset(handle);
         }
     }
 
@@ -556,14 +323,14 @@ impl Owners {
             Timer::Rendezvous(handle, id) => self.delivery.on_rendezvous_over(turn, handle, id),
             Timer::Orphaned(track) => self.on_orphaned(turn, track),
             Timer::Leaving(track) => self.tracks.on_leaving(turn, track),
-            Timer::Unanswered(track) => self.on_unanswered(turn, track),
+            Timer::Unanswered(track) => self.linking().on_unanswered(turn, track),
             Timer::UnansweredFetch(handle, id) => self.serving().on_unanswered(turn, (handle, id)),
             Timer::TrackStatus(handle, id) => self.catalogue.on_unanswered(turn, (handle, id)),
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Upstream(number) => self.links.connect(turn, number),
             Timer::Registry => self.links.on_registry(turn, &mut self.catalogue),
             Timer::FleetLinks => self.linking().close_idle(turn),
-            Timer::Awaited(track) => self.on_await_over(turn, track),
+            Timer::Awaited(track) => self.linking().on_await_over(turn, track),
             Timer::Ring(number) => self.links.probe(turn, number),
             Timer::InterestsRefused => self.links.send_interests_again(turn),
             Timer::Interests => self.linking().review_interests(turn),
@@ -592,6 +359,151 @@ impl Owners {
             Some(true) => self.process_session(turn, handle),
             Some(false) => self.serving().resume_stream(turn, handle, stream),
             None => {}
+        }
+    }
+
+    /// Handles `STOP_SENDING` of a stream.
+    fn on_stopped(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId, code: u64) {
+        let now = turn.now;
+        let is_control = turn.with_session(handle, |session, connection| {
+            session.handle_stopped(now, connection, stream, code)
+        });
+        match is_control {
+            Some(true) => self.process_session(turn, handle),
+            Some(false) => {
+                if self.serving().on_stopped(turn, handle, stream) {
+                    turn.counters.streams_stopped += 1;
+                } else {
+                    self.delivery.note_stopped(turn, handle, stream);
+                }
+                turn.note_reset(handle);
+            }
+            None => {}
+        }
+    }
+
+    /// Carries out the effects of a step, in order, including the effects that these cause.
+    fn carry_effects(&mut self, turn: &mut Turn<'_>) {
+        while let Some(effect) = turn.effects.pop_front() {
+            self.carry(turn, effect);
+        }
+    }
+
+    fn carry(&mut self, turn: &mut Turn<'_>, effect: Effect) {
+        match effect {
+            Effect::CloseSession(handle, code, reason) => {
+                self.close_session(turn, handle, code, &reason);
+            }
+            Effect::DrainContinues => turn.continue_drain(),
+            Effect::DrainOver => turn.end_drain(),
+            Effect::RequestEnded(handle, id, purpose) => self.on_ended(turn, (handle, id), purpose),
+            Effect::UpdateFailed(handle, id, code) => self.fail_update(turn, (handle, id), code),
+            Effect::NamespaceAnnounced(namespace, handle) => {
+                let from = turn.kind(handle);
+                self.links.announce(turn, from, &namespace);
+                let start = walks::start(&namespace);
+                let rest = self
+                    .linking()
+                    .ask_announcer(turn, &namespace, handle, &start);
+                let walk = Walk::Announcer(handle, namespace);
+                self.catalogue.walk_on(turn, walk, rest);
+            }
+            Effect::NamespaceWithdrawn(namespace) => {
+                self.links.withdraw(turn, &self.catalogue, &namespace);
+            }
+            Effect::NamespaceRegistered(namespace) => {
+                self.linking().on_registered(turn, &namespace);
+            }
+            Effect::FleetLinkChanged(relay, link) => self.on_fleet_link(turn, relay, link),
+            Effect::FallbackFound(handle) => self.linking().on_fallback(turn, handle),
+            Effect::FallbackLost(handle) => self.linking().on_fallback_lost(turn, handle),
+            Effect::PrefixWanted(kind, prefix) => {
+                self.linking().on_prefix_wanted(turn, (kind, prefix));
+            }
+            Effect::PrefixUnwanted(kind, prefix) => {
+                self.linking().on_prefix_unwanted(turn, (kind, prefix));
+            }
+            Effect::TrackWanted {
+                track,
+                by,
+                new_group,
+            } => self.linking().on_wanted(turn, track, by, new_group),
+            Effect::NewGroupWanted(track, group) => self.tracks.request_group(turn, track, group),
+            Effect::DemandChanged(track) => self.linking().on_demand_changed(turn, track),
+            Effect::Established(track) => {
+                // One copy is enough.
+                let fallbacks = self.catalogue.fallbacks();
+                self.tracks.cancel_asked(turn, track, fallbacks);
+                self.delivery.admit_pending(turn, &mut self.tracks, track);
+            }
+            Effect::Published { track, is_new } => self.on_published(turn, track, is_new),
+            Effect::OfferAwaited(track) => self.offering().offer_awaited(turn, track),
+            Effect::PublisherGone(track, publisher, code) => {
+                self.on_publisher_gone(turn, track, publisher, code);
+            }
+            Effect::LinksUnserved(track) => self.linking().end_unserved(turn, track),
+            Effect::SubscriptionsAnswered(track) => {
+                self.serving().on_subscriptions_answered(turn, track);
+            }
+            Effect::MaybeDrained(track, handle, id) => {
+                self.delivery.end_if_drained(turn, track, handle, id);
+            }
+            Effect::LogRead(track, log) => {
+                self.delivery.trim_subgroup(&mut self.tracks, track, log);
+            }
+            Effect::Malformed(track, publisher) => self.on_malformed(turn, track, publisher),
+            Effect::Released(track) => self.forget_if_unused(turn, track),
+        }
+    }
+
+    /// Continues what requests ask for under their prefixes.
+    fn on_walks(&mut self, turn: &mut Turn<'_>) {
+        self.catalogue.on_walks_due();
+        for _ in 0..walks::WALKS_PER_TURN {
+            let Some((walk, from)) = self.catalogue.take_walk() else {
+                break;
+            };
+            let rest = match &walk {
+                Walk::Prefix(id) => self.offering().send_matches(turn, *id, &from),
+                Walk::Announcer(handle, namespace)
+                    if self.catalogue.is_announced_by(namespace, *handle) =>
+                {
+                    self.linking()
+                        .ask_announcer(turn, namespace, *handle, &from)
+                }
+                Walk::Announcer(..) => None,
+            };
+            self.catalogue.walk_on(turn, walk, rest);
+        }
+        self.catalogue.arm_walks(turn);
+    }
+
+    /// Handles a track that a session published, and offers it to the sessions with a matching SUBSCRIBE_TRACKS.
+    fn on_published(&mut self, turn: &mut Turn<'_>, id: TrackId, is_new: bool) {
+        if is_new {
+            self.offering().offer_all(turn, id);
+        }
+        self.linking().offer(turn, id);
+        self.linking().end_unserved(turn, id);
+    }
+
+    /// Handles a link to a relay of the fleet that was established, or was lost or could not be established. What waited
+    /// for it continues.
+    fn on_fleet_link(&mut self, turn: &mut Turn<'_>, relay: RelayId, link: Option<Handle>) {
+        let (tracks, parked) = self.linking().on_fleet_link(turn, relay, link);
+        for (key, request) in parked {
+            self.on_permitted(turn, key, request);
+            turn.forget_expiry_if_over(key.0, key.1);
+        }
+        for track in tracks {
+            if !self.linking().ask_next(turn, track) {
+                let code = RequestErrorCode::DOES_NOT_EXIST;
+                self.delivery.on_publishers_declined(turn, track, code);
+                self.linking().end_unserved(turn, track);
+            }
+        }
+        if link.is_some() {
+            self.linking().ask_for_all(turn);
         }
     }
 }

@@ -11,6 +11,7 @@
 //! So a process has one copy of a track, whatever its number of threads. The same thread has the links to relays of its
 //! fleet (`fleet.rs`), which find each other through a registry.
 
+mod asking;
 mod fleet;
 mod interests;
 mod peer_threads;
@@ -97,7 +98,7 @@ impl Links {
 
     /// Returns whether links may be asked to wait for a publisher of a track. If so, the next time is after a pause, since
     /// not every relay waits.
-    pub(crate) fn may_await(&mut self, turn: &mut Turn<'_>, track: TrackId) -> bool {
+    fn may_await(&mut self, turn: &mut Turn<'_>, track: TrackId) -> bool {
         let may_await = self.awaited.insert(track);
         if may_await {
             let again = turn.now + AWAIT_PAUSE;
@@ -107,7 +108,7 @@ impl Links {
     }
 
     /// Handles the end of the pause before links may be asked again to wait for a track.
-    pub(crate) fn on_await_over(&mut self, track: TrackId) {
+    fn end_await_pause(&mut self, track: TrackId) {
         self.awaited.remove(&track);
     }
 
@@ -280,7 +281,8 @@ impl Linking<'_> {
         }
     }
 
-    /// Handles a link that can be asked for namespaces that no session announced.
+    /// Handles a link that can be asked for namespaces that no session announced: asks it for the tracks that are waited
+    /// for.
     pub(crate) fn on_fallback(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         let is_first = self.catalogue.fallbacks().is_empty();
         let rank = self.links.upstreams.rank(handle);
@@ -291,6 +293,7 @@ impl Linking<'_> {
             let everything = Namespace::EMPTY;
             self.links.announce(turn, PeerKind::Upstream, &everything);
         }
+        self.ask_for_all(turn);
     }
 
     /// Handles a link that cannot be asked any more for namespaces that no session announced.
@@ -455,7 +458,7 @@ impl Linking<'_> {
 
     /// Subscribes over links to a track that other sessions publish as well, if the relays behind the links announced
     /// it: each relay passes on only what its own clients publish.
-    pub(crate) fn ask(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+    fn ask(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         if self.links.ready.is_empty() {
             return;
         }

@@ -193,27 +193,22 @@ impl Delivery {
         let Some(peer) = turn.sessions.get(handle) else {
             return Vec::new();
         };
-        let pending = peer.subscriptions().filter_map(|(request, id)| {
-            let subscriptions = self.tracks.get(id)?;
-            let subscription = subscriptions.established.get(handle, request)?;
-            let (rank, log) = subscription.pending()?;
-            Some((Reverse(rank), Reader::Subgroup(id, request, log)))
-        });
-        pending.collect()
+        let subscriptions = peer.subscriptions();
+        subscriptions
+            .filter_map(|(request, id)| self.pending_stream(handle, (id, request)))
+            .collect()
     }
 
-    /// Returns whether a subscription still needs a stream for that subgroup.
-    pub(crate) fn is_pending(
+    /// Returns the subgroup for which a subscription next needs a stream, with its rank.
+    pub(crate) fn pending_stream(
         &self,
         handle: Handle,
-        (id, request, log): (TrackId, RequestId, SubgroupId),
-    ) -> bool {
-        let Some(subscriptions) = self.tracks.get(id) else {
-            return false;
-        };
-        let subscription = subscriptions.established.get(handle, request);
-        let pending = subscription.and_then(Subscription::pending);
-        pending.is_some_and(|(_, pending)| pending == log)
+        (id, request): (TrackId, RequestId),
+    ) -> Option<(Reverse<i32>, Reader)> {
+        let subscriptions = self.tracks.get(id)?;
+        let subscription = subscriptions.established.get(handle, request)?;
+        let (rank, log) = subscription.pending()?;
+        Some((Reverse(rank), Reader::Subgroup(id, request, log)))
     }
 
     /// Continues a subgroup, whose stream has room again or can be opened.

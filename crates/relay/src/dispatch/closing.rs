@@ -1,63 +1,184 @@
-//! Sessions that the relay closes, since they lost their rights or hold too much memory, publishers that do not answer or
-//! do not come back, and streams that peers stop.
+//! What ends: requests, publishers and tracks, and sessions that the relay closes because they lost their rights or hold
+//! too much memory.
 
 use weir_moqt::{
-    error::{PublishDoneCode, SessionError},
+    error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
     message::PublishDone,
+    session::RequestId,
 };
 use weir_quic::Handle;
-use weir_transport::StreamId;
 
 use super::Owners;
 use crate::{
+    catalogue::TrackStatusEvent,
     delivery::Scope,
     effect::Effect,
-    ids::TrackId,
+    ids::{PublisherId, TrackId},
+    links::is_moved,
     sessions::peer::Purpose,
     track::{Publisher, Track},
     turn::Turn,
 };
 
 impl Owners {
-    /// Handles `STOP_SENDING` of a stream.
-    pub(super) fn on_stopped(
+    /// Handles the end of a request or of a whole session.
+    pub(super) fn on_ended(
         &mut self,
         turn: &mut Turn<'_>,
-        handle: Handle,
-        stream: StreamId,
-        code: u64,
+        (handle, id): (Handle, RequestId),
+        purpose: Purpose,
     ) {
-        let now = turn.now;
-        let is_control = turn.with_session(handle, |session, connection| {
-            session.handle_stopped(now, connection, stream, code)
-        });
-        match is_control {
-            Some(true) => self.process_session(turn, handle),
-            Some(false) => {
-                if self.serving().on_stopped(turn, handle, stream) {
-                    turn.counters.streams_stopped += 1;
-                } else {
-                    self.delivery.note_stopped(turn, handle, stream);
-                }
-                turn.note_reset(handle);
+        let code = RequestErrorCode::DOES_NOT_EXIST;
+        match purpose {
+            Purpose::Source(track) => self.on_publisher_gone(turn, track, (handle, id), code),
+            Purpose::Subscriber(track) => {
+                let who = (track, handle, id);
+                self.delivery.on_unsubscribed(turn, &mut self.tracks, who);
             }
-            None => {}
+            Purpose::Namespace(namespace) => {
+                self.catalogue.withdraw(turn, handle, &namespace);
+            }
+            Purpose::Prefix(_) => self.catalogue.on_prefix_closed(turn, (handle, id)),
+            Purpose::UpstreamPrefix => self.linking().on_interest_closed(turn, (handle, id)),
+            Purpose::Announcement | Purpose::RingProbe => {}
+            Purpose::AwaitsLink => self.links.unpark((handle, id)),
+            Purpose::Fetch(_) => self.serving().cancel(turn, (handle, id)),
+            Purpose::UpstreamFetch(_) => self.serving().fail_upstream(turn, (handle, id), code),
+            Purpose::TrackStatus => {
+                let event = TrackStatusEvent::Cancelled;
+                self.catalogue
+                    .on_track_status_event(turn, (handle, id), event);
+            }
+            Purpose::UpstreamTrackStatus(requester) => {
+                let event = TrackStatusEvent::UpstreamClosed;
+                self.catalogue.on_track_status_event(turn, requester, event);
+            }
         }
     }
 
-    /// Handles the time at which answers of publishers are due. The requests of subscribers wait on.
-    pub(super) fn on_unanswered(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        let overdue = self.tracks.take_overdue(turn, id);
-        for publisher in &overdue {
-            turn.note_unresponsive(publisher.session());
+    /// Handles the loss of a publisher of a track. `code` is for requests that wait for its answer.
+    pub(super) fn on_publisher_gone(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        publisher: PublisherId,
+        code: RequestErrorCode,
+    ) {
+        let is_end = self.tracks.cut_publisher(turn, id, publisher);
+        self.publish_grown(turn);
+        if let Some(gone) = self.tracks.remove_publisher(id, publisher, is_end)
+            && gone.is_last
+        {
+            self.after_last_publisher(turn, id, &gone.publisher, code);
         }
-        let is_missing = |track: &mut Track| !track.is_established();
-        if overdue.is_empty() || !self.tracks.get(id).is_some_and(is_missing) {
+        self.linking().withdraw_unpublished(turn, id);
+        self.linking().end_unserved(turn, id);
+        turn.push(Effect::Released(id));
+    }
+
+    fn after_last_publisher(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        last: &Publisher,
+        code: RequestErrorCode,
+    ) {
+        let done = last.done();
+        if let Some(done) = done.filter(|done| !(last.is_link() && is_moved(done.code))) {
+            self.tracks.restart(id);
+            self.delivery.end(turn, id, Scope::All, done);
+            self.linking().ask_publishers(turn, id, None);
+        } else if last.was_established() {
+            self.tracks.restart(id);
+            if self.delivery.has_subscriptions(id) {
+                self.tracks.orphan(turn, id);
+            }
+            self.linking()
+                .ask_publishers(turn, id, Some(last.session()));
+            self.linking().ask_fallback(turn, id, None);
+        } else {
+            self.linking().ask_fallback(turn, id, Some(last.session()));
+        }
+        let is_asking = |track: &mut Track| track.is_asking();
+        if !self.tracks.get(id).is_none_or(is_asking) && !self.links.awaits(id) {
+            self.delivery.on_publishers_declined(turn, id, code);
+        }
+        turn.push(Effect::DemandChanged(id));
+    }
+
+    /// Handles a track that is malformed by what `publisher` sent. Its subscriptions and fetches end at once, and
+    /// nothing more of the track is accepted from the publisher [moqt-18 §2.4.2].
+    pub(super) fn on_malformed(&mut self, turn: &mut Turn<'_>, id: TrackId, publisher: Handle) {
+        let Some(track) = self.tracks.get(id) else {
             return;
+        };
+        turn.counters.tracks_malformed += 1;
+        tracing::debug!(track = %track.name(), connection = publisher.index(), "malformed");
+        let publishers = self.tracks.publishers_of(id);
+        let code = PublishDoneCode::MALFORMED_TRACK;
+        self.delivery.cut_all(turn, &mut self.tracks, id, code);
+        let code = RequestErrorCode::MALFORMED_TRACK;
+        self.serving().on_malformed(turn, id, publisher);
+        for gone in publishers.iter().filter(|it| it.session() == publisher) {
+            let (handle, request) = gone.id();
+            turn.cancel((handle, request), ResetCode::MALFORMED_TRACK);
+            self.on_publisher_gone(turn, id, gone.id(), code);
         }
-        self.ask_publishers(turn, id, None);
-        let link = overdue.iter().rfind(|publisher| publisher.is_link());
-        self.ask_fallback(turn, id, link.map(Publisher::session));
+        self.publish_grown(turn);
+    }
+
+    /// Forgets a track without publishers, subscribers and fetches.
+    pub(super) fn forget_if_unused(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        if self.delivery.is_unused(id) && self.fetches.is_unused(id) {
+            self.links.forget_track(id);
+            self.delivery.forget_track(id);
+            self.tracks.forget_if_unused(turn, id);
+        }
+    }
+
+    /// Closes a session from this side.
+    pub(super) fn close_session(
+        &mut self,
+        turn: &mut Turn<'_>,
+        handle: Handle,
+        code: SessionError,
+        reason: &str,
+    ) {
+        turn.with_session(handle, |session, connection| {
+            session.close(connection, code, reason);
+        });
+        self.on_lost(turn, handle, reason);
+    }
+
+    /// Handles the expiry timer of a session.
+    pub(super) fn on_expiry(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        turn.clear_expiry_timer(handle);
+        // The end of one request may end others. Those are not revoked, since they were told why they end.
+        while let Some(id) = turn.pop_expired(handle) {
+            self.expire(turn, (handle, id));
+            self.carry_effects(turn);
+        }
+        turn.set_expiry_timer(handle);
+    }
+
+    /// Ends a request whose authorization has expired.
+    fn expire(&mut self, turn: &mut Turn<'_>, id: PublisherId) {
+        turn.counters.requests_expired += 1;
+        self.revoke(turn, id);
+    }
+
+    /// Ends a request that is not permitted any longer.
+    fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): PublisherId) {
+        if let Some(Purpose::Subscriber(track)) = turn.purpose((handle, id)) {
+            let who = (track, handle, id);
+            let code = PublishDoneCode::EXPIRED;
+            return self.delivery.cut(turn, &mut self.tracks, who, code);
+        }
+        turn.cancel((handle, id), ResetCode::EXPIRED_AUTH_TOKEN);
+        if let Some(purpose) = turn.remove_request((handle, id)) {
+            self.on_ended(turn, (handle, id), purpose);
+        }
+        self.publish_grown(turn);
     }
 
     /// Handles a track whose publisher did not come back in time.

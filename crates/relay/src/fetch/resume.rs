@@ -24,29 +24,35 @@ impl Serving<'_> {
     /// Handles a higher stream limit of the peer: opens streams by rank, and among equal ranks for one subscription
     /// after another.
     pub(crate) fn resume_pending(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        loop {
-            let mut pending = self.delivery.pending_streams(turn, handle);
-            let fetches = self.fetches.pending(handle);
-            pending.extend(fetches.map(|(rank, id)| (Reverse(rank), Reader::Fetch(id))));
+        let mut pending = self.delivery.pending_streams(turn, handle);
+        let fetches = self.fetches.pending(handle);
+        pending.extend(fetches.map(|(rank, id)| (Reverse(rank), Reader::Fetch(id))));
+        while !pending.is_empty() {
             pending.sort_unstable();
-            if pending.is_empty() {
-                return;
-            }
+            // All others of the session wait for nothing, however many streams the peer allows.
+            let mut next_round = Vec::new();
             for (_, reader) in pending {
                 self.resume_reader(turn, handle, reader);
-                if self.is_pending(handle, reader) {
+                let next = self.next_pending(handle, reader);
+                if next.is_some_and(|(_, other)| other == reader) {
                     return;
                 }
+                next_round.extend(next);
             }
+            pending = next_round;
         }
     }
 
-    fn is_pending(&self, handle: Handle, reader: Reader) -> bool {
+    /// Returns what the subscription or the fetch that `reader` belongs to next needs a stream for.
+    fn next_pending(&self, handle: Handle, reader: Reader) -> Option<(Reverse<i32>, Reader)> {
         match reader {
-            Reader::Subgroup(track, request, log) => {
-                self.delivery.is_pending(handle, (track, request, log))
+            Reader::Subgroup(track, request, _) => {
+                self.delivery.pending_stream(handle, (track, request))
             }
-            Reader::Fetch(request) => self.fetches.is_pending((handle, request)),
+            Reader::Fetch(request) => {
+                let is_pending = self.fetches.is_pending((handle, request));
+                is_pending.then_some((Reverse(0), reader))
+            }
         }
     }
 

@@ -218,6 +218,38 @@ fn what_lies_beside_gaps_is_passed_on() {
 }
 
 #[test]
+fn gaps_are_told_from_objects_in_a_group_of_many() {
+    story(&Setting::default(), |stage| {
+        let (publication, subscription) = under_way(stage);
+        let mut header = plain(1);
+        header.has_properties = true;
+        let mut first = stage.open_with(publication, header);
+        for number in 0..1000 {
+            stage.object(publication, &mut first, 4 * number, &[7]);
+        }
+        stage.step("a thousand objects", millis(200));
+        header.subgroup = SubgroupId::Explicit(1);
+        let mut second = stage.open_with(publication, header);
+        let mut declare = |stage: &mut Stage, id: u64, gap: u64| {
+            let object = ObjectHeader {
+                properties: properties(None, Some(gap)),
+                ..object(id, 1)
+            };
+            stage.object_with(publication, &mut second, &object, &[7]);
+        };
+        for number in (0..800).step_by(8) {
+            declare(stage, 4 * number + 2, 1);
+        }
+        stage.step("a hundred gaps beside them", millis(200));
+        assert_eq!(arrived(stage, subscription), 1100);
+        assert_eq!(stage.counters().tracks_malformed, 0);
+        declare(stage, 4 * 900 + 2, 2);
+        stage.step("one that would hold one of them", millis(200));
+        expect_malformed(stage, publication, subscription);
+    });
+}
+
+#[test]
 fn who_counts_anew_may_fill_the_gaps_that_were() {
     story(&Setting::default(), |stage| {
         let (publication, subscription) = under_way(stage);

@@ -43,6 +43,7 @@ mod pieces;
 mod publishers;
 mod reserved;
 mod revoking;
+mod seeds;
 mod sharing;
 mod slow;
 mod streams;

@@ -181,6 +181,49 @@ fn streams_of_one_packet_are_opened_in_its_order() {
 }
 
 #[test]
+fn streams_that_a_peer_allows_go_to_the_few_of_many_subscriptions_that_wait() {
+    let mut setting = Setting::default();
+    // One of them is the control stream.
+    setting.client.uni_streams_max = 41;
+    setting.client.keep_alive = Some(secs(2));
+    setting.quic.bidi_streams_max = 400;
+    story(&setting, |stage| {
+        let [publisher, subscriber] = [(); 2].map(|()| stage.client());
+        let names: Vec<_> = (0..200).map(|number| format!("a--{number}")).collect();
+        let tracks = names.iter().map(|name| stage.publish(publisher, name));
+        let tracks: Vec<_> = tracks.collect();
+        stage.step("two hundred tracks", millis(200));
+        let subscriptions = names.iter().map(|name| stage.subscribe(subscriber, name));
+        let subscriptions: Vec<_> = subscriptions.collect();
+        stage.step("and subscriptions", millis(200));
+        let open = (0..40).map(|group| {
+            let mut outgoing = stage.open(tracks[0], group);
+            stage.object(tracks[0], &mut outgoing, 0, b"x");
+            outgoing
+        });
+        let open: Vec<_> = open.collect();
+        stage.step("one track needs all streams", millis(100));
+        assert_eq!(stage.outcome(subscriptions[0]).streams.len(), 40);
+        for group in 0..60 {
+            stage.group(tracks[7], group, 1, 10);
+        }
+        stage.group(tracks[9], 0, 1, 10);
+        stage.step("two others wait", millis(100));
+        for waiting in [7, 9] {
+            let received = &stage.outcome(subscriptions[waiting]).streams;
+            assert!(received.is_empty());
+        }
+        for outgoing in &open {
+            stage.finish(tracks[0], outgoing);
+        }
+        stage.step("until streams end", secs(1));
+        let groups: Vec<_> = (0..60).collect();
+        stage.expect_objects(subscriptions[7], &groups, 1, 10);
+        stage.expect_objects(subscriptions[9], &[0], 1, 10);
+    });
+}
+
+#[test]
 fn empty_subgroups_harm_nobody() {
     story(&Setting::default(), |stage| {
         let (publication, subscriptions) = cast(stage, 1);

@@ -232,3 +232,54 @@ fn a_track_status_goes_on_to_the_next_announcer() {
         assert_eq!(stage.counters().publishers_unresponsive, 1);
     });
 }
+
+#[test]
+fn an_announcer_that_accepts_and_sends_nothing_hides_no_other() {
+    story(&Setting::default(), |stage| {
+        let [_silent, publisher] = [(); 2].map(|()| honest(stage));
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.step("both accept", secs(1));
+        assert!(stage.is_accepted(subscription));
+        let source = stage.source(publisher, 0, 42);
+        stage.group(source, 1, 3, 100);
+        stage.step("one sends", secs(1));
+        stage.expect_objects(subscription, &[1], 3, 100);
+    });
+}
+
+/// A live track may be silent for hours, so the relay does not give up a publisher that sends nothing. Only a reserved
+/// namespace keeps such a publisher out.
+#[test]
+fn subscribers_of_an_announcer_that_sends_nothing_wait_at_no_cost() {
+    let mut setting = Setting::default();
+    setting.client.keep_alive = Some(secs(2));
+    story(&setting, |stage| {
+        let silent = honest(stage);
+        let clients = stage.clients(20).into_iter();
+        let subscriptions: Vec<_> = clients.map(|node| stage.subscribe(node, "a--x")).collect();
+        stage.step("it accepts", secs(1));
+        assert!(subscriptions.iter().all(|it| stage.is_accepted(*it)));
+        let before = stage.gauges();
+        assert_eq!((before.subscriptions, before.log_bytes), (20, 0));
+        stage.step("and sends nothing", secs(120));
+        assert_eq!(stage.gauges(), before);
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        stage.wait(millis(100));
+        stage.group(publication, 1, 3, 100);
+        stage.step("another publishes", secs(1));
+        stage.publish_done(publication, 1);
+        stage.step("and ends the track, which the first does not", secs(5));
+        for &subscription in &subscriptions {
+            stage.expect_objects(subscription, &[1], 3, 100);
+            assert!(stage.outcome(subscription).done.is_none());
+        }
+        stage.sim.shutdown(silent);
+        stage.step("until it leaves", secs(6));
+        for &subscription in &subscriptions {
+            assert!(stage.outcome(subscription).done.is_some());
+        }
+        assert_eq!(stage.gauges().subscriptions, 0);
+    });
+}

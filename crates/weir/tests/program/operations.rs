@@ -6,5 +6,6 @@ pub(crate) mod client;
 mod configuration;
 mod measured;
 mod moving;
+mod panicking;
 mod reload;
 mod upstream;

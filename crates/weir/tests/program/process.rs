@@ -40,7 +40,12 @@ pub(crate) fn weir(arguments: &[&str]) -> Output {
 
 /// Starts `weir`, and captures its output.
 pub(crate) fn start(arguments: &[&str]) -> Child {
-    command(arguments, &[])
+    start_with(arguments, &[])
+}
+
+/// Does the same with environment variables.
+pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Child {
+    command(arguments, variables)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

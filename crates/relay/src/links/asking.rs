@@ -1,0 +1,230 @@
+//! Asks for tracks that sessions wait for: first the sessions that announced the namespace, then links.
+
+use weir_moqt::{
+    error::RequestErrorCode,
+    name::{FullTrackName, Namespace},
+};
+use weir_quic::Handle;
+
+use super::Linking;
+use crate::{
+    catalogue::walks,
+    effect::Effect,
+    ids::TrackId,
+    sessions::peer::PeerKind,
+    track::{Publisher, Track},
+    turn::Turn,
+};
+
+impl Linking<'_> {
+    /// Handles a session that waits for a track: establishes the request, or asks the sessions that may have the track.
+    pub(crate) fn on_wanted(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        by: PeerKind,
+        new_group: Option<u64>,
+    ) {
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        if track.is_established_for(by) {
+            if let Some(group) = new_group {
+                self.tracks.request_group(turn, id, group);
+            }
+            if !by.is_link() {
+                self.ask(turn, id);
+            }
+            return self.delivery.admit_pending(turn, self.tracks, id);
+        }
+        if !self.links.is_empty() {
+            // A link may have offered the track, and was answered with FORWARD 0.
+            self.on_demand_changed(turn, id);
+        }
+        let is_asking = |track: &mut Track| track.is_asking_for(by);
+        let is_asking = self.tracks.get(id).is_some_and(is_asking);
+        let is_asked = self.ask_publishers(turn, id, None) | self.ask_fallback(turn, id, None);
+        if by != PeerKind::Client {
+            return self.end_unserved(turn, id);
+        }
+        if !is_asking && !is_asked {
+            let code = RequestErrorCode::DOES_NOT_EXIST;
+            self.delivery.on_publishers_declined(turn, id, code);
+        }
+    }
+
+    /// Tells the publishers of a track what its subscribers want now.
+    pub(crate) fn on_demand_changed(&mut self, turn: &mut Turn<'_>, track: TrackId) {
+        let delivery = &self.delivery;
+        let demand = |publisher| delivery.demand(track, publisher);
+        self.tracks.on_demand(turn, track, demand);
+    }
+
+    /// Asks a session that announced a namespace for the next tracks that somebody waits for, from a name on. Returns the
+    /// name of the first track that is left.
+    pub(crate) fn ask_announcer(
+        &mut self,
+        turn: &mut Turn<'_>,
+        namespace: &Namespace,
+        handle: Handle,
+        from: &FullTrackName,
+    ) -> Option<FullTrackName> {
+        let count = walks::TRACKS_MAX;
+        let tracks = self.tracks.under_from(namespace, from);
+        let mut tracks: Vec<_> = tracks.take(count + 1).collect();
+        let rest = (tracks.len() > count).then(|| tracks.pop()).flatten();
+        for track in tracks {
+            self.ask_session(turn, track, handle);
+        }
+        Some(self.tracks.get(rest?)?.name().clone())
+    }
+
+    /// Sends SUBSCRIBE to every session that announced the track's namespace and was not asked, except one that just
+    /// left. Returns whether a session was asked.
+    pub(crate) fn ask_publishers(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        except: Option<Handle>,
+    ) -> bool {
+        let Some(track) = self.tracks.get(id) else {
+            return false;
+        };
+        let announcers = self.catalogue.announcers_of(turn, &track.name().namespace);
+        let mut is_asked = false;
+        for handle in announcers {
+            is_asked |= Some(handle) != except && self.ask_session(turn, id, handle);
+        }
+        is_asked
+    }
+
+    /// Sends SUBSCRIBE over the first link that is asked for what no session has: those to relays of the fleet that
+    /// registered the namespace, then those to upstream relays. If `declined` is such a link, over the next one. Returns
+    /// whether one was asked or is waited for, or a session is asked already.
+    pub(crate) fn ask_fallback(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        declined: Option<Handle>,
+    ) -> bool {
+        let Some(track) = self.tracks.get(id) else {
+            return false;
+        };
+        if track.expects_answer() || track.is_established() || self.links.awaits(id) {
+            return true;
+        }
+        let is_asking = track.is_asking();
+        let is_upstream = |handle: &Handle| self.catalogue.fallbacks().contains(handle);
+        if !declined.as_ref().is_some_and(is_upstream) && self.ask_fleet(turn, id, declined) {
+            return true;
+        }
+        let fallbacks = self.catalogue.fallbacks().to_vec();
+        let after = |handle| fallbacks.iter().position(|&other| other == handle);
+        let first = declined.and_then(after).map_or(0, |place| place + 1);
+        let mut rest = fallbacks[first..].iter();
+        let is_asked = rest.any(|&handle| self.ask_session(turn, id, handle));
+        is_asked || self.await_fallbacks(turn, id) || is_asking
+    }
+
+    /// Has all such links wait for a publisher of a track as long as the subscribers here do. Returns whether one was
+    /// asked.
+    fn await_fallbacks(&mut self, turn: &mut Turn<'_>, id: TrackId) -> bool {
+        let until = self.delivery.patience(id).filter(|until| *until > turn.now);
+        let fallbacks = self.catalogue.fallbacks().to_vec();
+        let (Some(until), false) = (until, fallbacks.is_empty()) else {
+            return false;
+        };
+        if !self.links.may_await(turn, id) {
+            return false;
+        }
+        let rendezvous = Some(until.saturating_duration_since(turn.now));
+        let mut is_asked = false;
+        for handle in fallbacks {
+            let demand = self.delivery.demand(id, turn.kind(handle));
+            let tracks = &mut *self.tracks;
+            is_asked |= tracks.ask_patiently(turn, id, handle, demand, rendezvous);
+        }
+        is_asked
+    }
+
+    /// Asks links again to wait for a track that they declined.
+    pub(crate) fn on_await_over(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        self.links.end_await_pause(id);
+        let is_answered = |track: &mut Track| track.expects_answer() || track.is_established();
+        if !self.tracks.get(id).is_some_and(is_answered) {
+            self.await_fallbacks(turn, id);
+        }
+    }
+
+    /// Handles the time at which answers of publishers are due. The requests of subscribers wait on.
+    pub(crate) fn on_unanswered(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        let overdue = self.tracks.take_overdue(turn, id);
+        for publisher in &overdue {
+            turn.note_unresponsive(publisher.session());
+        }
+        let is_missing = |track: &mut Track| !track.is_established();
+        if overdue.is_empty() || !self.tracks.get(id).is_some_and(is_missing) {
+            return;
+        }
+        self.ask_publishers(turn, id, None);
+        let link = overdue.iter().rfind(|publisher| publisher.is_link());
+        self.ask_fallback(turn, id, link.map(Publisher::session));
+    }
+
+    /// Asks for the tracks that are waited for and that no session sends.
+    pub(crate) fn ask_for_all(&mut self, turn: &mut Turn<'_>) {
+        for track in self.tracks.under(&Namespace::EMPTY).collect::<Vec<_>>() {
+            self.ask_fallback(turn, track, None);
+        }
+    }
+
+    /// Handles a namespace that a relay of the fleet has registered: asks it for tracks that are waited for, and for those
+    /// that come from a relay that leaves.
+    pub(crate) fn on_registered(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
+        self.links.announce(turn, PeerKind::Fleet, namespace);
+        for track in self.tracks.under(namespace).collect::<Vec<_>>() {
+            self.ask_next(turn, track);
+        }
+    }
+
+    /// Asks the next link for a track that is waited for, or that comes from a relay that leaves. Returns whether a link was
+    /// asked or is waited for, or the track comes meanwhile.
+    pub(crate) fn ask_next(&mut self, turn: &mut Turn<'_>, track: TrackId) -> bool {
+        if self.is_leaving(track) {
+            self.ask_fleet(turn, track, None);
+            return true;
+        }
+        self.ask_fallback(turn, track, None)
+    }
+
+    /// Handles GOAWAY of the relay behind a link. It is asked for nothing more, and the next link is asked for the tracks
+    /// that come over this one, so that they are not interrupted.
+    pub(crate) fn on_link_leaving(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        match turn.kind(handle) {
+            PeerKind::Client | PeerKind::Relay => return,
+            PeerKind::Fleet => return self.on_fleet_leaving(turn, handle),
+            PeerKind::Sibling | PeerKind::Upstream => {}
+        }
+        self.on_fallback_lost(turn, handle);
+        let Some(&next) = self.catalogue.fallbacks().first() else {
+            return;
+        };
+        for track in self.tracks.under(&Namespace::EMPTY).collect::<Vec<_>>() {
+            let comes = |track: &mut Track| track.has_publisher(handle);
+            if self.tracks.get(track).is_some_and(comes) {
+                self.ask_session(turn, track, next);
+            }
+        }
+    }
+
+    /// Sends SUBSCRIBE again to a session whose former request was cancelled.
+    pub(crate) fn ask_again(&mut self, turn: &mut Turn<'_>, track: TrackId, handle: Handle) {
+        self.ask_session(turn, track, handle);
+        turn.push(Effect::DemandChanged(track));
+    }
+
+    fn ask_session(&mut self, turn: &mut Turn<'_>, track: TrackId, handle: Handle) -> bool {
+        let demand = self.delivery.demand(track, turn.kind(handle));
+        self.tracks.ask(turn, track, handle, demand)
+    }
+}
