@@ -40,7 +40,7 @@ use weir_relay::registry::{LEASE, Member, RENEWAL, Registry, RegistryEvent, Rela
 
 use self::{
     buckets::{Both, Bucket, Buckets, MARKER_TIME},
-    known::Known,
+    known::{Awaited, Known},
     wanted::{Changes, Wanted},
 };
 use super::entry::{Entry, Scope};
@@ -283,34 +283,36 @@ impl Worker {
     /// Keeps this relay's lease and registrations, and reports those of others. Returns when the relay leaves, or when the
     /// servers do not answer.
     ///
-    /// The servers may have lost what they had. So what they do not tell any more stays known for the time of a lease, in which
-    /// its relay writes it again.
+    /// The servers may have lost what they had, and leases may have expired while no relay could renew them. So what the servers
+    /// do not tell any more stays known for the time of a lease, in which its relay writes it again.
     async fn attend(&mut self, buckets: &Buckets) -> anyhow::Result<()> {
         self.write_all(buckets).await?;
         let mut watch = Both::new(buckets, &self.own.scope).await?;
-        let mut seen = Some(BTreeSet::new());
-        let mut forget_at = None;
+        let mut awaited = Some(Awaited::default());
         let mut renew_at = clock::now() + RENEWAL;
         while !self.shared.is_over() {
             let patience = renew_at.saturating_duration_since(clock::now());
             match self.next(&mut watch, patience).await? {
                 Some((bucket, entry)) => {
-                    if let Some(seen) = &mut seen {
-                        seen.insert(entry.key.clone());
+                    // A relay that leaves deletes its lease.
+                    let has_expired =
+                        (bucket, entry.operation) == (Bucket::Leases, Operation::Purge);
+                    let awaits = awaited.as_mut();
+                    if awaits.is_none_or(|awaits| awaits.note(&entry.key, has_expired)) {
+                        self.on_entry(bucket, entry).await;
                     }
-                    self.on_entry(bucket, entry).await;
-                    if watch.is_complete() && forget_at.is_none() {
-                        forget_at = Some(clock::now() + LEASE);
+                    if let Some(awaits) = &mut awaited
+                        && watch.is_complete()
+                        && awaits.start(clock::now())
+                    {
                         self.is_current = true;
                         self.report(RegistryEvent::Current).await;
                     }
                 }
                 None => self.write_changed(buckets).await?,
             }
-            if forget_at.is_some_and(|at| at <= clock::now())
-                && let Some(seen) = seen.take()
-            {
-                let lost = self.known.remove_all_but(&seen);
+            if let Some(over) = awaited.take_if(|awaits| awaits.is_over(clock::now())) {
+                let lost = self.known.remove_all_but(over.told());
                 self.report_all(lost).await;
             }
             if renew_at <= clock::now() {

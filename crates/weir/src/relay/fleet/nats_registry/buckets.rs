@@ -50,7 +50,7 @@ impl Buckets {
 }
 
 /// One of the buckets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bucket {
     Leases,
     Registrations,

@@ -3,10 +3,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Instant,
 };
 
 use weir_moqt::name::Namespace;
-use weir_relay::registry::{Member, RegistryEvent, RelayId};
+use weir_relay::registry::{LEASE, Member, RegistryEvent, RelayId};
 
 /// The leases and registrations of other relays. A registration counts while its relay has a lease.
 #[derive(Default)]
@@ -95,6 +96,44 @@ impl Known {
     }
 }
 
+/// What is still awaited after the servers were reached again: entries that they have lost, and leases that expired meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Awaited {
+    /// The keys that the servers have told.
+    told: BTreeSet<String>,
+    until: Option<Instant>,
+}
+
+impl Awaited {
+    /// Notes an entry. Returns whether it counts at once. A lease that has expired is awaited like one that is not told.
+    pub(super) fn note(&mut self, key: &str, has_expired: bool) -> bool {
+        if has_expired {
+            self.told.remove(key);
+        } else {
+            self.told.insert(key.to_owned());
+        }
+        !has_expired
+    }
+
+    /// Notes that the servers have told everything that they have: what is missing is awaited for the time of a lease. Returns
+    /// false if that time has begun before.
+    pub(super) fn start(&mut self, now: Instant) -> bool {
+        let is_first = self.until.is_none();
+        self.until.get_or_insert(now + LEASE);
+        is_first
+    }
+
+    /// Returns whether nothing is awaited any more.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+
+    /// Returns the keys that the servers have told.
+    pub(super) fn told(&self) -> &BTreeSet<String> {
+        &self.told
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use weir_quic::{
@@ -131,6 +170,27 @@ mod tests {
             RegistryEvent::Stale | RegistryEvent::Current => String::new(),
         });
         words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn what_is_missing_after_an_interruption_is_awaited_for_a_lease() {
+        let now = weir_net::clock::now();
+        let mut known = Known::default();
+        for relay in [1, 2, 3] {
+            let _not_yet = add(&mut known, "a", relay);
+            let _found = known.add_relay(relay.to_string(), &member(relay));
+        }
+        let mut awaited = Awaited::default();
+        for key in ["1", "2", "a.1", "a.2", "a.3"] {
+            assert!(awaited.note(key, false), "{key} counts");
+        }
+        // Two leases expired while no relay could renew them, and one of the relays is still there.
+        assert!(!awaited.note("1", true) && !awaited.note("2", true));
+        assert!(awaited.start(now) && !awaited.start(now + LEASE / 2));
+        assert!(awaited.note("1", false));
+        assert!(!awaited.is_over(now + LEASE / 2) && awaited.is_over(now + LEASE));
+        let lost = said(known.remove_all_but(awaited.told()));
+        assert_eq!(lost, "-a@2 -a@3", "what nobody wrote again");
     }
 
     #[test]
