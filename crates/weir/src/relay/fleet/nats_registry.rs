@@ -36,7 +36,7 @@ use tokio::sync::{Notify, mpsc};
 use weir_client::target::Target;
 use weir_moqt::name::Namespace;
 use weir_net::{Waker, clock};
-use weir_relay::registry::{LEASE, Member, RENEWAL, Registry, RegistryEvent, RelayId, STALE_AFTER};
+use weir_relay::registry::{Member, RENEWAL, Registry, RegistryEvent, RelayId, STALE_AFTER};
 
 use self::{
     buckets::{Both, Bucket, Buckets, MARKER_TIME},

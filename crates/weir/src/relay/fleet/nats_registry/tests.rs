@@ -6,7 +6,10 @@ use std::{
 };
 
 use async_nats::jetstream::context::ContextBuilder;
-use weir_relay::registry::conformance::{self, Setting};
+use weir_relay::registry::{
+    LEASE,
+    conformance::{self, Setting},
+};
 
 use super::*;
 use crate::run::{RelayUrl, TrustChoice, client_target};
