@@ -15,6 +15,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow, bail};
 use async_nats::Client;
+use futures_util::StreamExt as _;
 use tokio::sync::mpsc as commands;
 use weir_net::clock;
 
@@ -129,10 +130,13 @@ impl Connection {
 
     async fn subscribe(self, client: &Client, subject: String) -> anyhow::Result<()> {
         let mut messages = client.subscribe(subject).await?;
-        // The subscription is in force when the server has answered.
-        tokio::time::timeout(FLUSH_TIMEOUT, client.flush()).await??;
+        // A flush waits for the socket only. A server handles what a connection sends in order, so when this comes back, the
+        // subscription is in force.
+        let inbox = client.new_inbox();
+        let mut echo = client.subscribe(inbox.clone()).await?;
+        client.publish(inbox, Vec::new().into()).await?;
+        tokio::time::timeout(FLUSH_TIMEOUT, echo.next()).await?;
         tokio::spawn(async move {
-            use futures_util::StreamExt as _;
             while let Some(message) = messages.next().await {
                 let message = Message {
                     subject: message.subject.to_string(),
