@@ -53,8 +53,8 @@ seeds: ## SEEDS random stories of the relay (10,000): loss, reordering, cut link
 
 .PHONY: test-fleet
 test-fleet: $(NATS_SERVER) ## Agents on several hosts, relays of a fleet (needs nats-server 2.11 or later, or Go to build it)
-	PATH="$(NATS_PATH)" $(CARGO) test --locked -p weir --test program -- --ignored agents:: fleet::
-	PATH="$(NATS_PATH)" $(CARGO) test --locked -p weir --bin weir -- --ignored --test-threads=1 remote:: nats_registry::
+	PATH="$(NATS_PATH)" $(CARGO) test --workspace --locked --test program -- --ignored agents:: fleet::
+	PATH="$(NATS_PATH)" $(CARGO) test --workspace --locked --bin weir -- --ignored --test-threads=1 remote:: nats_registry::
 
 .PHONY: fleet-demo
 fleet-demo: $(NATS_SERVER) ## Three NATS servers and three relays; kills the relay of a page and shows the gap (needs node, ffmpeg, openssl)
