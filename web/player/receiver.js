@@ -16,6 +16,8 @@ const PAUSE_MAX_MS = 8000;
 const GOOD_MS = 10_000;
 /** The time for the page's server to name the relay, in milliseconds. */
 export const TARGET_MS = 10_000;
+/** What is shown if the page's server does not say where the stream is. */
+const NO_ANSWER = "The page's server does not answer, so the address of the relay is unknown. Check that the server is running.";
 /** How often the receiver checks whether objects have arrived, in milliseconds. */
 export const LOOK_MS = 250;
 /** The time for a connection that replaces a working one to deliver an object, in milliseconds. */
@@ -127,7 +129,7 @@ export class Receiver {
     this.retry = undefined;
     const reception = await this.#make();
     if (this.isStopped) return;
-    if (!reception) return this.#onLost("The page's server does not answer, so the address of the relay is unknown. Check that the server is running.");
+    if (typeof reception === "string") return this.#onLost(reception);
     this.#setMain(reception);
     this.handlers.onState("connecting", shownRelay(reception.target.relay));
     await this.#follow(reception);
@@ -135,14 +137,14 @@ export class Receiver {
 
   /**
    * @param {string} [besides] the relay beside which another one is wanted
-   * @returns {Promise<Reception | undefined>} a reception that has not begun
+   * @returns {Promise<Reception | string>} a reception that has not begun, or why there is none
    */
   async #make(besides) {
     let target;
     try {
       target = await withTimeout(this.handlers.target(), TARGET_MS, "it did not answer in time");
-    } catch {
-      return undefined;
+    } catch (error) {
+      return error instanceof RangeError ? error.message : NO_ANSWER;
     }
     const { relays = [target.relay] } = target;
     if (relays[this.turn % relays.length] === besides) this.turn += 1;
@@ -328,7 +330,7 @@ export class Receiver {
     if (this.sparing !== main) return;
     this.sparing = undefined;
     if (this.isStopped || this.main !== main) return;
-    if (!spare) return this.#pauseLonger();
+    if (typeof spare === "string") return this.#pauseLonger();
     this.spare = spare;
     await this.#follow(spare);
   }

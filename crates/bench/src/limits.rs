@@ -60,7 +60,7 @@ pub const MALFORMED_MAX: u64 = 100;
 /// How many objects behind the newest one a receiver can still tell an object from a duplicate.
 pub const SEQUENCE_WINDOW: usize = 32_768;
 
-/// How many groups behind the newest one a receiver still counts a group's objects.
+/// Groups behind the newest one in which a receiver still counts objects.
 pub const GROUP_WINDOW: usize = 512;
 
 /// The shortest wait for late objects after COMPLETION (decision 13).

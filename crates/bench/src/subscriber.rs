@@ -126,7 +126,7 @@ pub struct SubscriberProgress {
     pub ended: u64,
     /// Distinct DATA objects received, over all subscriptions.
     pub objects: u64,
-    /// Bytes of those objects.
+    /// Bytes of the DATA objects received.
     pub bytes: u64,
 }
 

@@ -55,7 +55,7 @@ pub struct OriginConfig {
     pub fits_relay: bool,
     /// The packaging of objects.
     pub packaging: Packaging,
-    /// The clock in which availability is expressed.
+    /// The clock of the capture times in frame tags.
     pub timebase: Timebase,
     /// The source of frames.
     pub source: Box<dyn Source>,

@@ -39,8 +39,7 @@ impl DecodeError {
         }
     }
 
-    /// Returns the violation that this error is if no more bytes can come: after a FIN, or inside a value of known
-    /// length.
+    /// Converts the error into a violation, for input that cannot grow: after a FIN, or inside a value of known length.
     pub const fn into_violation(self) -> Violation {
         match self {
             Self::Short => Violation::protocol("ends in the middle of a field"),

@@ -127,7 +127,7 @@ impl Properties {
         None
     }
 
-    /// Returns the same for types with an integer.
+    /// Returns the value of a property with an integer: an even type.
     pub fn find_int(&self, property_type: u64) -> Option<u64> {
         self.find(property_type)?.int()
     }

@@ -76,7 +76,7 @@ pub enum Verdict {
     Passed,
     /// The relay did not.
     Failed {
-        /// Whether that was before the requirement could be tested, because the relay did not do something else.
+        /// Whether the case failed before its requirement could be tested, because the relay did not do something else.
         is_unreached: bool,
         /// What was expected.
         expected: String,

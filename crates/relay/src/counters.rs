@@ -239,7 +239,7 @@ metrics! {
         subgroups,
         /// Links to upstream relays and relays of the fleet that are established.
         links,
-        /// Subscriptions of the relay over these links, requests without an answer included.
+        /// Subscriptions of the relay over links to other relays, requests without an answer included.
         link_subscriptions,
         /// Other relays of the fleet that have registered something.
         fleet_relays,
@@ -249,7 +249,8 @@ metrics! {
         fleet_stale,
         /// Relays of the fleet that this one serves.
         fleet_served,
-        /// Bytes that these relays have not read, counted once for each. If it grows, a link to one of them is too slow.
+        /// Bytes that relays of the fleet, served by this one, have not read, counted once for each relay. If it grows, a
+        /// link to one of them is too slow.
         fleet_lag_bytes,
         /// Bytes of subgroups kept because some subscriber has not read them.
         log_bytes,

@@ -4,7 +4,7 @@
 pub(crate) fn hint(error: &str) -> Option<&'static str> {
     if error.contains("this side reports") && error.contains("certificate") {
         Some(TRUST)
-    } else if error.contains("no common protocol") {
+    } else if error.contains("no common protocol") || error.contains("with status 406") {
         Some(PROTOCOL)
     } else if error.contains("Address already in use") {
         Some(ADDRESS_IN_USE)
@@ -21,21 +21,29 @@ const TRUST: &str = "hint: --ca FILE trusts the server's issuer, --certificate-h
                      --insecure trusts any";
 
 const PROTOCOL: &str = "hint: is the server of the kind that the URL names? moqt:// is for MOQT relays over raw QUIC, and \
-                        https:// for HTTP/3 and WebTransport";
+                        https:// for HTTP/3 and WebTransport. A relay may also speak other drafts than those of --draft, or have \
+                        other `drafts` in its settings";
 
 const ADDRESS_IN_USE: &str =
     "hint: another process has this port; end it, or choose another port. Port 0 is a free one";
 
 /// The hint for a relay that refuses the client's token, or its lack of one.
 const TOKEN: &str = "hint: --token @FILE sends a token; `weir token sign` makes one for a relay with the key of \
-                                its issuer. The namespaces of the token must be those of the tracks, and weir-bench where --await-subscribers is used";
+                     its issuer. The token must permit the namespaces of the tracks; with --await-subscribers of weir bench \
+                     also weir-bench";
 
 /// The hint for a server that does not answer.
 pub(crate) const UNREACHABLE: &str = "hint: is the server running, and can its UDP port be reached? MOQT and HTTP/3 use QUIC, \
                                       so a port that is open for TCP only is not enough";
 
 /// Parts of the errors of a relay that refuses a token, or its absence.
-const TOKEN_ERRORS: [&str; 3] = ["UNAUTHORIZED", "authorization token", "EXPIRED_AUTH_TOKEN"];
+const TOKEN_ERRORS: [&str; 5] = [
+    "UNAUTHORIZED",
+    "authorization token",
+    "EXPIRED_AUTH_TOKEN",
+    "the credentials do not permit this",
+    "the authorization has expired",
+];
 
 /// Parts of the errors of a server that does not answer.
 const SILENT: [&str; 3] = [

@@ -78,7 +78,7 @@ pub struct SenderResult {
     pub objects_sent: u64,
     /// Groups begun.
     pub groups_sent: u64,
-    /// Bytes of those objects.
+    /// Bytes of the DATA objects sent.
     pub bytes_sent: u64,
     /// START messages sent.
     pub starts_sent: u64,

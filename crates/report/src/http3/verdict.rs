@@ -172,12 +172,7 @@ fn sentence(report: &Report, limit: Limit) -> String {
         .map_or_else(String::new, |died| format!(" {died}."));
     let failed = number::counted(requests.failed, "request");
     let text = match limit {
-        Limit::Nothing => format!(
-            "No request succeeded: {failed} failed, {} had no answer in time; {} could not be made, {} had no handshake in time.",
-            number::count(requests.unfinished),
-            number::counted(report.connections.refused, "connection"),
-            number::count(report.connections.unfinished),
-        ),
+        Limit::Nothing => format!("No request succeeded: {}.", why_nothing(report)),
         Limit::Server => format!(
             "The server was the limit ({busy} % busy): {rate} successful requests per second.{cost}"
         ),
@@ -204,9 +199,9 @@ fn sentence(report: &Report, limit: Limit) -> String {
             number::count(requests.unfinished),
         ),
         Limit::Neither => format!(
-            "Not the server's maximum: {} in flight, or the path, were the limit; neither the server ({busy} % busy) nor \
-             the client ({client} %) was. The server answered {rate} requests per second. {} (in a comparison's file: \
-             `arguments`).{cost}",
+            "Not the server's maximum: neither the server ({busy} % busy) nor the client ({client} %) was the limit. \
+             Either other programs used these cores (repeat on an idle machine), or {} in flight, or the path, were the limit. \
+             The server answered {rate} requests per second. {} (in a comparison's file: `arguments`).{cost}",
             number::counted(report.run.requests_in_flight(), "request"),
             report.run.how_to_load_more()
         ),
@@ -216,6 +211,24 @@ fn sentence(report: &Report, limit: Limit) -> String {
         ),
     };
     text + &died
+}
+
+/// Returns why no request succeeded, in words: each count that is not zero.
+fn why_nothing(report: &Report) -> String {
+    let (requests, connections) = (&report.requests, &report.connections);
+    let failed = |count| (count > 0).then(|| number::counted(count, "request"));
+    let refused = |count| (count > 0).then(|| number::counted(count, "connection"));
+    let reasons = [
+        failed(requests.failed).map(|some| format!("{some} failed")),
+        failed(requests.unfinished).map(|some| format!("{some} had no answer in time")),
+        refused(connections.refused).map(|some| format!("{some} could not be made")),
+        refused(connections.unfinished).map(|some| format!("{some} had no handshake in time")),
+    ];
+    let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+    if reasons.is_empty() {
+        return "none was sent".to_owned();
+    }
+    reasons.join(", ")
 }
 
 /// Shortest time without an answer after which a server counts as lost.

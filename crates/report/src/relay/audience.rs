@@ -14,7 +14,7 @@ pub struct Audience {
     pub sockets: u64,
     /// Threads that the subscribers were spread over.
     pub threads: u64,
-    /// When they acknowledged packets: `delayed` (RFC 9000 §13.2, unless the relay asked for something else) or `immediate`
+    /// When subscribers acknowledged packets: `delayed` (RFC 9000 §13.2, unless the relay asked for something else) or `immediate`
     /// (every packet at once).
     pub acknowledgements: String,
     /// Pause between two reads of a socket while packets arrived; 0: each packet woke its thread.

@@ -32,7 +32,7 @@ pub(super) const FIRST_STEPS: &str = "\
 weir measures Media over QUIC relays and HTTP/3 servers, and streams live video. Try one of:
 
   weir bench profiles/audio-short.ini
-      measure weir's own relay with 200 subscribers, for 10 s; in weir's repository, which has the profiles
+      measure weir's own relay with 200 subscribers, in about 8 s; in weir's repository, which has the profiles
   weir h3 bench https://localhost:4433/15k --insecure
       measure an HTTP/3 server; `weir h3 serve` starts one at that address
   weir live watch

@@ -179,8 +179,8 @@ fn page(head: &[u8], limits: HttpLimits, hosts: &[String], pages: &Pages) -> (Pa
         return (Page::text(405, "expected GET or HEAD"), true);
     }
     if !names_this_server(head, hosts) {
-        let line =
-            "Host: expected an IP address, localhost, or a name that the configuration lists";
+        let line = "Host: expected an IP address, localhost, or a name that the settings list: `admin.hosts` of \
+                    weir relay, --page-host of weir live watch";
         return (Page::text(421, line), true);
     }
     let path = target.split('?').next().unwrap_or_default();

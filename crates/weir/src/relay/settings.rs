@@ -189,12 +189,14 @@ fn unknown<C>(table: &[Setting<C>], key: &str) -> String {
     if siblings.is_empty() {
         return format!("unknown section of `{key}`; see `weir relay --print-config`");
     }
-    let name = key.rsplit_once('.').map_or(key, |(_, name)| name);
+    let (prefix, name) = key
+        .rfind('.')
+        .map_or(("", key), |dot| key.split_at(dot + 1));
     let likeness = |sibling: &&&str| strsim::normalized_levenshtein(sibling, name);
     let near = siblings.iter().filter(|one| likeness(one) >= LIKENESS_MIN);
     let nearest = near.max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
     match nearest {
-        Some(nearest) => format!("unknown key `{key}`; did you mean `{nearest}`?"),
+        Some(nearest) => format!("unknown key `{key}`; did you mean `{prefix}{nearest}`?"),
         None => format!(
             "unknown key `{key}`; expected one of: {}",
             siblings.join(", ")

@@ -87,21 +87,22 @@ impl RelayUrl {
     /// whose host has no address at present are left out.
     pub(crate) fn list(text: &str) -> Result<Self, UrlError> {
         let mut found: Vec<Self> = Vec::new();
-        let mut problem = None;
+        let mut problems = Vec::new();
         for one in split(text) {
             match one.parse::<Self>() {
                 Ok(url) => found.push(url),
-                Err(error @ UrlError::Unknown(..)) => {
-                    tracing::warn!("{error}; it is left out");
-                    problem = Some(error);
-                }
+                Err(error @ UrlError::Unknown(..)) => problems.push(error),
                 Err(error) => return Err(error),
             }
         }
         let mut found = found.into_iter();
         let Some(mut first) = found.next() else {
+            let problem = problems.pop();
             return Err(problem.unwrap_or_else(|| UrlError::Form(Redacted(text).to_string())));
         };
+        for problem in problems {
+            tracing::warn!("{problem}; it is left out");
+        }
         first.alternatives = found.collect();
         let mut others = first.alternatives.iter();
         if let Some(apart) = others.find(|other| !first.shares_socket(other)) {

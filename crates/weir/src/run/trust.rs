@@ -66,7 +66,7 @@ impl TrustChoice {
 }
 
 /// Parses a SHA-256 hash; colons between digits are ignored.
-fn hash_of(text: &str) -> anyhow::Result<[u8; 32]> {
+pub(crate) fn hash_of(text: &str) -> anyhow::Result<[u8; 32]> {
     let mut hash = [0; 32];
     let digits: Vec<u8> = text
         .chars()

@@ -30,7 +30,7 @@ use crate::output::{print_line, print_out};
 use crate::signals;
 use crate::{
     harness::own_relay::ChildRelay,
-    run::{DraftArguments, RelayUrl, TrustChoice, client_target, token},
+    run::{DraftArguments, RelayUrl, TrustChoice, client_target, hash_of, token},
     urls::Redacted,
 };
 
@@ -83,6 +83,9 @@ pub(crate) struct WatchArguments {
 }
 
 pub(super) fn run(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
+    if let Some(hash) = &arguments.certificate_hash {
+        hash_of(hash).context("--certificate-hash")?;
+    }
     let stop = signals::stop_on_signals()?;
     match &arguments.relay {
         Some(url) => {
