@@ -79,7 +79,7 @@ fn announcing() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-namespace.existing",
-            in_both("6.2", "4.1"),
+            in_both("6.2", "4.2"),
             "a subscriber to a prefix gets NAMESPACE for a namespace that was announced before",
             |script| {
                 announce_below(script, B);
@@ -90,7 +90,7 @@ fn announcing() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-namespace.later",
-            in_both("6.2", "4.1"),
+            in_both("6.2", "4.2"),
             "a subscriber to a prefix gets NAMESPACE for a namespace that is announced later",
             |script| {
                 let slot = watch(script, A);
@@ -118,7 +118,7 @@ fn withdrawing() -> Vec<Case> {
     vec![
         Case::must(
             "subscribe-namespace.withdrawn",
-            in_both("10.18", "9.15"),
+            in_both("10.18", "4.2"),
             "a subscriber to a prefix gets NAMESPACE_DONE when the namespace is withdrawn",
             |script| {
                 let slot = watch(script, A);
@@ -132,7 +132,7 @@ fn withdrawing() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-namespace.publisher-leaves",
-            in_both("10.18", "9.15"),
+            in_both("10.18", "4.2"),
             "a subscriber to a prefix gets NAMESPACE_DONE when the publisher leaves",
             |script| {
                 let slot = watch(script, A);
@@ -145,7 +145,7 @@ fn withdrawing() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-namespace.other-field",
-            in_both("9.5", "7.6"),
+            in_both("9.5", "2.4.2"),
             "fields of a namespace match exactly: (foo) does not match (foobar)",
             |script| {
                 let slot = watch(script, A);
@@ -178,8 +178,8 @@ fn overlaps() -> Vec<Case> {
     const OVERLAP: &[u64] = &[refusal::PREFIX_OVERLAP];
     let mut cases = Vec::new();
     for (request, sections) in [
-        (Request::SubscribeNamespace, in_both("10.18", "9.15")),
-        (Request::SubscribeTracks, in_both("10.19", "9.18")),
+        (Request::SubscribeNamespace, in_both("10.18", "4.2")),
+        (Request::SubscribeTracks, in_both("10.19", "3.6")),
     ] {
         for (name, other) in [
             ("equal", None),
@@ -226,7 +226,7 @@ fn overlaps() -> Vec<Case> {
     }
     cases.push(Case::must(
         "subscribe-tracks.independent-of-namespaces",
-        in_both("10.19", "9.18"),
+        in_both("10.19", "12.3"),
         "SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS may have the same prefix",
         |script| {
             watch(script, A);
@@ -255,7 +255,7 @@ fn tracks() -> Vec<Case> {
         ),
         Case::must(
             "subscribe-tracks.existing",
-            in_both("10.19", "9.18"),
+            in_both("10.19", "3.6"),
             "a subscriber to a prefix gets PUBLISH for tracks that were published before",
             |script| {
                 script.publish(B);

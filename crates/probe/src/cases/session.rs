@@ -240,7 +240,7 @@ fn control_streams() -> Vec<Case> {
     let case = |name: &str, script: fn(&mut Script)| {
         Case::must(
             name,
-            in_both("3.3", "6.4.1"),
+            in_both("3.3", "6.3"),
             "the end of a control stream closes the session",
             move |new| {
                 new.join(A);
@@ -257,7 +257,7 @@ fn control_streams() -> Vec<Case> {
         case("control.reset", |script| script.reset(A, Slot::Control, 0)),
         Case::must(
             "control.stays-open",
-            in_both("3.3", "6.4.1"),
+            in_both("3.3", "6.3"),
             "the relay does not close its control stream",
             |script| {
                 script.join(A);
@@ -279,7 +279,7 @@ fn control_streams() -> Vec<Case> {
         .level(Level::Implied),
         Case::must(
             "control.second-stream",
-            in_both("3.3", "6.4.1"),
+            in_both("3.3", "6.3"),
             "each peer opens one control stream",
             |script| {
                 script.join(A);

@@ -180,7 +180,7 @@ fn reaching() -> Vec<Case> {
         ),
         Case::must(
             "subscribe.other-namespace",
-            in_both("9.5", "7.6"),
+            in_both("9.5", "2.4.2"),
             "fields of a namespace match exactly: (foo) does not match (foobar)",
             |script| {
                 script.announce(B);
@@ -403,7 +403,7 @@ fn endings() -> Vec<Case> {
         ),
         Case::must(
             "publish-done.finishes-stream",
-            in_both("10.11", "9.9"),
+            in_both("10.11", "6.4.2.2"),
             "a sender should send FIN after PUBLISH_DONE",
             |script| {
                 let channel = script.channel(B, A);
