@@ -1,4 +1,4 @@
-//! FETCH, standalone and joining, and what publishers may answer.
+//! FETCH, standalone and joining.
 
 use weir_moqt::{
     data::RangeEnd,
@@ -9,10 +9,10 @@ use weir_moqt::{
 use super::{VIOLATION, closes};
 use crate::{
     case::Case,
-    edition::{Edition, Sections, in_18, in_22, in_both},
+    edition::{in_18, in_22, in_both},
     script::{
-        A, B, C, Channel, Check, Progress, Script, Step, closed, fetched, kind, message, object_at,
-        progress, refused, request,
+        A, B, C, Channel, Check, Progress, Script, Step, fetched, kind, message, object_at,
+        progress, refused,
     },
     seen::{Object, Slot, Way},
     wire::{self, Range, Request, Subgroup, Value, framed, group, int, parameter, refusal},
@@ -27,7 +27,6 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(orders());
     cases.extend(joining_refusals());
     cases.extend(joining());
-    cases.extend(publishers());
     for fetch_type in [0_u64, 4] {
         cases.push(closes(
             format!("fetch.type-{fetch_type}"),
@@ -429,87 +428,6 @@ fn joining() -> Vec<Case> {
             3,
             0,
             &[(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)],
-        ),
-    ]
-}
-
-/// An answer to a FETCH: `FETCH_OK`, and the content of the fetch stream after its header.
-type Answer = fn(Edition) -> (Vec<u8>, Vec<u8>);
-
-/// A case in which a publisher answers the relay's own FETCH, if the relay sends one for a track that is only announced.
-fn answering(name: &str, sections: Sections, text: &str, answer: Answer) -> Case {
-    Case::must(name, sections, text, move |script| {
-        script.announce(A);
-        script.step(Step::Behave(A, Box::new(|line| line.is_mute = true)));
-        script.join(B);
-        let track = script.track.clone();
-        script.ask(B, move |id| wire::fetch(id, &track, (5, 0), (6, 0), &[]));
-        let taken = script.taken();
-        script.expect(A, request(taken, MessageKind::Fetch, |_| true));
-        script.then();
-        let (slot, edition) = (script.uni(), script.edition);
-        script.step(Step::Reply(
-            A,
-            slot,
-            Box::new(move |seen| {
-                let first = seen.on(taken).and_then(|it| it.messages.first());
-                let Some(Message::Fetch(fetch)) = first else {
-                    return Err("the relay's FETCH is gone".to_owned());
-                };
-                let id = fetch.request_id;
-                Ok([&int(wire::stream::FETCH)[..], &int(id), &answer(edition).1].concat())
-            }),
-        ));
-        script.write(A, taken, answer(edition).0);
-        script.expect(A, closed(VIOLATION));
-    })
-}
-
-/// Answers that a publisher may not give.
-fn publishers() -> Vec<Case> {
-    vec![
-        answering(
-            "fetch-stream.first-without-location",
-            in_both("11.4.4.1", "11.4.1.1"),
-            "a first object that refers to one before closes the session",
-            |edition| (wire::fetch_ok(edition, (6, 0), &[]), vec![0x10, 1, 1, b'a']),
-        ),
-        answering(
-            "fetch-stream.unknown-flags",
-            in_both("11.4.4", "11.4.1"),
-            "unknown serialization flags close the session",
-            |edition| {
-                (
-                    wire::fetch_ok(edition, (6, 0), &[]),
-                    [int(0x80), vec![5, 0, 0]].concat(),
-                )
-            },
-        ),
-        answering(
-            "fetch-stream.timed-out-range",
-            in_18("11.4.4"),
-            "unknown serialization flags, as those of a timed-out range are, close the session",
-            |edition| {
-                let end = [int(0x20C), vec![5, 0]].concat();
-                (wire::fetch_ok(edition, (6, 0), &[]), end)
-            },
-        ),
-        answering(
-            "fetch-stream.group-above-maximum",
-            in_both("11.4.4.1", "11.4.1.1"),
-            "a group ID beyond 2^64 - 1 closes the session",
-            |edition| {
-                let first = vec![0x1C, 5, 0, 128, 1, b'a'];
-                let beyond = [vec![0x0C], int(u64::MAX), vec![0, 1, b'a']].concat();
-                let bytes = [first, beyond].concat();
-                (wire::fetch_ok(edition, (6, 0), &[]), bytes)
-            },
-        ),
-        answering(
-            "fetch-ok.end-before-start",
-            in_both("10.13", "9.12"),
-            "a FETCH_OK that ends before the start of the FETCH closes the session",
-            |edition| (wire::fetch_ok(edition, (1, 1), &[]), vec![]),
         ),
     ]
 }

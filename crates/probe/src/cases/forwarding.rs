@@ -5,16 +5,11 @@ use std::collections::BTreeSet;
 use crate::{
     case::{Case, Level},
     edition::in_both,
-    script::{
-        A, B, C, Check, Progress, message, object, object_at, ok, progress, request, subscribed,
-    },
+    script::{A, B, C, Check, Progress, message, object, object_at, ok, progress, subscribed},
     seen::{Object, Seen, StreamEnd, Way},
     wire::{self, Subgroup, Value, group, property, subgroup},
 };
-use weir_moqt::{
-    data::ObjectStatus,
-    message::{Message, MessageKind},
-};
+use weir_moqt::{data::ObjectStatus, message::Message};
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = payloads();
@@ -113,6 +108,27 @@ fn headers() -> Vec<Case> {
                 let object_bytes = wire::object_with(0, &kept(), b"a");
                 script.stream(B, [header.encode(), object_bytes].concat());
                 let encoded = encoded.clone();
+                let is_meant = move |object: &Object| object.properties[..] == encoded[..];
+                script.expect(A, object("an object with its properties", is_meant));
+            },
+        ),
+        Case::must(
+            "object.immutable-properties",
+            in_both("12.7", "10.7"),
+            "a relay forwards Immutable Properties unchanged",
+            move |script| {
+                script.channel(B, A);
+                script.then();
+                let header = Subgroup {
+                    bits: subgroup::FIRST_OBJECT | subgroup::PROPERTIES,
+                    ..Subgroup::of(0)
+                };
+                // The integer takes more bytes than it needs.
+                let inner = Value::Bytes(vec![0x38, 0x80, 5]);
+                let properties = [(property::IMMUTABLE, inner)];
+                let encoded = wire::pairs(&properties);
+                let object_bytes = wire::object_with(0, &properties, b"a");
+                script.stream(B, [header.encode(), object_bytes].concat());
                 let is_meant = move |object: &Object| object.properties[..] == encoded[..];
                 script.expect(A, object("an object with its properties", is_meant));
             },
@@ -378,14 +394,28 @@ fn several() -> Vec<Case> {
             },
         ),
         Case::must(
+            "forward.paused-subscriber",
+            in_both("5.1", "7.2"),
+            "a paused subscriber does not pause the others of its track",
+            |script| {
+                script.channel(B, A);
+                script.join(C);
+                let track = script.track.clone();
+                let paused = vec![(wire::parameter::FORWARD, Value::Byte(0))];
+                let slot = script.request_with(C, wire::Request::Subscribe, track, paused);
+                script.expect(C, subscribed(slot));
+                script.then();
+                script.stream(B, group(Subgroup::of(0), &[b"a"]));
+                script.expect(A, object_at(0, 0, b"a"));
+                script.never(C, object("an object", |_| true));
+            },
+        ),
+        Case::must(
             "forward.offered-track",
             in_both("9.5", "7.6"),
             "objects of a track that the relay published to a subscriber are forwarded",
             |script| {
-                script.collect(A, vec![]);
-                script.publish(B);
-                let taken = script.taken();
-                script.expect(A, request(taken, MessageKind::Publish, |_| true));
+                let taken = script.offer(B, A);
                 script.write(A, taken, wire::request_ok(&[], &[]));
                 script.then();
                 script.stream(B, group(Subgroup::of(0), &[b"a"]));

@@ -4,8 +4,10 @@ use weir_moqt::message::{Message, MessageKind};
 
 use crate::{
     case::{Case, Level},
-    edition::in_both,
-    script::{A, B, C, Check, Script, answered, message, ok, refused, request, subscribed},
+    edition::{in_22, in_both},
+    script::{
+        A, B, C, Check, Script, answered, message, ok, over, progress, refused, request, subscribed,
+    },
     seen::Slot,
     wire::{self, Request, Value, parameter, refusal},
 };
@@ -113,6 +115,15 @@ fn announcing() -> Vec<Case> {
     ]
 }
 
+/// The first message after the answer is NAMESPACE_DONE.
+fn done_without_namespace(slot: Slot) -> Check {
+    Check::new("NAMESPACE_DONE without a NAMESPACE", move |seen| {
+        let messages = seen.on(slot).map(|it| it.messages.as_slice());
+        let second = messages.and_then(|messages| messages.get(1));
+        progress(matches!(second, Some(Message::NamespaceDone(_))))
+    })
+}
+
 /// Namespaces that go, and prefixes that do not match.
 fn withdrawing() -> Vec<Case> {
     vec![
@@ -128,6 +139,21 @@ fn withdrawing() -> Vec<Case> {
                 script.reset(B, announced, 1);
                 script.stop(B, announced, 1);
                 script.expect(A, suffix(slot, true, "below"));
+            },
+        ),
+        Case::must(
+            "subscribe-namespace.withdrawn-before",
+            in_both("10.18", "4.2"),
+            "a subscriber to a prefix gets no NAMESPACE_DONE without the NAMESPACE before it",
+            |script| {
+                script.join(A);
+                let announced = announce_below(script, B);
+                script.reset(B, announced, 1);
+                script.stop(B, announced, 1);
+                script.then();
+                let slot = script.request(A, Request::SubscribeNamespace);
+                script.expect(A, ok(slot));
+                script.never(A, done_without_namespace(slot));
             },
         ),
         Case::must(
@@ -173,9 +199,10 @@ fn withdrawing() -> Vec<Case> {
     ]
 }
 
+const OVERLAP: &[u64] = &[refusal::PREFIX_OVERLAP];
+
 /// Prefixes of one session that overlap.
 fn overlaps() -> Vec<Case> {
-    const OVERLAP: &[u64] = &[refusal::PREFIX_OVERLAP];
     let mut cases = Vec::new();
     for (request, sections) in [
         (Request::SubscribeNamespace, in_both("10.18", "4.2")),
@@ -206,23 +233,7 @@ fn overlaps() -> Vec<Case> {
                 },
             ));
         }
-        cases.push(Case::must(
-            format!("{}.overlap-by-update", request.word()),
-            in_both("10.2.14", "9.20.20"),
-            "an update to a prefix that overlaps with another is refused with PREFIX_OVERLAP",
-            move |script| {
-                script.join(A);
-                let one = script.request(A, request);
-                script.expect(A, ok(one));
-                let other = script.track.beside("more");
-                let two = script.request_of(A, request, other);
-                script.expect(A, ok(two));
-                script.then();
-                let prefix = Value::Raw(script.track.below("below").namespace());
-                script.update(A, two, vec![(parameter::TRACK_NAMESPACE_PREFIX, prefix)]);
-                script.expect(A, refused(two, OVERLAP));
-            },
-        ));
+        cases.extend(overlaps_by_update(request));
     }
     cases.push(Case::must(
         "subscribe-tracks.independent-of-namespaces",
@@ -238,6 +249,48 @@ fn overlaps() -> Vec<Case> {
     cases
 }
 
+/// Updates to a prefix that overlaps with another one of the session.
+fn overlaps_by_update(request: Request) -> [Case; 2] {
+    /// Returns the request that is updated.
+    fn overlap(script: &mut Script, request: Request) -> Slot {
+        script.join(A);
+        let one = script.request(A, request);
+        script.expect(A, ok(one));
+        let other = script.track.beside("more");
+        let two = script.request_of(A, request, other);
+        script.expect(A, ok(two));
+        script.then();
+        let prefix = Value::Raw(script.track.below("below").namespace());
+        script.update(A, two, vec![(parameter::TRACK_NAMESPACE_PREFIX, prefix)]);
+        script.expect(A, refused(two, OVERLAP));
+        two
+    }
+    let word = request.word();
+    let ends = match request {
+        Request::SubscribeNamespace => in_both("10.9.1", "9.5.1"),
+        _ => in_22("9.5.1"),
+    };
+    [
+        Case::must(
+            format!("{word}.overlap-by-update"),
+            in_both("10.2.14", "9.20.20"),
+            "an update to a prefix that overlaps with another is refused with PREFIX_OVERLAP",
+            move |script| {
+                overlap(script, request);
+            },
+        ),
+        Case::must(
+            format!("{word}.failed-update-ends"),
+            ends,
+            "the stream of a request ends after an update that fails",
+            move |script| {
+                let slot = overlap(script, request);
+                script.expect(A, over(slot));
+            },
+        ),
+    ]
+}
+
 /// SUBSCRIBE_TRACKS and the PUBLISH messages that follow from it.
 fn tracks() -> Vec<Case> {
     vec![
@@ -249,8 +302,7 @@ fn tracks() -> Vec<Case> {
                 script.collect(A, vec![]);
                 script.publish(B);
                 script.then();
-                let taken = script.taken();
-                script.expect(A, request(taken, MessageKind::Publish, |_| true));
+                script.taken_publish(A);
             },
         ),
         Case::must(
@@ -261,8 +313,7 @@ fn tracks() -> Vec<Case> {
                 script.publish(B);
                 script.collect(A, vec![]);
                 script.then();
-                let taken = script.taken();
-                script.expect(A, request(taken, MessageKind::Publish, |_| true));
+                script.taken_publish(A);
             },
         ),
         Case::must(
