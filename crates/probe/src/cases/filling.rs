@@ -298,7 +298,7 @@ fn cancelled() -> Case {
             script.then();
             script.stop(A, slot, 1);
             script.reset(A, slot, 1);
-            script.expect(A, upstream_fetches::stream_reset());
+            script.expect(A, upstream_fetches::stream_reset(None));
         },
     )
 }

@@ -1,9 +1,12 @@
 //! Tracks that break the object model: the relay ends their subscriptions with `MALFORMED_TRACK`.
 
+use weir_moqt::message::MessageKind;
+
+use super::upstream_fetches;
 use crate::{
     case::{Case, Level},
     edition::{Sections, in_both},
-    script::{A, B, Script, done, object_at, over},
+    script::{A, B, C, Script, Step, done, object_at, over, request},
     wire::{self, Subgroup, Value, group, property, subgroup},
 };
 
@@ -42,7 +45,7 @@ pub(super) fn cases() -> Vec<Case> {
         )
         .level(level)
     });
-    rows.chain([upstream()]).collect()
+    rows.chain([upstream(), of_fetch()]).collect()
 }
 
 fn send(script: &mut Script, sent: Sent) {
@@ -102,6 +105,34 @@ fn duplicates() -> [Row; 4] {
             Sent::Datagram(wire::datagram(2, 1, b"first"))
         }),
     ]
+}
+
+/// What becomes of a fetch.
+fn of_fetch() -> Case {
+    Case::must(
+        "malformed.resets-fetch",
+        in_both("2.4.2", "12.1"),
+        "fetch streams of a malformed track are reset with MALFORMED_TRACK",
+        |script| {
+            script.channel(B, C);
+            script.step(Step::Behave(B, Box::new(|line| line.is_mute = true)));
+            send(script, usual());
+            script.expect(C, object_at(2, 1, b"first"));
+            script.join(A);
+            let track = script.track.clone();
+            script.ask(A, move |id| wire::fetch(id, &track, (0, 0), (1, 0), &[]));
+            let taken = script.taken();
+            script.expect(B, request(taken, MessageKind::Fetch, |_| true));
+            // The publisher sends one of the objects, and no end.
+            script.write(B, taken, wire::fetch_ok(script.edition, (1, 0), &[]));
+            upstream_fetches::serve(script, B, taken, &[0x1C, 0, 0, 128, 1, b'a']);
+            script.expect(A, object_at(0, 0, b"a"));
+            script.then();
+            send(script, other_payload());
+            let code = Some(wire::done::MALFORMED_TRACK);
+            script.expect(A, upstream_fetches::stream_reset(code));
+        },
+    )
 }
 
 /// What becomes of the relay's own subscription.

@@ -253,9 +253,11 @@ fn offering() -> Vec<Case> {
 /// The Track Aliases in two answers differ.
 fn other_aliases(first: Slot, second: Slot) -> Check {
     Check::new("two Track Aliases", move |seen| {
-        let alias = |slot| match seen.on(slot)?.messages.first()? {
-            Message::SubscribeOk(ok) => Some(ok.track_alias),
-            _ => None,
+        let alias = |slot| {
+            let Message::SubscribeOk(ok) = seen.on(slot)?.messages.first()? else {
+                return None;
+            };
+            Some(ok.track_alias)
         };
         match (alias(first), alias(second)) {
             (Some(one), Some(other)) if one == other => {

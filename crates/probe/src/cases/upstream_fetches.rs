@@ -17,6 +17,7 @@ use crate::{
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = publishers();
     cases.push(waiting());
+    cases.push(datagram_bits());
     cases.push(cancelled());
     cases.extend(mandatory_properties());
     cases.extend(kept());
@@ -81,17 +82,41 @@ fn waiting() -> Case {
     )
 }
 
-/// The relay has reset its fetch stream.
-pub(super) fn stream_reset() -> Check {
-    Check::new("a reset of the fetch stream", |seen| {
+/// The relay has reset its fetch stream, with this code; with any if there is none.
+pub(super) fn stream_reset(code: Option<u64>) -> Check {
+    let text = match code {
+        Some(code) => format!("a reset of the fetch stream with {code:#x}"),
+        None => "a reset of the fetch stream".to_owned(),
+    };
+    Check::new(text, move |seen| {
         let mut streams = seen.streams();
         let stream = streams.find(|(_, one)| one.fetch.is_some());
         match stream.and_then(|(_, one)| one.end) {
-            Some(StreamEnd::Reset(_)) => Progress::Met,
+            Some(StreamEnd::Reset(found)) if code.is_none_or(|code| code == found) => Progress::Met,
+            Some(StreamEnd::Reset(found)) => {
+                Progress::Broken(format!("the relay reset the stream with {found:#x}"))
+            }
             Some(StreamEnd::Fin) => Progress::Broken("the relay sent FIN".to_owned()),
             None => Progress::Pending,
         }
     })
+}
+
+/// A datagram of a fetch, of whose flags two bits mean nothing.
+fn datagram_bits() -> Case {
+    Case::must(
+        "fetch-stream.datagram-subgroup-bits",
+        in_both("11.4.4.1", "11.4.1.1"),
+        "the bits of the subgroup ID are ignored for an object that was published as a datagram",
+        |script| {
+            let (taken, _) = asked(script, B, A);
+            script.then();
+            script.write(B, taken, wire::fetch_ok(script.edition, (6, 0), &[]));
+            let stream = serve(script, B, taken, &[0x5F, 5, 0, 128, 1, b'a']);
+            script.finish(B, stream);
+            script.expect(A, object_at(5, 0, b"a"));
+        },
+    )
 }
 
 /// A fetch that the subscriber cancels.
@@ -108,7 +133,7 @@ fn cancelled() -> Case {
             script.then();
             script.stop(A, slot, 1);
             script.reset(A, slot, 1);
-            script.expect(A, stream_reset());
+            script.expect(A, stream_reset(None));
         },
     )
 }
