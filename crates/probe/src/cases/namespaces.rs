@@ -15,6 +15,7 @@ use crate::{
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = announcing();
     cases.extend(withdrawing());
+    cases.extend(matching());
     cases.extend(overlaps());
     cases.extend(tracks());
     cases.extend(tracks_not_offered());
@@ -124,7 +125,7 @@ fn done_without_namespace(slot: Slot) -> Check {
     })
 }
 
-/// Namespaces that go, and prefixes that do not match.
+/// Namespaces that go.
 fn withdrawing() -> Vec<Case> {
     vec![
         Case::must(
@@ -169,6 +170,12 @@ fn withdrawing() -> Vec<Case> {
                 script.expect(A, suffix(slot, true, "below"));
             },
         ),
+    ]
+}
+
+/// Prefixes that do not match, and one that matches everything.
+fn matching() -> Vec<Case> {
+    vec![
         Case::must(
             "subscribe-namespace.other-field",
             in_both("9.5", "2.4.2"),

@@ -23,6 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(updating());
     cases.extend(offering());
     cases.extend(aliases());
+    cases.push(alias_of_relay());
     cases.extend(mandatory_properties());
     cases.extend(relay_requests());
     cases.extend(new_groups());
@@ -268,23 +269,26 @@ fn other_aliases(first: Slot, second: Slot) -> Check {
     })
 }
 
+fn alias_of_relay() -> Case {
+    Case::must(
+        "alias.of-two-tracks",
+        in_both("11.1", "3.1.3"),
+        "a publisher does not use one Track Alias for two tracks at once",
+        |script| {
+            let channel = script.channel(B, A);
+            script.then();
+            let other = script.track.named("other");
+            let slot = script.request_of(A, Request::Subscribe, other);
+            let taken = script.taken_subscribe(B);
+            script.write(B, taken, wire::subscribe_ok(wire::ALIAS + 1, &[], &[]));
+            script.expect(A, other_aliases(channel.subscription, slot));
+        },
+    )
+}
+
 fn aliases() -> Vec<Case> {
     const DUPLICATE: &[u64] = &[close::DUPLICATE_TRACK_ALIAS];
     vec![
-        Case::must(
-            "alias.of-two-tracks",
-            in_both("11.1", "3.1.3"),
-            "a publisher does not use one Track Alias for two tracks at once",
-            |script| {
-                let channel = script.channel(B, A);
-                script.then();
-                let other = script.track.named("other");
-                let slot = script.request_of(A, Request::Subscribe, other);
-                let taken = script.taken_subscribe(B);
-                script.write(B, taken, wire::subscribe_ok(wire::ALIAS + 1, &[], &[]));
-                script.expect(A, other_aliases(channel.subscription, slot));
-            },
-        ),
         Case::must(
             "alias.repeated-publish",
             in_both("11.1", "3.1.3"),
