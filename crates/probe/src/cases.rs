@@ -1,5 +1,6 @@
 //! The table of cases, by what they are about.
 
+mod answers;
 mod data;
 mod fetching;
 mod filling;
@@ -21,6 +22,7 @@ mod storms;
 mod subscribing;
 mod tokens;
 mod track_status;
+mod upstream_fetches;
 mod volume;
 
 use crate::{
@@ -43,9 +45,11 @@ pub fn all(edition: Edition, messages: Option<u64>) -> Vec<Case> {
         filtering::cases(),
         track_status::cases(),
         publishing::cases(),
+        answers::cases(),
         notifying::cases(),
         namespaces::cases(),
         fetching::cases(),
+        upstream_fetches::cases(),
         filling::cases(),
         forwarding::cases(),
         data::cases(),

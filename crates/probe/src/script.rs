@@ -268,6 +268,15 @@ impl Script {
         slot
     }
 
+    /// A client joins and publishes the track with FORWARD 0. Returns the request.
+    pub(crate) fn publish_paused(&mut self, client: usize) -> Slot {
+        self.join(client);
+        let paused = vec![(wire::parameter::FORWARD, Value::Byte(0))];
+        let slot = self.request_with(client, Request::Publish, self.track.clone(), paused);
+        self.expect(client, ok(slot));
+        slot
+    }
+
     /// A client joins and announces the namespace of the case. Returns the request.
     pub(crate) fn announce(&mut self, client: usize) -> Slot {
         self.join(client);
@@ -325,6 +334,21 @@ impl Script {
         let taken = self.taken();
         self.expect(client, request(taken, MessageKind::Subscribe, |_| true));
         taken
+    }
+
+    /// A client gets a PUBLISH of the relay.
+    pub(crate) fn taken_publish(&mut self, client: usize) -> Slot {
+        let taken = self.taken();
+        self.expect(client, request(taken, MessageKind::Publish, |_| true));
+        taken
+    }
+
+    /// A client subscribes to the tracks of the namespace, a publisher publishes the track, and the relay's PUBLISH reaches the
+    /// client, which has not answered it. Returns its stream.
+    pub(crate) fn offer(&mut self, publisher: usize, client: usize) -> Slot {
+        self.collect(client, Vec::new());
+        self.publish(publisher);
+        self.taken_publish(client)
     }
 
     /// A client joins and subscribes to the tracks of the namespace of the case. Returns the request.

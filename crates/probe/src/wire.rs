@@ -254,7 +254,7 @@ pub(crate) fn publish(
 }
 
 /// Returns a FETCH of a range, whose end is the last object plus one, or 0 for the whole group. Draft-22 has the last object
-/// itself, in a parameter [moqt-18 §10.12.1] [moqt-22 §9.11].
+/// itself, in a parameter [moqt-18 §10.12.1] [moqt-22 §9.20.9].
 pub(crate) fn fetch(
     id: u64,
     track: &Track,

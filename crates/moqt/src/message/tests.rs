@@ -5,7 +5,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::*;
 use crate::error::{RequestErrorCode, SessionError, Violation};
 use crate::name::TrackName;
-use crate::parameter::{AUTHORIZATION_TOKENS_MAX, Step};
+use crate::parameter::{
+    AUTHORIZATION_TOKENS_MAX, Filter, RangeCondition, RangeFilter, RangeFilterKind, Step,
+};
 
 const DRAFT: Draft = Draft::Draft18;
 
@@ -243,6 +245,66 @@ fn the_parameters_of_an_update_fit_its_request() {
         update(Parameters::none()).check(DRAFT, RequestKind::PublishNamespace),
         Ok(())
     );
+}
+
+#[test]
+fn an_update_of_subscribe_tracks_filters_tracks_and_not_objects() {
+    for draft in [Draft::Draft20, Draft::Draft21, Draft::Draft22] {
+        for (kind, property, fits) in [
+            (RangeFilterKind::Subgroup, None, false),
+            (RangeFilterKind::ObjectProperty, Some(0x38), false),
+            (RangeFilterKind::TrackProperty, Some(0x38), true),
+        ] {
+            let condition = RangeCondition {
+                set: 0,
+                property,
+                ranges: vec![(0, 5)],
+            };
+            let update = RequestUpdate {
+                request_id: 2,
+                parameters: Parameters {
+                    range_filters: vec![RangeFilter::new(kind, &condition)],
+                    ..Parameters::none()
+                },
+            };
+            let of = |kind| update.check(draft, kind).is_ok();
+            assert_eq!(of(RequestKind::SubscribeTracks), fits, "{draft:?} {kind:?}");
+            assert_eq!(of(RequestKind::Subscribe), !fits, "{draft:?} {kind:?}");
+        }
+    }
+}
+
+#[test]
+fn subscribe_tracks_may_ask_for_a_range_and_a_fill() {
+    for draft in [Draft::Draft20, Draft::Draft21, Draft::Draft22] {
+        let request = |parameters| {
+            let message = Message::SubscribeTracks(SubscribeTracks {
+                request_id: 0,
+                prefix: Namespace::EMPTY,
+                parameters,
+            });
+            let mut encoded = BytesMut::new();
+            message.encode(draft, &mut encoded).expect("it fits");
+            let read = Message::decode(draft, encoded[0].into(), &encoded.split_off(3).freeze());
+            (message, read)
+        };
+        let filter = Some(Filter::LargestObject);
+        let fill = Parameters {
+            filter,
+            ..Parameters::none()
+        };
+        let (sent, read) = request(Parameters {
+            filter,
+            fill: Some(Box::new(fill)),
+            ..Parameters::none()
+        });
+        assert_eq!(read, Ok(sent));
+        let (_, read) = request(Parameters {
+            new_group_request: Some(0),
+            ..Parameters::none()
+        });
+        assert!(read.is_err());
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! FETCH, standalone and joining, and what publishers may answer.
+//! FETCH, standalone and joining.
 
 use weir_moqt::{
     data::RangeEnd,
@@ -9,10 +9,10 @@ use weir_moqt::{
 use super::{VIOLATION, closes};
 use crate::{
     case::Case,
-    edition::{Edition, Sections, in_18, in_22, in_both},
+    edition::{in_18, in_22, in_both},
     script::{
-        A, B, C, Channel, Check, Progress, Script, Step, closed, fetched, kind, message, object_at,
-        progress, refused, request,
+        A, B, C, Channel, Check, Progress, Script, Step, fetched, kind, message, object_at,
+        progress, refused,
     },
     seen::{Object, Slot, Way},
     wire::{self, Range, Request, Subgroup, Value, framed, group, int, parameter, refusal},
@@ -27,7 +27,6 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(orders());
     cases.extend(joining_refusals());
     cases.extend(joining());
-    cases.extend(publishers());
     for fetch_type in [0_u64, 4] {
         cases.push(closes(
             format!("fetch.type-{fetch_type}"),
@@ -81,7 +80,7 @@ fn refusals() -> Vec<Case> {
     vec![
         Case::must(
             "fetch.no-publisher",
-            in_both("5.2", "3.2.4"),
+            in_both("5.2", "3.2"),
             "a FETCH gets exactly one FETCH_OK or REQUEST_ERROR",
             |script| {
                 script.join(A);
@@ -118,8 +117,8 @@ fn refusals() -> Vec<Case> {
 }
 
 fn ranges() -> Vec<Case> {
-    let case = |name: &str, text: &str, start, end, found: &'static [(u64, u64)]| {
-        Case::must(name, in_both("10.12.3", "3.2"), text, move |script| {
+    let case = |name: &str, later, text: &str, start, end, found: &'static [(u64, u64)]| {
+        Case::must(name, in_both("10.12.3", later), text, move |script| {
             stock(script);
             script.join(A);
             script.then();
@@ -134,6 +133,7 @@ fn ranges() -> Vec<Case> {
     vec![
         case(
             "fetch.all",
+            "3.2.1",
             "a FETCH returns all objects of its range, in order, on one stream",
             (0, 0),
             (1, 0),
@@ -141,6 +141,7 @@ fn ranges() -> Vec<Case> {
         ),
         case(
             "fetch.part",
+            "3.3.1",
             "a FETCH returns no objects outside of its range",
             (0, 1),
             (1, 2),
@@ -148,6 +149,7 @@ fn ranges() -> Vec<Case> {
         ),
         case(
             "fetch.one-group",
+            "3.2",
             "a FETCH may ask for a whole group",
             (0, 0),
             (0, 0),
@@ -155,6 +157,7 @@ fn ranges() -> Vec<Case> {
         ),
         case(
             "fetch.one-object",
+            "3.2",
             "a range of one object returns one object",
             (1, 1),
             (1, 2),
@@ -425,87 +428,6 @@ fn joining() -> Vec<Case> {
             3,
             0,
             &[(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)],
-        ),
-    ]
-}
-
-/// An answer to a FETCH: `FETCH_OK`, and the content of the fetch stream after its header.
-type Answer = fn(Edition) -> (Vec<u8>, Vec<u8>);
-
-/// A case in which a publisher answers the relay's own FETCH, if the relay sends one for a track that is only announced.
-fn answering(name: &str, sections: Sections, text: &str, answer: Answer) -> Case {
-    Case::must(name, sections, text, move |script| {
-        script.announce(A);
-        script.step(Step::Behave(A, Box::new(|line| line.is_mute = true)));
-        script.join(B);
-        let track = script.track.clone();
-        script.ask(B, move |id| wire::fetch(id, &track, (5, 0), (6, 0), &[]));
-        let taken = script.taken();
-        script.expect(A, request(taken, MessageKind::Fetch, |_| true));
-        script.then();
-        let (slot, edition) = (script.uni(), script.edition);
-        script.step(Step::Reply(
-            A,
-            slot,
-            Box::new(move |seen| {
-                let first = seen.on(taken).and_then(|it| it.messages.first());
-                let Some(Message::Fetch(fetch)) = first else {
-                    return Err("the relay's FETCH is gone".to_owned());
-                };
-                let id = fetch.request_id;
-                Ok([&int(wire::stream::FETCH)[..], &int(id), &answer(edition).1].concat())
-            }),
-        ));
-        script.write(A, taken, answer(edition).0);
-        script.expect(A, closed(VIOLATION));
-    })
-}
-
-/// Answers that a publisher may not give.
-fn publishers() -> Vec<Case> {
-    vec![
-        answering(
-            "fetch-stream.first-without-location",
-            in_both("11.4.4.1", "11.4.1.1"),
-            "a first object that refers to one before closes the session",
-            |edition| (wire::fetch_ok(edition, (6, 0), &[]), vec![0x10, 1, 1, b'a']),
-        ),
-        answering(
-            "fetch-stream.unknown-flags",
-            in_both("11.4.4", "11.4.1"),
-            "unknown serialization flags close the session",
-            |edition| {
-                (
-                    wire::fetch_ok(edition, (6, 0), &[]),
-                    [int(0x80), vec![5, 0, 0]].concat(),
-                )
-            },
-        ),
-        answering(
-            "fetch-stream.timed-out-range",
-            in_18("11.4.4"),
-            "unknown serialization flags, as those of a timed-out range are, close the session",
-            |edition| {
-                let end = [int(0x20C), vec![5, 0]].concat();
-                (wire::fetch_ok(edition, (6, 0), &[]), end)
-            },
-        ),
-        answering(
-            "fetch-stream.group-above-maximum",
-            in_both("11.4.4.1", "11.4.1.1"),
-            "a group ID beyond 2^64 - 1 closes the session",
-            |edition| {
-                let first = vec![0x1C, 5, 0, 128, 1, b'a'];
-                let beyond = [vec![0x0C], int(u64::MAX), vec![0, 1, b'a']].concat();
-                let bytes = [first, beyond].concat();
-                (wire::fetch_ok(edition, (6, 0), &[]), bytes)
-            },
-        ),
-        answering(
-            "fetch-ok.end-before-start",
-            in_both("10.13", "9.12"),
-            "a FETCH_OK that ends before the start of the FETCH closes the session",
-            |edition| (wire::fetch_ok(edition, (1, 1), &[]), vec![]),
         ),
     ]
 }

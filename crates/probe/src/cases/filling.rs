@@ -1,14 +1,17 @@
 //! Fills: past objects of a subscription, which draft-22 requests with a parameter of SUBSCRIBE or of its update.
 
-use weir_moqt::{message::Message, parameter::GroupOrder};
+use weir_moqt::{
+    message::{Message, MessageKind},
+    parameter::GroupOrder,
+};
 
-use super::{VIOLATION, closes, fetching::stock};
+use super::{VIOLATION, closes, fetching::stock, upstream_fetches};
 use crate::{
     case::Case,
-    edition::in_22,
+    edition::{Edition, in_22},
     line::Line,
     script::{
-        A, B, C, Channel, Check, Script, Step, fetched, message, object_at, ok, progress,
+        A, B, C, Channel, Check, Script, Step, fetched, message, object_at, ok, progress, request,
         subscribed,
     },
     seen::Slot,
@@ -21,6 +24,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(without_stream());
     cases.push(descending());
     cases.push(counted());
+    cases.push(cancelled());
     cases.extend(malformed());
     cases
 }
@@ -271,6 +275,39 @@ fn counted() -> Case {
     )
 }
 
+/// A subscription that is cancelled before its fill is complete.
+fn cancelled() -> Case {
+    Case::must(
+        "fill.cancelled-with-subscription",
+        in_22("3.4.1"),
+        "when a subscription is cancelled, its open fill fetch streams are reset",
+        |script| {
+            script.channel(B, C);
+            script.step(Step::Behave(B, Box::new(|line| line.is_mute = true)));
+            script.stream(B, group(Subgroup::of(5), &[b"a"]));
+            script.expect(C, object_at(5, 0, b"a"));
+            let next = Range::NextObject.filter(script.edition);
+            let fill = fill(script, Some(Range::From(0, 0)));
+            let slot = subscribe(script, vec![next, fill]);
+            let taken = script.taken();
+            script.expect(B, request(taken, MessageKind::Fetch, |_| true));
+            // The publisher sends one of the earlier objects, and no end.
+            script.write(B, taken, wire::fetch_ok(script.edition, (4, 0), &[]));
+            upstream_fetches::serve(script, B, taken, &[0x1C, 1, 0, 128, 1, b'b']);
+            script.expect(A, object_at(1, 0, b"b"));
+            script.then();
+            script.stop(A, slot, 1);
+            script.reset(A, slot, 1);
+            script.expect(A, upstream_fetches::stream_reset(None));
+        },
+    )
+}
+
+/// Returns a fill with a location filter.
+fn of_filter(kind: u64, fields: &[u64]) -> (u64, Value) {
+    wire::fill(&[wire::filter(Edition::TwentyTwo, kind, fields)])
+}
+
 /// Parameters that a fill may not have.
 fn malformed() -> Vec<Case> {
     let case = |name: &str, sections, text: &str, parameter: fn() -> (u64, Value)| {
@@ -279,6 +316,7 @@ fn malformed() -> Vec<Case> {
         })
     };
     let unlisted = "a parameter inside FILL_PARAMETERS that may not be there closes the session";
+    let above = "a filter that ends beyond group 2^64 - 1 closes the session";
     vec![
         case("fill.with-forward", in_22("9.20.15"), unlisted, || {
             wire::fill(&[(parameter::FORWARD, Value::Byte(1))])
@@ -298,11 +336,30 @@ fn malformed() -> Vec<Case> {
             "a GROUP_ORDER that is neither 1 nor 2 closes the session",
             || wire::fill(&[(parameter::GROUP_ORDER, Value::Byte(3))]),
         ),
+        case("fill.with-token", in_22("9.20.15"), unlisted, || {
+            let token = (parameter::AUTHORIZATION_TOKEN, Value::Bytes(vec![3, 0]));
+            wire::fill(&[token])
+        }),
+        case(
+            "fill.with-track-property-filter",
+            in_22("9.20.15"),
+            unlisted,
+            || {
+                let filter = Value::Bytes(vec![0, 0x38, 0, 5]);
+                wire::fill(&[(parameter::TRACK_PROPERTY_FILTER, filter)])
+            },
+        ),
         case(
             "fill.unknown-filter",
             in_22("9.20.9"),
             "an unknown filter type closes the session",
-            || wire::fill(&[(parameter::LOCATION_FILTER, Value::Raw(vec![6]))]),
+            || of_filter(6, &[]),
         ),
+        case("fill.filter-above-maximum", in_22("9.20.9"), above, || {
+            of_filter(3, &[u64::MAX, 0, 1])
+        }),
+        case("fill.range-above-maximum", in_22("9.20.9"), above, || {
+            of_filter(4, &[u64::MAX, 0, 1, 0])
+        }),
     ]
 }

@@ -1,9 +1,10 @@
-//! What location filters of subscriptions let pass.
+//! What location filters of subscriptions let pass, and filters that cannot be read.
 
+use super::{VIOLATION, closes};
 use crate::{
     case::{Case, Level},
     edition::{Sections, in_18, in_22, in_both},
-    script::{A, B, C, Script, object, object_at, refused, subscribed},
+    script::{A, B, C, Script, closed, object, object_at, refused, subscribed},
     seen::Slot,
     wire::{self, Range, Request, Subgroup, group, refusal},
 };
@@ -12,6 +13,8 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases = ranges();
     cases.push(next_group());
     cases.extend(past());
+    cases.extend(malformed());
+    cases.extend(malformed_in_others());
     cases
 }
 
@@ -116,4 +119,117 @@ fn past() -> Vec<Case> {
             },
         ),
     ]
+}
+
+/// A location filter: name, sections, requirement, level, type and fields.
+type Filter = (
+    &'static str,
+    Sections,
+    &'static str,
+    Level,
+    u64,
+    &'static [u64],
+);
+
+/// Filters that a relay cannot read, in SUBSCRIBE.
+fn malformed() -> impl Iterator<Item = Case> {
+    let rows = malformed_of_18().into_iter().chain(malformed_of_22());
+    rows.map(|(name, sections, requirement, level, kind, fields)| {
+        closes(
+            format!("filter.{name}"),
+            sections,
+            requirement,
+            VIOLATION,
+            move |script| {
+                let filter = wire::filter(script.edition, kind, fields);
+                Request::Subscribe.encode(0, &script.track, &[filter])
+            },
+        )
+        .level(level)
+    })
+}
+
+const UNKNOWN_FILTER: &str = "an unknown filter type closes the session";
+const FILTER_ABOVE: &str = "a filter that ends beyond group 2^64 - 1 closes the session";
+const FILTER_CUT: &str = "a filter ends with its last field";
+
+fn malformed_of_18() -> [Filter; 5] {
+    let at = in_18("5.1.2");
+    [
+        ("type-0", at, UNKNOWN_FILTER, Level::Must, 0, &[]),
+        ("type-5", at, UNKNOWN_FILTER, Level::Must, 5, &[]),
+        (
+            "end-above-maximum",
+            at,
+            FILTER_ABOVE,
+            Level::Must,
+            4,
+            &[u64::MAX, 0, 1],
+        ),
+        ("cut", at, FILTER_CUT, Level::Implied, 3, &[0]),
+        ("too-long", at, FILTER_CUT, Level::Implied, 2, &[0]),
+    ]
+}
+
+/// A filter that is cut or too long is a message of a wrong length.
+fn malformed_of_22() -> [Filter; 6] {
+    let (at, length) = (in_22("9.20.9"), in_22("9"));
+    [
+        ("type-6", at, UNKNOWN_FILTER, Level::Must, 6, &[]),
+        ("type-128", at, UNKNOWN_FILTER, Level::Must, 128, &[]),
+        (
+            "end-above-maximum",
+            at,
+            FILTER_ABOVE,
+            Level::Must,
+            3,
+            &[u64::MAX, 0, 1],
+        ),
+        (
+            "range-above-maximum",
+            at,
+            FILTER_ABOVE,
+            Level::Must,
+            4,
+            &[u64::MAX, 0, 1, 0],
+        ),
+        ("cut", length, FILTER_CUT, Level::Must, 2, &[0]),
+        ("too-long", length, FILTER_CUT, Level::Must, 5, &[0]),
+    ]
+}
+
+/// The filters of draft-22 in other messages than SUBSCRIBE.
+fn malformed_in_others() -> Vec<Case> {
+    let rows = [
+        ("type-6", UNKNOWN_FILTER, 6, &[][..]),
+        ("end-above-maximum", FILTER_ABOVE, 3, &[u64::MAX, 0, 1]),
+    ];
+    let mut cases = Vec::new();
+    for (name, requirement, kind, fields) in rows {
+        for request in [Request::Fetch, Request::Publish] {
+            cases.push(closes(
+                format!("filter.{name}-{}", request.word()),
+                in_22("9.20.9"),
+                requirement,
+                VIOLATION,
+                move |script| {
+                    let filter = wire::filter(script.edition, kind, fields);
+                    request.encode(0, &script.track, &[filter])
+                },
+            ));
+        }
+        cases.push(Case::must(
+            format!("filter.{name}-request-update"),
+            in_22("9.20.9"),
+            requirement,
+            move |script| {
+                let channel = script.channel(B, A);
+                script.then();
+                let filter = wire::filter(script.edition, kind, fields);
+                script.update(A, channel.subscription, vec![filter]);
+                script.expect(A, closed(VIOLATION));
+            },
+        ));
+    }
+    cases
 }

@@ -4,26 +4,25 @@ use std::collections::BTreeSet;
 
 use crate::{
     case::{Case, Level},
-    edition::in_both,
+    edition::{Sections, in_both},
     script::{
-        A, B, C, Check, Progress, message, object, object_at, ok, progress, request, subscribed,
+        A, B, C, Check, Progress, Script, message, object, object_at, ok, progress, subscribed,
     },
     seen::{Object, Seen, StreamEnd, Way},
     wire::{self, Subgroup, Value, group, property, subgroup},
 };
-use weir_moqt::{
-    data::ObjectStatus,
-    message::{Message, MessageKind},
-};
+use weir_moqt::{data::ObjectStatus, message::Message};
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = payloads();
     cases.extend(headers());
+    cases.extend(properties());
     cases.extend(preferences());
     cases.extend(streams());
     cases.extend(orders());
     cases.extend(ends_of_groups());
     cases.extend(several());
+    cases.push(paused());
     cases
 }
 
@@ -67,67 +66,82 @@ fn payloads() -> Vec<Case> {
 
 /// Fields of objects that the relay must not change.
 fn headers() -> Vec<Case> {
+    vec![Case::must(
+        "object.priority-and-subgroup",
+        in_both("9.7", "7.8"),
+        "a relay does not modify the priority, the subgroup ID and the object ID",
+        |script| {
+            script.channel(B, A);
+            script.then();
+            let header = Subgroup {
+                id: 9,
+                priority: Some(33),
+                ..Subgroup::of(70)
+            };
+            let stream = [
+                header.encode(),
+                wire::object(5, b"a"),
+                wire::object(2, b"b"),
+            ];
+            script.stream(B, stream.concat());
+            let is_meant = |object: &Object| {
+                object.location() == (70, 8)
+                    && object.subgroup == Some(9)
+                    && object.priority == Some(33)
+            };
+            script.expect(A, object_at(70, 5, b"a"));
+            let text = "object 8 of group 70, subgroup 9, with priority 33";
+            script.expect(A, object(text, is_meant));
+        },
+    )]
+}
+
+/// A case in which an object has these properties.
+fn with_properties(
+    name: &str,
+    sections: Sections,
+    requirement: &str,
+    properties: fn() -> Vec<(u64, Value)>,
+) -> Case {
+    Case::must(name, sections, requirement, move |script: &mut Script| {
+        script.channel(B, A);
+        script.then();
+        let header = Subgroup {
+            bits: subgroup::FIRST_OBJECT | subgroup::PROPERTIES,
+            ..Subgroup::of(0)
+        };
+        let object_bytes = wire::object_with(0, &properties(), b"a");
+        script.stream(B, [header.encode(), object_bytes].concat());
+        let encoded = wire::pairs(&properties());
+        let is_meant = move |object: &Object| object.properties[..] == encoded[..];
+        script.expect(A, object("an object with its properties", is_meant));
+    })
+}
+
+/// Properties of objects that the relay must not change.
+fn properties() -> Vec<Case> {
     let kept = || vec![(property::OF_APPLICATION, Value::Bytes(b"kept".to_vec()))];
-    let encoded = wire::pairs(&kept());
-    let of_datagram = encoded.clone();
+    let unchanged = "a relay forwards properties that it does not know unchanged";
     vec![
-        Case::must(
-            "object.priority-and-subgroup",
-            in_both("9.7", "7.8"),
-            "a relay does not modify the priority, the subgroup ID and the object ID",
-            |script| {
-                script.channel(B, A);
-                script.then();
-                let header = Subgroup {
-                    id: 9,
-                    priority: Some(33),
-                    ..Subgroup::of(70)
-                };
-                let stream = [
-                    header.encode(),
-                    wire::object(5, b"a"),
-                    wire::object(2, b"b"),
-                ];
-                script.stream(B, stream.concat());
-                let is_meant = |object: &Object| {
-                    object.location() == (70, 8)
-                        && object.subgroup == Some(9)
-                        && object.priority == Some(33)
-                };
-                script.expect(A, object_at(70, 5, b"a"));
-                let text = "object 8 of group 70, subgroup 9, with priority 33";
-                script.expect(A, object(text, is_meant));
-            },
-        ),
-        Case::must(
-            "object.properties",
-            in_both("2.5", "8.4"),
-            "a relay forwards properties that it does not know unchanged",
-            move |script| {
-                script.channel(B, A);
-                script.then();
-                let header = Subgroup {
-                    bits: subgroup::FIRST_OBJECT | subgroup::PROPERTIES,
-                    ..Subgroup::of(0)
-                };
-                let object_bytes = wire::object_with(0, &kept(), b"a");
-                script.stream(B, [header.encode(), object_bytes].concat());
-                let encoded = encoded.clone();
-                let is_meant = move |object: &Object| object.properties[..] == encoded[..];
-                script.expect(A, object("an object with its properties", is_meant));
-            },
+        with_properties("object.properties", in_both("2.5", "8.4"), unchanged, kept),
+        with_properties(
+            "object.immutable-properties",
+            in_both("12.7", "10.7"),
+            "a relay forwards Immutable Properties unchanged",
+            // The integer takes more bytes than it needs.
+            || vec![(property::IMMUTABLE, Value::Bytes(vec![0x38, 0x80, 5]))],
         ),
         Case::must(
             "datagram.properties",
             in_both("2.5", "8.4"),
-            "a relay forwards properties that it does not know unchanged",
+            unchanged,
             move |script| {
                 script.channel(B, A);
                 script.then();
-                let properties = wire::prefixed(&of_datagram);
+                let encoded = wire::pairs(&kept());
+                let properties = wire::prefixed(&encoded);
                 let start = [wire::int(0x09), wire::int(wire::ALIAS), vec![0, 0]].concat();
                 script.datagram(B, [start, properties, b"a".to_vec()].concat());
-                let encoded = of_datagram.clone();
                 let is_meant = move |object: &Object| object.properties[..] == encoded[..];
                 script.expect(A, object("a datagram with its properties", is_meant));
             },
@@ -358,6 +372,27 @@ fn stream_end(is_fin: bool) -> Check {
     })
 }
 
+/// Two subscribers, one of which is paused.
+fn paused() -> Case {
+    Case::must(
+        "forward.paused-subscriber",
+        in_both("5.1", "7.2"),
+        "a paused subscriber does not pause the others of its track",
+        |script| {
+            script.channel(B, A);
+            script.join(C);
+            let track = script.track.clone();
+            let paused = vec![(wire::parameter::FORWARD, Value::Byte(0))];
+            let slot = script.request_with(C, wire::Request::Subscribe, track, paused);
+            script.expect(C, subscribed(slot));
+            script.then();
+            script.stream(B, group(Subgroup::of(0), &[b"a"]));
+            script.expect(A, object_at(0, 0, b"a"));
+            script.never(C, object("an object", |_| true));
+        },
+    )
+}
+
 /// Several subscribers, and tracks that the relay offers.
 fn several() -> Vec<Case> {
     vec![
@@ -382,10 +417,7 @@ fn several() -> Vec<Case> {
             in_both("9.5", "7.6"),
             "objects of a track that the relay published to a subscriber are forwarded",
             |script| {
-                script.collect(A, vec![]);
-                script.publish(B);
-                let taken = script.taken();
-                script.expect(A, request(taken, MessageKind::Publish, |_| true));
+                let taken = script.offer(B, A);
                 script.write(A, taken, wire::request_ok(&[], &[]));
                 script.then();
                 script.stream(B, group(Subgroup::of(0), &[b"a"]));

@@ -100,7 +100,7 @@ fn first_messages() -> impl Iterator<Item = Case> {
     rows.into_iter().map(|(name, bytes)| {
         closes(
             format!("request-stream.begins-with-{name}"),
-            in_both("3.3", "6.4.2"),
+            in_both("3.3", "6.3"),
             "a request stream that does not begin with a request closes the session",
             VIOLATION,
             bytes,

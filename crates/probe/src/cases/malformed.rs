@@ -1,9 +1,12 @@
 //! Tracks that break the object model: the relay ends their subscriptions with `MALFORMED_TRACK`.
 
+use weir_moqt::message::MessageKind;
+
+use super::upstream_fetches;
 use crate::{
     case::{Case, Level},
     edition::{Sections, in_both},
-    script::{A, B, Script, done, object_at},
+    script::{A, B, C, Script, Step, done, object_at, over, request},
     wire::{self, Subgroup, Value, group, property, subgroup},
 };
 
@@ -25,7 +28,7 @@ type Row = (
 
 pub(super) fn cases() -> Vec<Case> {
     let rows = duplicates().into_iter().chain(ends()).chain(gaps());
-    rows.map(|(name, sections, level, requirement, first, second)| {
+    let rows = rows.map(|(name, sections, level, requirement, first, second)| {
         Case::must(
             format!("malformed.{name}"),
             sections,
@@ -41,8 +44,8 @@ pub(super) fn cases() -> Vec<Case> {
             },
         )
         .level(level)
-    })
-    .collect()
+    });
+    rows.chain([upstream(), of_fetch()]).collect()
 }
 
 fn send(script: &mut Script, sent: Sent) {
@@ -71,54 +74,82 @@ fn with_property(group: u64, id: u64, properties: &[(u64, Value)]) -> Sent {
     of(header, &wire::object_with(id, properties, b"x"))
 }
 
+/// The object with another payload.
+fn other_payload() -> Sent {
+    of(Subgroup::of(2), &wire::object(1, b"other"))
+}
+
 fn duplicates() -> [Row; 4] {
-    let text = "a duplicate object that differs makes the track malformed";
+    let row = |name, second: fn() -> Sent| -> Row {
+        let text = "a duplicate object that differs makes the track malformed";
+        let at = in_both("9.1", "7.1");
+        (name, at, Level::Must, text, usual, second)
+    };
     [
-        (
-            "other-payload",
-            in_both("9.1", "7.1"),
-            Level::Must,
-            text,
-            usual,
-            || of(Subgroup::of(2), &wire::object(1, b"other")),
-        ),
-        (
-            "other-subgroup",
-            in_both("9.1", "7.1"),
-            Level::Must,
-            text,
-            usual,
-            || {
-                let header = Subgroup {
-                    id: 1,
-                    ..Subgroup::of(2)
-                };
-                of(header, &wire::object(1, b"first"))
-            },
-        ),
-        (
-            "other-priority",
-            in_both("9.1", "7.1"),
-            Level::Must,
-            text,
-            usual,
-            || {
-                let header = Subgroup {
-                    priority: Some(3),
-                    ..Subgroup::of(2)
-                };
-                of(header, &wire::object(1, b"first"))
-            },
-        ),
-        (
-            "other-preference",
-            in_both("9.1", "7.1"),
-            Level::Must,
-            text,
-            usual,
-            || Sent::Datagram(wire::datagram(2, 1, b"first")),
-        ),
+        row("other-payload", other_payload),
+        row("other-subgroup", || {
+            let header = Subgroup {
+                id: 1,
+                ..Subgroup::of(2)
+            };
+            of(header, &wire::object(1, b"first"))
+        }),
+        row("other-priority", || {
+            let header = Subgroup {
+                priority: Some(3),
+                ..Subgroup::of(2)
+            };
+            of(header, &wire::object(1, b"first"))
+        }),
+        row("other-preference", || {
+            Sent::Datagram(wire::datagram(2, 1, b"first"))
+        }),
     ]
+}
+
+/// What becomes of a fetch.
+fn of_fetch() -> Case {
+    Case::must(
+        "malformed.resets-fetch",
+        in_both("2.4.2", "12.1"),
+        "fetch streams of a malformed track are reset with MALFORMED_TRACK",
+        |script| {
+            script.channel(B, C);
+            script.step(Step::Behave(B, Box::new(|line| line.is_mute = true)));
+            send(script, usual());
+            script.expect(C, object_at(2, 1, b"first"));
+            script.join(A);
+            let track = script.track.clone();
+            script.ask(A, move |id| wire::fetch(id, &track, (0, 0), (1, 0), &[]));
+            let taken = script.taken();
+            script.expect(B, request(taken, MessageKind::Fetch, |_| true));
+            // The publisher sends one of the objects, and no end.
+            script.write(B, taken, wire::fetch_ok(script.edition, (1, 0), &[]));
+            upstream_fetches::serve(script, B, taken, &[0x1C, 0, 0, 128, 1, b'a']);
+            script.expect(A, object_at(0, 0, b"a"));
+            script.then();
+            send(script, other_payload());
+            let code = Some(wire::done::MALFORMED_TRACK);
+            script.expect(A, upstream_fetches::stream_reset(code));
+        },
+    )
+}
+
+/// What becomes of the relay's own subscription.
+fn upstream() -> Case {
+    Case::must(
+        "malformed.cancels-upstream",
+        in_both("2.4.2", "12.1"),
+        "a subscriber cancels its subscription to a malformed track",
+        |script| {
+            let channel = script.channel(B, A);
+            send(script, usual());
+            script.expect(A, object_at(2, 1, b"first"));
+            script.then();
+            send(script, other_payload());
+            script.expect(B, over(channel.publication));
+        },
+    )
 }
 
 fn ends() -> [Row; 4] {

@@ -4,7 +4,7 @@ use super::VIOLATION;
 use crate::{
     case::Case,
     edition::in_22,
-    script::{A, B, C, Script, answered, closed, object_at, ok},
+    script::{A, B, C, Script, Step, answered, closed, object_at, ok},
     seen::Slot,
     wire::{self, Request, Subgroup, Value, group, parameter},
 };
@@ -12,6 +12,7 @@ use crate::{
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![permitted(), of_subscriber(), on_control()];
     cases.extend(other_requests());
+    cases.push(of_fetch());
     cases.extend(parameters());
     cases
 }
@@ -90,6 +91,24 @@ fn other_requests() -> impl Iterator<Item = Case> {
             },
         )
     })
+}
+
+/// A FETCH that its publisher has not answered.
+fn of_fetch() -> Case {
+    Case::must(
+        "state-notify.on-fetch",
+        in_22("9.10"),
+        "a PUBLISH_STATE_NOTIFY for a request that is no subscription closes the session",
+        |script| {
+            script.announce(B);
+            script.step(Step::Behave(B, Box::new(|line| line.is_mute = true)));
+            script.join(A);
+            let slot = script.request(A, Request::Fetch);
+            script.then();
+            script.write(A, slot, notification());
+            script.expect(A, closed(VIOLATION));
+        },
+    )
 }
 
 fn parameters() -> Vec<Case> {

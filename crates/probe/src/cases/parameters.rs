@@ -4,7 +4,7 @@ use super::{VIOLATION, closes};
 use crate::{
     case::{Case, Level},
     edition::{Sections, in_18, in_22, in_both},
-    script::{A, B, Script, closed},
+    script::{A, B, Script, closed, ok},
     wire::{self, Request, Value, framed, int, message, parameter, property},
 };
 
@@ -12,9 +12,9 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases = unknown();
     cases.extend(misplaced());
     cases.extend(misplaced_in_updates());
+    cases.extend(misplaced_in_other_updates());
     cases.extend(repeated());
     cases.extend(values());
-    cases.extend(filters());
     cases.extend(properties());
     cases
 }
@@ -97,41 +97,44 @@ fn of_requests() -> [Misplaced; 6] {
             parameter::SUBSCRIBER_PRIORITY,
             Value::Byte(1),
             in_both("10.2.7", "9.20.7"),
-            &[TrackStatus, PublishNamespace],
+            &[TrackStatus, PublishNamespace, SubscribeNamespace],
         ),
         (
             "group-order",
             parameter::GROUP_ORDER,
             Value::Byte(1),
             in_both("10.2.8", "9.20.8"),
-            &[TrackStatus, PublishNamespace],
+            &[TrackStatus, PublishNamespace, SubscribeNamespace],
         ),
         (
             "rendezvous-timeout",
             parameter::RENDEZVOUS_TIMEOUT,
             Value::Int(1),
             in_both("10.2.6", "9.20.6"),
-            &[Fetch, Publish],
+            &[Fetch, Publish, TrackStatus, PublishNamespace],
         ),
         (
             "fill-timeout",
             parameter::FILL_TIMEOUT,
             Value::Int(1),
             in_both("10.2.5", "9.20.5"),
-            &[Request::Subscribe],
+            &[Request::Subscribe, Publish, TrackStatus],
         ),
         (
             "new-group-request",
             parameter::NEW_GROUP_REQUEST,
             Value::Int(0),
             in_both("10.2.13", "9.20.19"),
-            &[Fetch, Publish],
+            &[Fetch, Publish, TrackStatus, PublishNamespace],
         ),
     ]
 }
 
 /// Parameters of answers, of deliveries and of updates.
 fn of_answers() -> [Misplaced; 5] {
+    use Request::{
+        Fetch, PublishNamespace, Subscribe, SubscribeNamespace, SubscribeTracks, TrackStatus,
+    };
     let prefix = Value::Raw(wire::namespace(&[b"a".to_vec()]));
     [
         (
@@ -139,35 +142,40 @@ fn of_answers() -> [Misplaced; 5] {
             parameter::EXPIRES,
             Value::Int(1),
             in_both("10.2.10", "9.20.16"),
-            &[Request::Subscribe, Request::Fetch],
+            &[Subscribe, Fetch, TrackStatus, PublishNamespace],
         ),
         (
             "largest-object",
             parameter::LARGEST_OBJECT,
             Value::Location(0, 0),
             in_both("10.2.11", "9.20.17"),
-            &[Request::Subscribe, Request::Fetch],
+            &[Subscribe, Fetch, TrackStatus, PublishNamespace],
         ),
         (
             "track-namespace-prefix",
             parameter::TRACK_NAMESPACE_PREFIX,
             prefix,
             in_both("10.2.14", "9.20.20"),
-            &[Request::Subscribe, Request::SubscribeNamespace],
+            &[
+                Subscribe,
+                PublishNamespace,
+                SubscribeNamespace,
+                SubscribeTracks,
+            ],
         ),
         (
             "object-delivery-timeout",
             parameter::OBJECT_DELIVERY_TIMEOUT,
             Value::Int(9),
             in_both("10.2.4", "9.20.4"),
-            &[Request::Fetch],
+            &[Fetch, TrackStatus, PublishNamespace],
         ),
         (
             "subgroup-delivery-timeout",
             parameter::SUBGROUP_DELIVERY_TIMEOUT,
             Value::Int(9),
             in_both("10.2.3", "9.20.3"),
-            &[Request::Fetch],
+            &[Fetch, TrackStatus, PublishNamespace],
         ),
     ]
 }
@@ -231,7 +239,7 @@ fn of_22() -> [Misplaced; 5] {
             parameter::FILL_PARAMETERS,
             Value::Bytes(vec![0]),
             in_22("9.20.15"),
-            &[Fetch, Publish, TrackStatus],
+            &[Fetch, Publish, TrackStatus, PublishNamespace],
         ),
         (
             "include-properties",
@@ -245,14 +253,14 @@ fn of_22() -> [Misplaced; 5] {
             parameter::SUBGROUP_FILTER,
             range(),
             in_22("3.3.2"),
-            &[Publish, TrackStatus],
+            &[Publish, TrackStatus, PublishNamespace],
         ),
         (
             "track-property-filter",
             parameter::TRACK_PROPERTY_FILTER,
             Value::Bytes(vec![0, 0x38, 0, 5]),
             in_22("3.3.2"),
-            &[Subscribe, Fetch],
+            &[Subscribe, Fetch, Publish],
         ),
     ]
 }
@@ -311,6 +319,83 @@ fn misplaced_in_updates() -> Vec<Case> {
             (parameter::INCLUDE_PROPERTIES, Value::Byte(1))
         }),
     ]
+}
+
+/// Parameters in updates of requests other than subscriptions.
+fn misplaced_in_other_updates() -> impl Iterator<Item = Case> {
+    use Request::{PublishNamespace, SubscribeNamespace, SubscribeTracks};
+    let prefix = || Value::Raw(wire::namespace(&[b"a".to_vec()]));
+    let rows = [
+        (
+            "forward",
+            in_both("10.2.12", "9.20.18"),
+            SubscribeNamespace,
+            (parameter::FORWARD, Value::Byte(1)),
+        ),
+        (
+            "subscriber-priority",
+            in_both("10.2.7", "9.20.7"),
+            PublishNamespace,
+            (parameter::SUBSCRIBER_PRIORITY, Value::Byte(1)),
+        ),
+        (
+            "new-group-request",
+            in_both("10.2.13", "9.20.19"),
+            SubscribeNamespace,
+            (parameter::NEW_GROUP_REQUEST, Value::Int(0)),
+        ),
+        (
+            "track-namespace-prefix",
+            in_both("10.2.14", "9.20.20"),
+            PublishNamespace,
+            (parameter::TRACK_NAMESPACE_PREFIX, prefix()),
+        ),
+        (
+            "location-filter",
+            in_22("9.20.9"),
+            SubscribeTracks,
+            (parameter::LOCATION_FILTER, Value::Raw(vec![5])),
+        ),
+        (
+            "fill-parameters",
+            in_22("9.20.15"),
+            SubscribeTracks,
+            (parameter::FILL_PARAMETERS, Value::Bytes(vec![0])),
+        ),
+        (
+            "subgroup-filter",
+            in_22("3.3.2"),
+            SubscribeTracks,
+            (parameter::SUBGROUP_FILTER, Value::Bytes(vec![0, 0, 5])),
+        ),
+    ];
+    rows.into_iter().map(|(name, sections, request, value)| {
+        update_closes(
+            format!("parameter.{name}-in-update-of-{}", request.word()),
+            sections,
+            "a parameter in an update that may not have it closes the session",
+            request,
+            value,
+        )
+    })
+}
+
+/// A case in which a client updates a request that is not a subscription, and the relay has to close the session.
+fn update_closes(
+    name: impl Into<String>,
+    sections: Sections,
+    requirement: &str,
+    request: Request,
+    value: (u64, Value),
+) -> Case {
+    Case::must(name, sections, requirement, move |script| {
+        script.join(A);
+        let slot = script.request(A, request);
+        script.expect(A, ok(slot));
+        script.then();
+        script.update(A, slot, vec![value.clone()]);
+        script.expect(A, closed(VIOLATION));
+    })
 }
 
 fn repeated() -> impl Iterator<Item = Case> {
@@ -389,6 +474,13 @@ fn values() -> Vec<Case> {
             },
         ));
     }
+    cases.push(update_closes(
+        "parameter.forward-2-update-of-subscribe-tracks",
+        in_22("9.20.18"),
+        "a FORWARD that is neither 0 nor 1 closes the session",
+        Request::SubscribeTracks,
+        (parameter::FORWARD, Value::Byte(2)),
+    ));
     cases.push(Case::must(
         "parameter.forward-2-request-update",
         in_both("10.2.12", "9.20.18"),
@@ -402,82 +494,6 @@ fn values() -> Vec<Case> {
         },
     ));
     cases
-}
-
-/// A location filter: name, sections, requirement, level, type and fields.
-type Filter = (
-    &'static str,
-    Sections,
-    &'static str,
-    Level,
-    u64,
-    &'static [u64],
-);
-
-fn filters() -> impl Iterator<Item = Case> {
-    let rows = filters_of_18().into_iter().chain(filters_of_22());
-    rows.map(|(name, sections, requirement, level, kind, fields)| {
-        closes(
-            format!("filter.{name}"),
-            sections,
-            requirement,
-            VIOLATION,
-            move |script| {
-                let filter = wire::filter(script.edition, kind, fields);
-                Request::Subscribe.encode(0, &script.track, &[filter])
-            },
-        )
-        .level(level)
-    })
-}
-
-const UNKNOWN_FILTER: &str = "an unknown filter type closes the session";
-const FILTER_ABOVE: &str = "a filter that ends beyond group 2^64 - 1 closes the session";
-const FILTER_CUT: &str = "a filter ends with its last field";
-
-fn filters_of_18() -> [Filter; 5] {
-    let at = in_18("5.1.2");
-    [
-        ("type-0", at, UNKNOWN_FILTER, Level::Must, 0, &[]),
-        ("type-5", at, UNKNOWN_FILTER, Level::Must, 5, &[]),
-        (
-            "end-above-maximum",
-            at,
-            FILTER_ABOVE,
-            Level::Must,
-            4,
-            &[u64::MAX, 0, 1],
-        ),
-        ("cut", at, FILTER_CUT, Level::Implied, 3, &[0]),
-        ("too-long", at, FILTER_CUT, Level::Implied, 2, &[0]),
-    ]
-}
-
-/// A filter that is cut or too long is a message of a wrong length.
-fn filters_of_22() -> [Filter; 6] {
-    let (at, length) = (in_22("9.20.9"), in_22("9"));
-    [
-        ("type-6", at, UNKNOWN_FILTER, Level::Must, 6, &[]),
-        ("type-128", at, UNKNOWN_FILTER, Level::Must, 128, &[]),
-        (
-            "end-above-maximum",
-            at,
-            FILTER_ABOVE,
-            Level::Must,
-            3,
-            &[u64::MAX, 0, 1],
-        ),
-        (
-            "range-above-maximum",
-            at,
-            FILTER_ABOVE,
-            Level::Must,
-            4,
-            &[u64::MAX, 0, 1, 0],
-        ),
-        ("cut", length, FILTER_CUT, Level::Must, 2, &[0]),
-        ("too-long", length, FILTER_CUT, Level::Must, 5, &[0]),
-    ]
 }
 
 /// Track Properties with forbidden values, in PUBLISH and in SUBSCRIBE_OK.

@@ -1,29 +1,30 @@
-//! PUBLISH, Track Aliases, and answers of publishers.
+//! PUBLISH, Track Aliases, and what the relay asks of publishers.
 
-use weir_moqt::message::{Message, MessageKind};
+use weir_moqt::{
+    location::Location,
+    message::{Message, MessageKind},
+};
 
 use super::VIOLATION;
 use crate::{
     case::{Case, Level},
-    edition::{Edition, Sections, in_18, in_22, in_both},
+    edition::{Edition, in_18, in_22, in_both},
     script::{
-        A, B, C, Check, Script, answered, closed, message, object_at, ok, progress, refused,
+        A, B, C, Check, Progress, answered, closed, message, object_at, ok, progress, refused,
         request, subscribed,
     },
     seen::Slot,
-    wire::{
-        self, Range, Request, Subgroup, Value, close, done, group, parameter, property, refusal,
-    },
+    wire::{self, Range, Request, Subgroup, Value, close, group, parameter, property, refusal},
 };
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = accepting();
     cases.extend(resuming());
+    cases.extend(updating());
+    cases.extend(offering());
     cases.extend(aliases());
+    cases.push(alias_of_relay());
     cases.extend(mandatory_properties());
-    cases.extend(answers());
-    cases.extend(later_answers());
-    cases.extend(unknown_codes());
     cases.extend(relay_requests());
     cases.extend(new_groups());
     cases
@@ -116,21 +117,23 @@ fn resuming() -> Vec<Case> {
             in_both("9.5", "7.6"),
             "a SUBSCRIBE with Forward State 1 sets the Forward State of paused publishers to 1",
             |script| {
-                script.join(B);
-                let track = script.track.clone();
-                let paused = vec![(parameter::FORWARD, Value::Byte(0))];
-                let slot = script.request_with(B, Request::Publish, track, paused);
-                script.expect(
-                    B,
-                    message(slot, "REQUEST_OK", |message| {
-                        matches!(message, Message::RequestOk(_))
-                    }),
-                );
+                let slot = script.publish_paused(B);
                 script.join(A);
                 script.then();
                 let subscription = script.request(A, Request::Subscribe);
                 script.expect(A, subscribed(subscription));
                 script.expect(B, forwards(script.edition, slot));
+            },
+        ),
+        Case::must(
+            "publish.forward-0-with-subscribers",
+            in_both("9.5", "7.6"),
+            "a paused PUBLISH for a track with an unpaused subscriber is resumed",
+            |script| {
+                script.channel(B, C);
+                script.then();
+                let slot = script.publish_paused(A);
+                script.expect(A, forwards(script.edition, slot));
             },
         ),
         Case::must(
@@ -162,6 +165,125 @@ fn forwards(edition: Edition, slot: Slot) -> Check {
                 || matches!(message, Message::RequestUpdate(it) if it.parameters.forward == Some(true))
         }))
     })
+}
+
+/// Updates that a publisher sends.
+fn updating() -> Vec<Case> {
+    vec![
+        Case::must(
+            "update.of-publish",
+            in_both("10.9", "9.5"),
+            "a REQUEST_UPDATE of a PUBLISH by its publisher gets a REQUEST_OK or REQUEST_ERROR",
+            |script| {
+                let slot = script.publish(A);
+                script.then();
+                script.update(A, slot, vec![]);
+                script.expect(A, answered(slot));
+            },
+        ),
+        Case::must(
+            "update.of-responder",
+            in_22("9.5"),
+            "a REQUEST_UPDATE of the publisher that answered a SUBSCRIBE closes the session",
+            |script| {
+                let channel = script.channel(A, B);
+                script.then();
+                script.update(A, channel.publication, vec![]);
+                script.expect(A, closed(VIOLATION));
+            },
+        ),
+    ]
+}
+
+/// What a PUBLISH of the relay says of the track.
+fn offering() -> Vec<Case> {
+    vec![
+        Case::must(
+            "publish.track-properties",
+            in_both("9.6", "7.7"),
+            "a relay forwards all Track Properties in PUBLISH",
+            |script| {
+                let kept = vec![(property::OF_APPLICATION, Value::Bytes(b"kept".to_vec()))];
+                let encoded = wire::pairs(&kept);
+                script.collect(A, vec![]);
+                script.join(B);
+                script.then();
+                let track = script.track.clone();
+                script.ask(B, move |id| wire::publish(id, &track, 1, &[], &kept));
+                let taken = script.taken();
+                let has_kept = move |message: &Message| matches!(message, Message::Publish(it) if it.properties.as_bytes()[..] == encoded[..]);
+                script.expect(A, request(taken, MessageKind::Publish, has_kept));
+            },
+        ),
+        Case::must(
+            "publish.largest-object",
+            in_both("10.2.11", "9.20.17"),
+            "PUBLISH has LARGEST_OBJECT if objects were published",
+            |script| {
+                script.publish(B);
+                script.join(C);
+                let slot = script.request(C, Request::Subscribe);
+                script.expect(C, subscribed(slot));
+                script.stream(B, group(Subgroup::of(4), &[b"a", b"b"]));
+                script.expect(C, object_at(4, 1, b"b"));
+                script.collect(A, vec![]);
+                script.then();
+                let taken = script.taken();
+                let largest = Some(Location::new(4, 1));
+                let has_largest = move |message: &Message| matches!(message, Message::Publish(it) if it.parameters.largest_object == largest);
+                script.expect(A, request(taken, MessageKind::Publish, has_largest));
+            },
+        ),
+        Case::must(
+            "subscribe-tracks.token-not-copied",
+            in_22("9.20.2"),
+            "PUBLISH does not have the token of SUBSCRIBE_TRACKS",
+            |script| {
+                let token = Value::Bytes([vec![3, 0], b"secret".to_vec()].concat());
+                script.collect(A, vec![(parameter::AUTHORIZATION_TOKEN, token)]);
+                script.publish(B);
+                script.then();
+                let taken = script.taken();
+                let has_none = |message: &Message| matches!(message, Message::Publish(it) if it.parameters.authorization_tokens.is_empty());
+                script.expect(A, request(taken, MessageKind::Publish, has_none));
+            },
+        ),
+    ]
+}
+
+/// The Track Aliases in two answers differ.
+fn other_aliases(first: Slot, second: Slot) -> Check {
+    Check::new("two Track Aliases", move |seen| {
+        let alias = |slot| {
+            let Message::SubscribeOk(ok) = seen.on(slot)?.messages.first()? else {
+                return None;
+            };
+            Some(ok.track_alias)
+        };
+        match (alias(first), alias(second)) {
+            (Some(one), Some(other)) if one == other => {
+                Progress::Broken(format!("both tracks have the Track Alias {one}"))
+            }
+            (one, other) => progress(one.is_some() && other.is_some()),
+        }
+    })
+}
+
+fn alias_of_relay() -> Case {
+    Case::must(
+        "alias.of-two-tracks",
+        in_both("11.1", "3.1.3"),
+        "a publisher does not use one Track Alias for two tracks at once",
+        |script| {
+            let channel = script.channel(B, A);
+            script.then();
+            let other = script.track.named("other");
+            let slot = script.request_of(A, Request::Subscribe, other);
+            let taken = script.taken_subscribe(B);
+            script.write(B, taken, wire::subscribe_ok(wire::ALIAS + 1, &[], &[]));
+            script.expect(A, other_aliases(channel.subscription, slot));
+        },
+    )
 }
 
 fn aliases() -> Vec<Case> {
@@ -264,187 +386,6 @@ fn mandatory_properties() -> Vec<Case> {
             },
         ),
     ]
-}
-
-/// The relay's SUBSCRIBE at a publisher, which answers with `answer`.
-fn answering(
-    name: &str,
-    sections: Sections,
-    requirement: &str,
-    answer: fn(Edition) -> Vec<u8>,
-) -> Case {
-    Case::must(name, sections, requirement, move |script: &mut Script| {
-        let taken = script.pending(A, B).publication;
-        script.then();
-        script.write(A, taken, answer(script.edition));
-        script.expect(A, closed(VIOLATION));
-    })
-}
-
-/// What follows from a reason that is too long.
-const LONG_REASON: &str = "a reason of more than 1,024 bytes closes the session";
-
-/// Answers that a publisher may not give.
-fn answers() -> Vec<Case> {
-    vec![
-        answering(
-            "answer.reason-1025-bytes-request-error",
-            in_both("1.4.4", "8.5"),
-            LONG_REASON,
-            |_| wire::request_error(refusal::DOES_NOT_EXIST, &[b'r'; 1025]),
-        ),
-        answering(
-            "answer.redirect-with-uri",
-            in_both("10.6.1", "9.4.1"),
-            "a REDIRECT from a client with a URI closes the session",
-            |_| {
-                let redirect = [wire::prefixed(b"moqt://example.net"), vec![0, 0]].concat();
-                let payload = [wire::int(refusal::REDIRECT), vec![0, 0], redirect].concat();
-                wire::framed(wire::message::REQUEST_ERROR, &payload)
-            },
-        ),
-        answering(
-            "answer.two-subscribe-oks",
-            in_both("5.1", "3.1"),
-            "a second SUBSCRIBE_OK should close the session",
-            |_| wire::subscribe_ok(1, &[], &[]).repeat(2),
-        )
-        .level(Level::Should),
-        answering(
-            "answer.fetch-ok-to-subscribe",
-            in_both("10.13", "9.12"),
-            "FETCH_OK answers FETCH only",
-            |edition| wire::fetch_ok(edition, (0, 1), &[]),
-        )
-        .level(Level::Implied),
-        answering(
-            "answer.request-ok-to-subscribe",
-            in_both("10.5", "9.3"),
-            "REQUEST_OK does not answer SUBSCRIBE",
-            |_| wire::request_ok(&[], &[]),
-        )
-        .level(Level::Implied),
-        answering(
-            "answer.namespace-to-subscribe",
-            in_both("10.16", "9.16"),
-            "NAMESPACE answers SUBSCRIBE_NAMESPACE only",
-            |_| wire::framed(wire::message::NAMESPACE, &wire::namespace(&[b"a".to_vec()])),
-        )
-        .level(Level::Implied),
-    ]
-}
-
-/// Messages after the first answer that a client may not send.
-fn later_answers() -> Vec<Case> {
-    vec![
-        Case::must(
-            "answer.reason-1025-bytes-publish-done",
-            in_both("1.4.4", "8.5"),
-            LONG_REASON,
-            |script| {
-                let slot = script.publish(A);
-                script.then();
-                script.write(
-                    A,
-                    slot,
-                    wire::publish_done(done::TRACK_ENDED, 0, &[b'r'; 1025]),
-                );
-                script.expect(A, closed(VIOLATION));
-            },
-        ),
-        Case::must(
-            "answer.publish-done-of-subscriber",
-            in_both("10.11", "9.9"),
-            "only a publisher sends PUBLISH_DONE",
-            |script| {
-                let channel = script.channel(B, A);
-                script.then();
-                let ended = wire::publish_done(done::TRACK_ENDED, 0, b"");
-                script.write(A, channel.subscription, ended);
-                script.expect(A, closed(VIOLATION));
-            },
-        )
-        .level(Level::Implied),
-        Case::must(
-            "answer.forward-in-publish-ok",
-            in_22("9.20.18"),
-            "a FORWARD in the answer to a PUBLISH closes the session",
-            |script| {
-                script.collect(A, vec![]);
-                script.publish(B);
-                let taken = script.taken();
-                script.expect(A, request(taken, MessageKind::Publish, |_| true));
-                script.then();
-                let forward = (parameter::FORWARD, Value::Byte(1));
-                script.write(A, taken, wire::request_ok(&[forward], &[]));
-                script.expect(A, closed(VIOLATION));
-            },
-        ),
-        Case::must(
-            "answer.properties-in-publish-ok",
-            in_both("10.5", "9.3"),
-            "Track Properties in the answer to a PUBLISH close the session",
-            |script| {
-                script.collect(A, vec![]);
-                script.publish(B);
-                let taken = script.taken();
-                script.expect(A, request(taken, MessageKind::Publish, |_| true));
-                script.then();
-                let property = (property::OF_APPLICATION, Value::Bytes(vec![1]));
-                script.write(A, taken, wire::request_ok(&[], &[property]));
-                script.expect(A, closed(VIOLATION));
-            },
-        ),
-    ]
-}
-
-/// Codes that are not in the registries are handled as `INTERNAL_ERROR`.
-fn unknown_codes() -> Vec<Case> {
-    const TEXT: &str = "an unknown error code does not close the session";
-    const UNKNOWN: u64 = 0x9D;
-    let mut cases = Vec::new();
-    for (word, sections, of_error, of_end) in [
-        ("unknown", in_both("14", "13"), UNKNOWN, UNKNOWN),
-        (
-            "removed",
-            in_22("13"),
-            refusal::INVALID_JOINING_REQUEST_ID,
-            done::SUBSCRIPTION_ENDED,
-        ),
-    ] {
-        let name = format!("code.{word}-request-error");
-        cases.push(Case::must(name, sections, TEXT, move |script| {
-            let channel = script.pending(A, B);
-            script.then();
-            script.write(A, channel.publication, wire::request_error(of_error, b""));
-            script.finish(A, channel.publication);
-            script.expect(B, refused(channel.subscription, &[]));
-            script.alive(A);
-        }));
-        let name = format!("code.{word}-publish-done");
-        cases.push(Case::must(name, sections, TEXT, move |script| {
-            let slot = script.publish(A);
-            script.then();
-            script.write(A, slot, wire::publish_done(of_end, 0, b""));
-            script.finish(A, slot);
-            script.alive(A);
-        }));
-    }
-    cases.push(Case::must(
-        "code.unknown-reset",
-        in_both("14", "13"),
-        TEXT,
-        |script| {
-            script.publish(A);
-            script.then();
-            let slot = script.uni();
-            script.write(A, slot, group(Subgroup::of(0), &[b"a"]));
-            script.wait(20);
-            script.reset(A, slot, UNKNOWN);
-            script.alive(A);
-        },
-    ));
-    cases
 }
 
 /// What the relay asks of publishers.

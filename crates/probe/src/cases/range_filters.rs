@@ -5,9 +5,9 @@ use weir_moqt::{error::RequestErrorCode, message::Message};
 use crate::{
     case::Case,
     edition::in_22,
-    script::{A, B, C, Check, Script, Step, message, object_at},
+    script::{A, B, C, Check, Script, Step, done, message, object_at},
     seen::{Seen, Slot},
-    wire::{Request, Subgroup, Value, group, int, parameter},
+    wire::{self, Request, Subgroup, Value, group, int, parameter},
 };
 
 pub(super) fn cases() -> Vec<Case> {
@@ -37,7 +37,87 @@ pub(super) fn cases() -> Vec<Case> {
             script.expect(A, invalid_filter(slot));
         },
     ));
+    cases.extend(invalid());
+    cases.push(in_update());
     cases
+}
+
+/// Filters whose ranges or types are invalid.
+fn invalid() -> impl Iterator<Item = Case> {
+    use Request::{Subscribe, SubscribeTracks};
+    let above = "a range beyond 2^64 - 1 is refused with INVALID_FILTER";
+    let odd = "a filter of a property with an odd type is refused with INVALID_FILTER";
+    let priority = "a filter of a priority above 255 is refused with INVALID_FILTER";
+    let rows = [
+        (
+            "start-above-maximum",
+            in_22("8.6"),
+            above,
+            Subscribe,
+            parameter::SUBGROUP_FILTER,
+            [vec![0, 2, 0], int(u64::MAX), vec![0]].concat(),
+        ),
+        (
+            "end-above-maximum",
+            in_22("8.6"),
+            above,
+            Subscribe,
+            parameter::SUBGROUP_FILTER,
+            [vec![0, 2], int(u64::MAX)].concat(),
+        ),
+        (
+            "priority-256",
+            in_22("9.20.12"),
+            priority,
+            Subscribe,
+            parameter::PRIORITY_FILTER,
+            [vec![0], int(256), vec![0]].concat(),
+        ),
+        (
+            "odd-object-property",
+            in_22("9.20.13"),
+            odd,
+            Subscribe,
+            parameter::OBJECT_PROPERTY_FILTER,
+            vec![0, 0x39, 0, 5],
+        ),
+        (
+            "odd-track-property",
+            in_22("9.20.14"),
+            odd,
+            SubscribeTracks,
+            parameter::TRACK_PROPERTY_FILTER,
+            vec![0, 0x39, 0, 5],
+        ),
+    ];
+    rows.into_iter()
+        .map(|(name, sections, text, request, kind, value)| {
+            let name = format!("range-filter.{name}");
+            Case::must(name, sections, text, move |script| {
+                begin(script);
+                let value = Value::Bytes(value.clone());
+                let slot = ask(script, request, move |_| vec![(kind, value.clone())]);
+                script.expect(A, invalid_filter(slot));
+            })
+        })
+}
+
+/// An update with too many ranges, with which the subscription ends.
+fn in_update() -> Case {
+    Case::must(
+        "range-filter.update-ends-subscription",
+        in_22("9.5.1"),
+        "after an update that fails, the subscription ends with PUBLISH_DONE UPDATE_FAILED",
+        |script| {
+            let channel = script.channel(B, A);
+            script.then();
+            let twice = vec![subgroups(1), subgroups(1)];
+            script.update(A, channel.subscription, twice);
+            script.expect(A, invalid_filter(channel.subscription));
+            let code = Some(wire::done::UPDATE_FAILED);
+            script.expect(A, done(channel.subscription, code));
+        },
+    )
 }
 
 /// A track with an object, and a client that asks for it.

@@ -35,6 +35,7 @@ pub(super) fn cases() -> Vec<Case> {
         )
         .level(Level::Should),
     ];
+    cases.push(of_server());
     cases.extend(ignored_options());
     cases.push(limits());
     cases.extend(bad_options());
@@ -42,6 +43,31 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(control_streams());
     cases.extend(stream_types());
     cases
+}
+
+/// The relay's own SETUP.
+fn of_server() -> Case {
+    Case::must(
+        "setup.without-path-and-authority",
+        in_both("10.3.1", "9.1.1"),
+        "a server sends neither PATH nor AUTHORITY",
+        |script| {
+            script.connect(A);
+            script.then();
+            script.set_up_with(A, &[]);
+            script.expect(
+                A,
+                Check::new("SETUP without PATH and AUTHORITY", |seen| {
+                    match seen.setup() {
+                        Some(setup) if setup.path.is_some() || setup.authority.is_some() => {
+                            Progress::Broken("the relay sent PATH or AUTHORITY".to_owned())
+                        }
+                        setup => progress(setup.is_some()),
+                    }
+                }),
+            );
+        },
+    )
 }
 
 /// Options that a relay does not know.
@@ -240,7 +266,7 @@ fn control_streams() -> Vec<Case> {
     let case = |name: &str, script: fn(&mut Script)| {
         Case::must(
             name,
-            in_both("3.3", "6.4.1"),
+            in_both("3.3", "6.3"),
             "the end of a control stream closes the session",
             move |new| {
                 new.join(A);
@@ -257,7 +283,7 @@ fn control_streams() -> Vec<Case> {
         case("control.reset", |script| script.reset(A, Slot::Control, 0)),
         Case::must(
             "control.stays-open",
-            in_both("3.3", "6.4.1"),
+            in_both("3.3", "6.3"),
             "the relay does not close its control stream",
             |script| {
                 script.join(A);
@@ -279,7 +305,7 @@ fn control_streams() -> Vec<Case> {
         .level(Level::Implied),
         Case::must(
             "control.second-stream",
-            in_both("3.3", "6.4.1"),
+            in_both("3.3", "6.3"),
             "each peer opens one control stream",
             |script| {
                 script.join(A);

@@ -23,7 +23,30 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(forwarding());
     cases.extend(endings());
     cases.extend(ends_of_publishers());
+    cases.push(after_refusal());
     cases
+}
+
+/// Objects of a track whose SUBSCRIBE was refused.
+fn after_refusal() -> Case {
+    Case::must(
+        "subscribe.refused-gets-no-objects",
+        in_both("5.1.1", "3.1.2"),
+        "no objects are sent for a SUBSCRIBE that was refused",
+        |script| {
+            script.join(A);
+            let slot = script.request(A, Request::Subscribe);
+            script.expect(A, refused(slot, &[]));
+            script.publish(B);
+            script.join(C);
+            let other = script.request(C, Request::Subscribe);
+            script.expect(C, subscribed(other));
+            script.then();
+            script.stream(B, group(Subgroup::of(0), &[b"a"]));
+            script.expect(C, object_at(0, 0, b"a"));
+            script.never(A, object("an object", |_| true));
+        },
+    )
 }
 
 /// `RENDEZVOUS_TIMEOUT` of so many milliseconds.
@@ -180,7 +203,7 @@ fn reaching() -> Vec<Case> {
         ),
         Case::must(
             "subscribe.other-namespace",
-            in_both("9.5", "7.6"),
+            in_both("9.5", "2.4.2"),
             "fields of a namespace match exactly: (foo) does not match (foobar)",
             |script| {
                 script.announce(B);
@@ -302,6 +325,26 @@ fn largest_of_objects() -> Vec<Case> {
             },
         ),
         Case::must(
+            "update.largest-object",
+            in_both("10.2.11", "9.20.17"),
+            "REQUEST_OK for an update has LARGEST_OBJECT if objects were published",
+            |script| {
+                let channel = script.channel(B, A);
+                script.stream(B, group(Subgroup::of(4), &[b"a", b"b"]));
+                script.expect(A, object_at(4, 1, b"b"));
+                script.then();
+                let priority = (parameter::SUBSCRIBER_PRIORITY, Value::Byte(7));
+                script.update(A, channel.subscription, vec![priority]);
+                let largest = Some(Location::new(4, 1));
+                script.expect(
+                    A,
+                    message(channel.subscription, "REQUEST_OK with LARGEST_OBJECT {4, 1}", move |message| {
+                        matches!(message, Message::RequestOk(ok) if ok.parameters.largest_object == largest)
+                    }),
+                );
+            },
+        ),
+        Case::must(
             "subscribe.largest-absent",
             in_both("10.2.11", "9.20.17"),
             "SUBSCRIBE_OK has no LARGEST_OBJECT before the first object",
@@ -403,7 +446,7 @@ fn endings() -> Vec<Case> {
         ),
         Case::must(
             "publish-done.finishes-stream",
-            in_both("10.11", "9.9"),
+            in_both("10.11", "6.4.2.2"),
             "a sender should send FIN after PUBLISH_DONE",
             |script| {
                 let channel = script.channel(B, A);
@@ -441,6 +484,24 @@ fn ends_of_publishers() -> Vec<Case> {
                     A,
                     message(channel.subscription, text, |message| {
                         matches!(message, Message::PublishDone(done) if matches!(done.stream_count, Some(3) | None))
+                    }),
+                );
+            },
+        ),
+        Case::must(
+            "publish-done.no-streams",
+            in_both("10.11", "9.9"),
+            "Stream Count of PUBLISH_DONE is 0 if the relay opened no stream",
+            |script| {
+                let channel = script.channel(B, A);
+                script.then();
+                let ended = wire::publish_done(wire::done::TRACK_ENDED, 0, b"");
+                script.write(B, channel.publication, ended);
+                script.finish(B, channel.publication);
+                script.expect(
+                    A,
+                    message(channel.subscription, "PUBLISH_DONE with 0 streams", |message| {
+                        matches!(message, Message::PublishDone(done) if done.stream_count == Some(0))
                     }),
                 );
             },

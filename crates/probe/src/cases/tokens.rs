@@ -6,7 +6,7 @@ use super::closes;
 use crate::{
     case::Case,
     edition::in_both,
-    script::{A, Check, Progress, Script, Step, closed, progress},
+    script::{A, B, Check, Progress, Script, Step, answered, closed, ok, progress, refused},
     seen::{Ended, Seen, Slot},
     wire::{Request, Value, close, int, parameter},
 };
@@ -68,6 +68,8 @@ pub(super) fn cases() -> Vec<Case> {
             script.expect(A, closed(&[close::DUPLICATE_AUTH_TOKEN_ALIAS]));
         },
     ));
+    cases.extend(registered());
+    cases.extend(accepted());
     cases
 }
 
@@ -89,25 +91,134 @@ fn rejected(slot: Slot) -> Check {
 }
 
 /// Registers a token under alias 5 in the request with the number `number`. `bytes` tells the length of its value, given
-/// the size of the relay's token cache. Skips the case if the relay has none.
-fn register(script: &mut Script, number: u64, bytes: fn(u64) -> u64) {
+/// the size of the relay's token cache. Skips the case if the relay has none. Returns the request.
+fn register(script: &mut Script, number: u64, bytes: fn(u64) -> u64) -> Slot {
+    with_token(script, number, move |room| {
+        let bytes = bytes(room);
+        if bytes > 60_000 {
+            return Err("the relay's cache for tokens is larger than a message".to_owned());
+        }
+        let value = vec![b'x'; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        Ok([int(1), int(5), int(0), value].concat())
+    })
+}
+
+/// Sends TRACK_STATUS number `number` with the token that `token` returns, given the size of the relay's token cache. Skips
+/// the case if the relay has none. Returns the request.
+fn with_token(
+    script: &mut Script,
+    number: u64,
+    token: impl Fn(u64) -> Result<Vec<u8>, String> + Send + 'static,
+) -> Slot {
     let track = script.track.clone();
     let slot = script.bi();
     let reply = move |seen: &Seen| {
         let setup = seen.setup();
         let room = setup.and_then(|setup| setup.max_auth_token_cache_size);
         let room = room.unwrap_or(0);
-        let bytes = bytes(room);
         if room < 64 {
             return Err("the relay has no cache for tokens".to_owned());
         }
-        if bytes > 60_000 {
-            return Err("the relay's cache for tokens is larger than a message".to_owned());
-        }
-        let value = vec![b'x'; usize::try_from(bytes).unwrap_or(usize::MAX)];
-        let token = [int(1), int(5), int(0), value].concat();
-        let token = (parameter::AUTHORIZATION_TOKEN, Value::Bytes(token));
+        let token = (parameter::AUTHORIZATION_TOKEN, Value::Bytes(token(room)?));
         Ok(Request::TrackStatus.encode(2 * (number - 1), &track, &[token]))
     };
     script.step(Step::Reply(A, slot, Box::new(reply)));
+    slot
+}
+
+const DELETE: u8 = 0;
+const USE_ALIAS: u8 = 2;
+
+/// Returns a token that names the alias.
+fn of_alias(kind: u8) -> impl Fn(u64) -> Result<Vec<u8>, String> + Send {
+    move |_| Ok(vec![kind, 5])
+}
+
+/// Tokens that are registered, used and deleted. The track is published, so that requests for it succeed.
+fn registered() -> Vec<Case> {
+    /// Joins, and registers a token.
+    fn begin(script: &mut Script) {
+        script.publish(B);
+        script.join(A);
+        let slot = register(script, 1, |_| 4);
+        script.expect(A, ok(slot));
+    }
+    vec![
+        Case::must(
+            "token.alias-used",
+            in_both("10.2.2", "8.9"),
+            "a registered alias stands for its token in later requests",
+            |script| {
+                begin(script);
+                script.then();
+                for number in [2, 3] {
+                    let slot = with_token(script, number, of_alias(USE_ALIAS));
+                    script.expect(A, ok(slot));
+                }
+            },
+        ),
+        Case::must(
+            "token.alias-deleted",
+            in_both("10.2.2", "8.9"),
+            "a message that refers to a deleted token alias is rejected",
+            |script| {
+                begin(script);
+                let slot = with_token(script, 2, of_alias(DELETE));
+                script.expect(A, answered(slot));
+                script.then();
+                let slot = with_token(script, 3, of_alias(USE_ALIAS));
+                script.expect(A, rejected(slot));
+            },
+        ),
+        Case::must(
+            "token.alias-registered-again",
+            in_both("10.2.2", "8.9"),
+            "a deleted token alias can be registered again",
+            |script| {
+                begin(script);
+                let slot = with_token(script, 2, of_alias(DELETE));
+                script.expect(A, answered(slot));
+                script.then();
+                let slot = register(script, 3, |_| 6);
+                script.expect(A, ok(slot));
+                let slot = with_token(script, 4, of_alias(USE_ALIAS));
+                script.expect(A, ok(slot));
+            },
+        ),
+    ]
+}
+
+/// Tokens of requests that fail, and of a type that nobody knows.
+fn accepted() -> Vec<Case> {
+    vec![
+        Case::must(
+            "token.registered-by-failed-request",
+            in_both("10.2.2", "8.9"),
+            "a token is registered although its request fails",
+            |script| {
+                script.join(A);
+                let slot = register(script, 1, |_| 4);
+                script.expect(A, refused(slot, &[]));
+                script.publish(B);
+                script.then();
+                let slot = with_token(script, 2, of_alias(USE_ALIAS));
+                script.expect(A, ok(slot));
+            },
+        ),
+        Case::must(
+            "token.unknown-token-type",
+            in_both("14", "13"),
+            "a token of an unknown token type does not close the session",
+            |script| {
+                script.join(A);
+                script.then();
+                let value = [int(3), int(0x9D), b"x".to_vec()].concat();
+                let token = (parameter::AUTHORIZATION_TOKEN, Value::Bytes(value));
+                let track = script.track.clone();
+                let slot = script.request_with(A, Request::TrackStatus, track, vec![token]);
+                script.expect(A, answered(slot));
+                script.alive(A);
+            },
+        ),
+    ]
 }

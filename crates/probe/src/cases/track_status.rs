@@ -4,7 +4,7 @@ use weir_moqt::{location::Location, message::Message};
 
 use crate::{
     case::{Case, Level},
-    edition::{in_22, in_both},
+    edition::{Sections, in_18, in_22, in_both},
     script::{A, B, C, Step, closed, finished, message, object, object_at, ok, refused},
     wire::{self, Request, Subgroup, Value, group, parameter, property},
 };
@@ -102,20 +102,29 @@ fn others() -> Vec<Case> {
                 script.never(A, object("an object", |_| true));
             },
         ),
-        Case::must(
-            "track-status.updated",
-            in_both("10.14", "9.13"),
+        updated(
+            in_18("10.14"),
             "a TRACK_STATUS cannot be updated",
-            |script| {
-                script.announce(B);
-                script.join(A);
-                script.step(Step::Behave(B, Box::new(|line| line.is_mute = true)));
-                let slot = script.request(A, Request::TrackStatus);
-                script.then();
-                script.update(A, slot, vec![]);
-                script.expect(A, closed(super::VIOLATION));
-            },
-        )
-        .level(Level::Implied),
+            Level::Implied,
+        ),
+        updated(
+            in_22("9.5"),
+            "a REQUEST_UPDATE of a TRACK_STATUS closes the session",
+            Level::Must,
+        ),
     ]
+}
+
+/// An update of a `TRACK_STATUS`. Only draft-22 says what follows from it.
+fn updated(sections: Sections, requirement: &str, level: Level) -> Case {
+    Case::must("track-status.updated", sections, requirement, |script| {
+        script.announce(B);
+        script.join(A);
+        script.step(Step::Behave(B, Box::new(|line| line.is_mute = true)));
+        let slot = script.request(A, Request::TrackStatus);
+        script.then();
+        script.update(A, slot, vec![]);
+        script.expect(A, closed(super::VIOLATION));
+    })
+    .level(level)
 }

@@ -42,6 +42,10 @@ pub(crate) mod parameter {
     /// From draft-19 on.
     pub(crate) const SUBGROUP_FILTER: u64 = 0x25;
     /// From draft-19 on.
+    pub(crate) const PRIORITY_FILTER: u64 = 0x27;
+    /// From draft-19 on.
+    pub(crate) const OBJECT_PROPERTY_FILTER: u64 = 0x28;
+    /// From draft-19 on.
     pub(crate) const TRACK_PROPERTY_FILTER: u64 = 0x29;
     pub(crate) const NEW_GROUP_REQUEST: u64 = 0x32;
     pub(crate) const TRACK_NAMESPACE_PREFIX: u64 = 0x34;
@@ -62,6 +66,7 @@ pub(crate) mod option {
 
 /// Properties [moqt-18 §12] [moqt-22 §10].
 pub(crate) mod property {
+    pub(crate) const MAX_CACHE_DURATION: u64 = 0x04;
     pub(crate) const IMMUTABLE: u64 = 0x0B;
     pub(crate) const DEFAULT_PUBLISHER_GROUP_ORDER: u64 = 0x22;
     pub(crate) const DYNAMIC_GROUPS: u64 = 0x30;
@@ -115,5 +120,6 @@ pub(crate) mod done {
     pub(crate) const TRACK_ENDED: u64 = 0x2;
     /// Until draft-19.
     pub(crate) const SUBSCRIPTION_ENDED: u64 = 0x3;
+    pub(crate) const UPDATE_FAILED: u64 = 0x8;
     pub(crate) const MALFORMED_TRACK: u64 = 0x12;
 }

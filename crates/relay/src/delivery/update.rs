@@ -64,13 +64,10 @@ impl Delivery {
                 let was_forwarding = subscription.forwards();
                 subscription.update(connection, parameters, largest, fan_out);
                 let wakes = subscription.forwards() && !was_forwarding;
-                let fills = parameters.fill.is_some();
-                if wakes || fills {
+                if wakes || parameters.fill.is_some() {
                     subscription.joining = largest;
                 }
-                if wakes || fills || parameters.filter.is_some() {
-                    answer.parameters.largest_object = largest;
-                }
+                answer.parameters.largest_object = largest;
             },
         );
         push_changes(turn, (id, handle, request), parameters);

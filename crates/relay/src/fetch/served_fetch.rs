@@ -311,7 +311,7 @@ impl ServedFetch {
     }
 
     /// Skips locations up to `last` that stay unknown, because no publisher has them or because the fetch has no time
-    /// left. A range without objects before them gets an entry of its own [moqt-18 §11.4.4.2] [moqt-22 §9.20.5].
+    /// left. A range without objects before them gets an entry of its own [moqt-18 §11.4.4.2] [moqt-22 §3.2.2].
     pub(crate) fn skip_unknown(&mut self, last: Location) {
         if let Some(location) = self.skipped.take() {
             let reason = RangeEnd::NonExistent;
