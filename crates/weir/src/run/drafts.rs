@@ -8,7 +8,7 @@ use super::{options::Flow, preset::Preset};
 // The flags of all commands with clients. No doc comment: clap would show it as the help of the command.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct DraftArguments {
-    /// Drafts of MOQT to offer, with commas between, the preferred one first, such as 22,18 [default: all, newest first]
+    /// Drafts of MOQT to offer, with commas between, such as 22,18; the relay chooses [default: all, newest first]
     #[arg(
         long = "draft",
         value_name = "DRAFTS",
@@ -16,7 +16,8 @@ pub(crate) struct DraftArguments {
         value_parser = draft
     )]
     drafts: Vec<Draft>,
-    /// Make of the relay, whose known quirks set the defaults of --draft, --publish-flow and --strategy
+    /// Make of the relay: sets the draft, and how tracks are offered and delivered, to what works with it, unless flags say
+    /// otherwise
     #[arg(long, value_enum, value_name = "MAKE")]
     preset: Option<Preset>,
 }
@@ -28,7 +29,15 @@ impl DraftArguments {
         match (&self.drafts[..], known) {
             ([], []) => protocols(),
             ([], known) => known.to_vec(),
-            (given, _) => given.iter().map(|draft| draft.alpn()).collect(),
+            (given, _) => {
+                let mut offered = Vec::new();
+                for alpn in given.iter().map(|draft| draft.alpn()) {
+                    if !offered.contains(&alpn) {
+                        offered.push(alpn);
+                    }
+                }
+                offered
+            }
         }
     }
 
@@ -86,6 +95,7 @@ mod tests {
         assert_eq!(offered(&["--draft", "18"]), Ok(vec!["moqt-18"]));
         let two = offered(&["--draft", "moqt-18,22"]);
         assert_eq!(two, Ok(vec!["moqt-18", "moqt-22"]));
+        assert_eq!(offered(&["--draft", "22,moqt-22"]), Ok(vec!["moqt-22"]));
         let error = offered(&["--draft", "17"]).unwrap_err();
         let problem = "expected one of moqt-22, moqt-21, moqt-20, moqt-19, moqt-18, or its number";
         assert!(error.contains(problem), "{error}");
