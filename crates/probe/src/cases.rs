@@ -21,6 +21,7 @@ mod storms;
 mod subscribing;
 mod tokens;
 mod track_status;
+mod tracks;
 mod volume;
 
 use crate::{
@@ -45,6 +46,7 @@ pub fn all(edition: Edition, messages: Option<u64>) -> Vec<Case> {
         publishing::cases(),
         notifying::cases(),
         namespaces::cases(),
+        tracks::cases(),
         fetching::cases(),
         filling::cases(),
         forwarding::cases(),
