@@ -129,7 +129,8 @@ impl Parameters {
     }
 
     /// Returns which of the parameters of a `SUBSCRIBE_TRACKS` the PUBLISH of each track repeats: until draft-18 FORWARD,
-    /// in draft-19 GROUP_ORDER too [moqt-19 §10.19.1], later all that PUBLISH may have [moqt-21 §9.18.1].
+    /// in draft-19 `GROUP_ORDER` too [moqt-19 §10.19.1], later all that PUBLISH may have [moqt-21 §9.18.1].
+    #[must_use]
     pub fn repeated_in_publish(&self, draft: Draft) -> Self {
         let mut repeated = Self {
             forward: Some(self.forward.unwrap_or(true)),

@@ -169,7 +169,7 @@ pub(super) static PARAMETERS_18: [ParameterRow; 13] = parameters! {
 };
 
 /// The parameters of draft-19 [moqt-19 §10.2, §15.7]. "Any Parameter that can be specified on a Subscription [...] is valid
-/// in `SUBSCRIBE_TRACKS`" [moqt-19 §10.19.1], and PUBLISH repeats its GROUP_ORDER, although the definition of that
+/// in `SUBSCRIBE_TRACKS`" [moqt-19 §10.19.1], and PUBLISH repeats its `GROUP_ORDER`, although the definition of that
 /// parameter does not name PUBLISH.
 pub(super) static PARAMETERS_19: [ParameterRow; 18] = parameters! {
     0x02 ObjectDeliveryTimeout   Varint         SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH_OK ANY_UPDATE;

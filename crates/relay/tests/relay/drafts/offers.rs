@@ -151,6 +151,28 @@ fn an_update_of_subscribe_tracks_changes_later_subscriptions() {
 }
 
 #[test]
+fn subscribe_tracks_may_ask_for_new_groups() {
+    each_pair(&Setting::default(), |stage, pair| {
+        if pair.subscriber < Draft::Draft19 {
+            return;
+        }
+        let [publisher, subscriber] = pair.clients(stage);
+        let wish = Parameters {
+            new_group_request: Some(0),
+            ..Parameters::default()
+        };
+        stage.collect(subscriber, space("a"), wish);
+        stage.wait(millis(50));
+        let dynamic = Properties::builder().int(0x30, 1).build();
+        let publication = stage.publish_with(publisher, "a--x", Parameters::default(), dynamic);
+        stage.step("publish", millis(200));
+        let updates = stage.outcome(publication).updates.iter();
+        let wishes: Vec<_> = updates.filter_map(|it| it.new_group_request).collect();
+        assert_eq!(wishes, [0]);
+    });
+}
+
+#[test]
 fn range_filters_of_subscribe_tracks_are_refused() {
     each_pair(&Setting::default(), |stage, pair| {
         let subscriber = client(stage, pair.subscriber);
