@@ -44,7 +44,7 @@ doc: ## The crates' documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 .PHONY: test-drafts
-test-drafts: ## The relay's stories with clients of each draft (`make test` has them in one, and the pairs of all)
+test-drafts: ## The relay's stories with clients of each draft (`make test` has them in the newest, and the pairs of all)
 	@for draft in 22 21 20 19 18; do echo "== draft-$$draft"; WEIR_DRAFT=$$draft $(CARGO) test --locked -p weir-relay --test relay || exit 1; done
 
 .PHONY: seeds

@@ -128,6 +128,26 @@ impl Parameters {
             .or(self.subgroup_delivery_timeout);
     }
 
+    /// Returns which of the parameters of a `SUBSCRIBE_TRACKS` the PUBLISH of each track repeats: until draft-18 FORWARD,
+    /// in draft-19 `GROUP_ORDER` too [moqt-19 §10.19.1], later all that PUBLISH may have [moqt-21 §9.18.1].
+    #[must_use]
+    pub fn repeated_in_publish(&self, draft: Draft) -> Self {
+        let mut repeated = Self {
+            forward: Some(self.forward.unwrap_or(true)),
+            ..Self::none()
+        };
+        if draft >= Draft::Draft19 {
+            repeated.group_order = self.group_order;
+        }
+        if draft >= Draft::Draft20 {
+            repeated.filter = self.filter;
+            repeated.subscriber_priority = self.subscriber_priority;
+            repeated.object_delivery_timeout = self.object_delivery_timeout;
+            repeated.subgroup_delivery_timeout = self.subgroup_delivery_timeout;
+        }
+        repeated
+    }
+
     /// Checks that every parameter may occur at this step of a request of this kind [moqt-18 §10.2.1].
     ///
     /// Decoding checks this too, except in `REQUEST_OK` and `REQUEST_UPDATE`, whose request it does not know.

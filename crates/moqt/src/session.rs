@@ -106,6 +106,8 @@ pub struct Session {
     tokens: TokenCache,
     /// How many ranges the range filters of a request may have.
     ranges_max: u64,
+    /// Whether an own `SUBSCRIBE_TRACKS` asked for fills, whose streams have the IDs of the peer's PUBLISH.
+    fills_tracks: bool,
     aliases: TrackAliases,
     unknown_aliases: UnknownAliases,
     fetches: Fetches,
@@ -185,6 +187,7 @@ impl Session {
             requests: Requests::default(),
             tokens,
             ranges_max,
+            fills_tracks: false,
             control: Control::new(setup, reader),
             aliases: TrackAliases::default(),
             unknown_aliases: UnknownAliases::default(),

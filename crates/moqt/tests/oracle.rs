@@ -69,6 +69,22 @@ fn is_malformed_object(error: &CodecError) -> bool {
     )
 }
 
+/// Returns whether an error of `moqtap-codec` concerns a parameter of `SUBSCRIBE_TRACKS`, or `GROUP_ORDER` of the PUBLISH that
+/// follows from it. It permits those whose own definition names the message, this codec also those of SUBSCRIBE
+/// [moqt-19 §10.19.1] [moqt-21 §9.18.1].
+fn is_of_subscribe_tracks(error: &CodecError) -> bool {
+    matches!(
+        error,
+        CodecError::ParameterOutOfScope {
+            key: 0x02 | 0x04 | 0x06 | 0x20 | 0x32,
+            message_type: 0x51,
+        } | CodecError::ParameterOutOfScope {
+            key: 0x22,
+            message_type: 0x1D,
+        }
+    )
+}
+
 /// Returns whether the type of a stream or datagram is longer than necessary, which `moqtap-codec` refuses.
 fn has_wide_type(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| *first >= 0x80)
@@ -217,8 +233,12 @@ macro_rules! oracle_tests {
                 #[test]
                 fn messages(message in strategies::message(DRAFT)) {
                     let ours = encode(&message);
+                    let decoded = ControlMessage::decode(&mut &ours[..]);
+                    if decoded.as_ref().is_err_and(is_of_subscribe_tracks) {
+                        return Ok(());
+                    }
                     let theirs = oracle::$draft::message(&message);
-                    prop_assert_eq!(&ControlMessage::decode(&mut &ours[..]).unwrap(), &theirs);
+                    prop_assert_eq!(&decoded.unwrap(), &theirs);
                     let mut encoded = Vec::new();
                     theirs.encode(&mut encoded).unwrap();
                     prop_assert_eq!(&encoded, &ours);
@@ -246,8 +266,8 @@ macro_rules! oracle_tests {
                             prop_assert!(is_our_rule(error), "only we refuse {theirs:?}: {error}");
                         }
                         (Ok(ours), Err(error)) => {
-                            let is_range = matches!(error, CodecError::InvalidRange(..));
-                            prop_assert!(is_range, "only they refuse {ours:?}: {error}");
+                            let is_known = matches!(error, CodecError::InvalidRange(..)) || is_of_subscribe_tracks(&error);
+                            prop_assert!(is_known, "only they refuse {ours:?}: {error}");
                         }
                     }
                 }

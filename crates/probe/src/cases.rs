@@ -22,6 +22,7 @@ mod storms;
 mod subscribing;
 mod tokens;
 mod track_status;
+mod tracks;
 mod upstream_fetches;
 mod volume;
 
@@ -48,6 +49,7 @@ pub fn all(edition: Edition, messages: Option<u64>) -> Vec<Case> {
         answers::cases(),
         notifying::cases(),
         namespaces::cases(),
+        tracks::cases(),
         fetching::cases(),
         upstream_fetches::cases(),
         filling::cases(),

@@ -21,6 +21,7 @@ use std::{collections::BTreeSet, time::Instant};
 
 use weir_moqt::{
     parameter::Parameters,
+    property::Properties,
     session::{Refused, RequestId},
 };
 use weir_quic::Handle;
@@ -157,26 +158,27 @@ impl Delivery {
         subscriptions.map_or((0, 0), |it| (it.established.len(), it.pending.len()))
     }
 
-    /// Sends PUBLISH for a track to a session, and subscribes the session to the track. Objects follow without waiting
-    /// for the answer. Returns the ID of the request.
+    /// Sends PUBLISH for a track to a session, and subscribes the session to the track with the parameters that it wants
+    /// [moqt-21 §9.18.1]. Objects follow without waiting for the answer. Returns the ID of the request.
     pub(crate) fn publish(
         &mut self,
         turn: &mut Turn<'_>,
         (id, track): (TrackId, &Track),
         handle: Handle,
-        forward: bool,
+        wanted: &Parameters,
     ) -> Result<RequestId, Refused> {
-        let parameters = Parameters {
-            forward: Some(forward),
-            ..Parameters::default()
-        };
-        let offer = Parameters {
-            largest_object: track.largest(),
-            ..parameters.clone()
-        };
         let (name, alias) = (track.name().clone(), track.alias());
-        let properties = track.properties().clone();
+        let properties = if wanted.include_properties == Some(false) {
+            Properties::EMPTY
+        } else {
+            track.properties().clone()
+        };
         let sent = turn.with_session(handle, |session, connection| {
+            let offer = Parameters {
+                largest_object: track.largest(),
+                fill: wanted.fill.clone(),
+                ..wanted.repeated_in_publish(session.draft())
+            };
             session.publish_now(connection, name, alias, offer, properties)
         });
         let request = sent.unwrap_or(Err(Refused::Closed))?;
@@ -186,10 +188,13 @@ impl Delivery {
             kind = peer.kind();
         }
         let (largest, defaults) = (track.largest(), track.defaults());
-        let mut subscription = Subscription::new(handle, request, &parameters, largest, defaults);
+        let mut subscription = Subscription::new(handle, request, wanted, largest, defaults);
         subscription.kind = kind;
         subscription.is_offer = kind.is_link();
         self.tracks.entry(id).established.insert(subscription);
+        if wanted.fill.is_some() {
+            turn.sessions.process_later(handle);
+        }
         Ok(request)
     }
 }

@@ -430,7 +430,9 @@ impl Linking<'_> {
         if track.is_published_for(PeerKind::Sibling) && !self.delivery.has_subscriber(id, handle) {
             // Objects are forwarded until the other relay reports that it has no subscriber, so subscribers that wait
             // there miss none. If the offer cannot be sent, the other relay can still subscribe.
-            let _offered = self.delivery.publish(turn, (id, track), handle, true);
+            let _offered = self
+                .delivery
+                .publish(turn, (id, track), handle, &Parameters::default());
         }
     }
 

@@ -169,7 +169,8 @@ pub(super) static PARAMETERS_18: [ParameterRow; 13] = parameters! {
 };
 
 /// The parameters of draft-19 [moqt-19 §10.2, §15.7]. "Any Parameter that can be specified on a Subscription [...] is valid
-/// in `SUBSCRIBE_TRACKS`" [moqt-19 §10.19.1].
+/// in `SUBSCRIBE_TRACKS`" [moqt-19 §10.19.1], and PUBLISH repeats its `GROUP_ORDER`, although the definition of that
+/// parameter does not name PUBLISH.
 pub(super) static PARAMETERS_19: [ParameterRow; 18] = parameters! {
     0x02 ObjectDeliveryTimeout   Varint         SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH_OK ANY_UPDATE;
     0x03 AuthorizationToken      LengthPrefixed ANY_REQUEST ANY_UPDATE;
@@ -181,7 +182,7 @@ pub(super) static PARAMETERS_19: [ParameterRow; 18] = parameters! {
     0x10 Forward                 Uint8          SUBSCRIBE SUBSCRIPTION_UPDATE PUBLISH PUBLISH_OK SUBSCRIBE_TRACKS;
     0x20 SubscriberPriority      Uint8          SUBSCRIBE SUBSCRIBE_TRACKS FETCH SUBSCRIPTION_UPDATE FETCH_UPDATE PUBLISH_OK;
     0x21 LocationFilter          LengthPrefixed SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH_OK SUBSCRIPTION_UPDATE;
-    0x22 GroupOrder              Uint8          SUBSCRIBE SUBSCRIBE_TRACKS FETCH;
+    0x22 GroupOrder              Uint8          SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH FETCH;
     0x25 Range(Subgroup)         LengthPrefixed SUBSCRIBE SUBSCRIBE_TRACKS FETCH PUBLISH_OK SUBSCRIPTION_UPDATE TRACKS_UPDATE;
     0x26 Range(ObjectId)         LengthPrefixed SUBSCRIBE SUBSCRIBE_TRACKS FETCH PUBLISH_OK SUBSCRIPTION_UPDATE TRACKS_UPDATE;
     0x27 Range(Priority)         LengthPrefixed SUBSCRIBE SUBSCRIBE_TRACKS FETCH PUBLISH_OK SUBSCRIPTION_UPDATE TRACKS_UPDATE;
@@ -191,18 +192,18 @@ pub(super) static PARAMETERS_19: [ParameterRow; 18] = parameters! {
     0x34 TrackNamespacePrefix    Structure      NAMESPACE_UPDATE;
 };
 
-/// The parameters of drafts 20 and 21 [moqt-21 §9.20]. `SUBSCRIBE_TRACKS` may have a location filter and a fill
-/// according to its own section, although their definitions do not name it [moqt-21 §9.18.1].
+/// The parameters of drafts 20 and 21 [moqt-21 §9.20]. `SUBSCRIBE_TRACKS` may have the parameters of SUBSCRIBE according
+/// to its own section, although most of their definitions do not name it [moqt-21 §9.18.1].
 pub(super) static PARAMETERS_20: [ParameterRow; 20] = parameters! {
-    0x02 ObjectDeliveryTimeout   Varint         SUBSCRIBE PUBLISH ANY_UPDATE;
+    0x02 ObjectDeliveryTimeout   Varint         SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH ANY_UPDATE;
     0x03 AuthorizationToken      LengthPrefixed ANY_REQUEST ANY_UPDATE;
-    0x04 RendezvousTimeout       Varint         SUBSCRIBE;
-    0x06 SubgroupDeliveryTimeout Varint         SUBSCRIBE PUBLISH ANY_UPDATE;
+    0x04 RendezvousTimeout       Varint         SUBSCRIBE SUBSCRIBE_TRACKS;
+    0x06 SubgroupDeliveryTimeout Varint         SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH ANY_UPDATE;
     0x08 Expires                 Varint         SUBSCRIBE_OK PUBLISH PUBLISH_OK NAMESPACE_OK ANY_UPDATE_OK;
     0x09 LargestObject           Structure      SUBSCRIBE_OK PUBLISH SUBSCRIPTION_UPDATE_OK TRACK_STATUS_OK NOTIFY;
     0x0A FillTimeout             Varint         FETCH FILL;
     0x10 Forward                 Uint8          SUBSCRIBE SUBSCRIPTION_UPDATE TRACKS_UPDATE PUBLISH SUBSCRIBE_TRACKS NOTIFY;
-    0x20 SubscriberPriority      Uint8          SUBSCRIBE PUBLISH FETCH SUBSCRIPTION_UPDATE FETCH_UPDATE FILL;
+    0x20 SubscriberPriority      Uint8          SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH FETCH SUBSCRIPTION_UPDATE FETCH_UPDATE FILL;
     0x21 LocationFilter          LengthPrefixed SUBSCRIBE PUBLISH FETCH SUBSCRIPTION_UPDATE SUBSCRIBE_TRACKS NOTIFY FILL;
     0x22 GroupOrder              Uint8          SUBSCRIBE PUBLISH FETCH SUBSCRIBE_TRACKS FILL;
     0x23 FillParameters          LengthPrefixed SUBSCRIBE SUBSCRIPTION_UPDATE SUBSCRIBE_TRACKS;
@@ -211,22 +212,22 @@ pub(super) static PARAMETERS_20: [ParameterRow; 20] = parameters! {
     0x27 Range(Priority)         LengthPrefixed SUBSCRIBE FETCH SUBSCRIBE_TRACKS SUBSCRIPTION_UPDATE FILL;
     0x28 Range(ObjectProperty)   LengthPrefixed SUBSCRIBE FETCH SUBSCRIBE_TRACKS SUBSCRIPTION_UPDATE FILL;
     0x29 Range(TrackProperty)    LengthPrefixed SUBSCRIBE_TRACKS TRACKS_UPDATE;
-    0x32 NewGroupRequest         Varint         SUBSCRIBE SUBSCRIPTION_UPDATE;
+    0x32 NewGroupRequest         Varint         SUBSCRIBE SUBSCRIBE_TRACKS SUBSCRIPTION_UPDATE;
     0x34 TrackNamespacePrefix    Structure      NAMESPACE_UPDATE;
     0x35 IncludeProperties       Uint8          SUBSCRIBE TRACK_STATUS FETCH SUBSCRIBE_TRACKS;
 };
 
 /// The parameters of draft-22, in which a location filter delimits itself [moqt-22 §9.20].
 pub(super) static PARAMETERS_22: [ParameterRow; 20] = parameters! {
-    0x02 ObjectDeliveryTimeout   Varint         SUBSCRIBE PUBLISH ANY_UPDATE;
+    0x02 ObjectDeliveryTimeout   Varint         SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH ANY_UPDATE;
     0x03 AuthorizationToken      LengthPrefixed ANY_REQUEST ANY_UPDATE;
-    0x04 RendezvousTimeout       Varint         SUBSCRIBE;
-    0x06 SubgroupDeliveryTimeout Varint         SUBSCRIBE PUBLISH ANY_UPDATE;
+    0x04 RendezvousTimeout       Varint         SUBSCRIBE SUBSCRIBE_TRACKS;
+    0x06 SubgroupDeliveryTimeout Varint         SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH ANY_UPDATE;
     0x08 Expires                 Varint         SUBSCRIBE_OK PUBLISH PUBLISH_OK NAMESPACE_OK ANY_UPDATE_OK;
     0x09 LargestObject           Structure      SUBSCRIBE_OK PUBLISH SUBSCRIPTION_UPDATE_OK TRACK_STATUS_OK NOTIFY;
     0x0A FillTimeout             Varint         FETCH FILL;
     0x10 Forward                 Uint8          SUBSCRIBE SUBSCRIPTION_UPDATE TRACKS_UPDATE PUBLISH SUBSCRIBE_TRACKS NOTIFY;
-    0x20 SubscriberPriority      Uint8          SUBSCRIBE PUBLISH FETCH SUBSCRIPTION_UPDATE FETCH_UPDATE FILL;
+    0x20 SubscriberPriority      Uint8          SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH FETCH SUBSCRIPTION_UPDATE FETCH_UPDATE FILL;
     0x21 LocationFilter          Structure      SUBSCRIBE PUBLISH FETCH SUBSCRIPTION_UPDATE SUBSCRIBE_TRACKS NOTIFY FILL;
     0x22 GroupOrder              Uint8          SUBSCRIBE PUBLISH FETCH SUBSCRIBE_TRACKS FILL;
     0x23 FillParameters          LengthPrefixed SUBSCRIBE SUBSCRIPTION_UPDATE SUBSCRIBE_TRACKS;
@@ -235,7 +236,7 @@ pub(super) static PARAMETERS_22: [ParameterRow; 20] = parameters! {
     0x27 Range(Priority)         LengthPrefixed SUBSCRIBE FETCH SUBSCRIBE_TRACKS SUBSCRIPTION_UPDATE FILL;
     0x28 Range(ObjectProperty)   LengthPrefixed SUBSCRIBE FETCH SUBSCRIBE_TRACKS SUBSCRIPTION_UPDATE FILL;
     0x29 Range(TrackProperty)    LengthPrefixed SUBSCRIBE_TRACKS TRACKS_UPDATE;
-    0x32 NewGroupRequest         Varint         SUBSCRIBE SUBSCRIPTION_UPDATE;
+    0x32 NewGroupRequest         Varint         SUBSCRIBE SUBSCRIBE_TRACKS SUBSCRIPTION_UPDATE;
     0x34 TrackNamespacePrefix    Structure      NAMESPACE_UPDATE;
     0x35 IncludeProperties       Uint8          SUBSCRIBE TRACK_STATUS FETCH SUBSCRIBE_TRACKS;
 };

@@ -264,7 +264,9 @@ impl Session {
         header: FetchHeader,
     ) -> Result<(), Violation> {
         let mut request = RequestId(header.request_id);
-        if !self.ids.is_assigned(request) {
+        // A stream that overtakes its PUBLISH is stopped below.
+        let may_be_of_publish = self.fills_tracks;
+        if !self.ids.is_assigned(request) && !may_be_of_publish {
             return Err(Violation::protocol(
                 "a fetch stream refers to a request that was not sent",
             ));

@@ -14,7 +14,7 @@ use super::{Accepted, CloseReason, Event, Refused, Request, RequestId, Session};
 use crate::data::FetchHeader;
 use crate::error::{RequestErrorCode, ResetCode};
 use crate::location::Location;
-use crate::message::{Fetch, FetchKind, FetchOk, RequestError, RequestKind, RequestOk};
+use crate::message::{Fetch, FetchKind, FetchOk, Publish, RequestError, RequestKind, RequestOk};
 use crate::name::FullTrackName;
 use crate::parameter::{Filter, Parameters};
 use crate::property::Properties;
@@ -81,6 +81,20 @@ impl Session {
             parameters,
         });
         self.events.push_back(Event::Request { id, request });
+    }
+
+    /// Expects the fill of a track that the peer publishes, if an own `SUBSCRIBE_TRACKS` asks for it and the track has
+    /// objects.
+    pub(super) fn expect_fill(&mut self, id: RequestId, publish: &Publish) {
+        let (of_track, parameters) = (&publish.track.namespace, &publish.parameters);
+        if parameters.largest_object.is_some()
+            && parameters.forward != Some(false)
+            && let Some(order) = self.requests.fill_of_tracks(of_track)
+        {
+            self.insert_fill(id.fill(), id, Opener::Here);
+            let fetches_max = self.limits.requests_local_max;
+            self.fetches.insert(id.fill(), order, fetches_max);
+        }
     }
 
     /// Sends SUBSCRIBE, with a request for the past from the start of the group that is `groups` before the largest one.
@@ -198,7 +212,8 @@ impl Session {
             return;
         };
         let subscription = self.requests.get(*subscription);
-        let is_established = subscription.is_some_and(|it| it.state.is_established());
+        let is_established =
+            subscription.is_some_and(|it| it.state.is_established() || it.opener == Opener::Here);
         if !is_established || code == RequestErrorCode::INVALID_RANGE {
             return;
         }

@@ -87,6 +87,11 @@ pub(super) enum Subject {
     Fill(RequestId),
     /// An own `SUBSCRIBE_NAMESPACE`.
     Namespaces(Box<Announced>),
+    /// An own `SUBSCRIBE_TRACKS` with a fill for each track.
+    FilledTracks {
+        prefix: Namespace,
+        order: Option<GroupOrder>,
+    },
 }
 
 /// The namespaces that the peer has announced in answer to a `SUBSCRIBE_NAMESPACE`.
@@ -269,6 +274,17 @@ impl Requests {
     /// Returns the number of the peer's requests that neither side has ended.
     pub(super) fn peer_live(&self) -> usize {
         self.peer_live
+    }
+
+    /// Returns the order of groups in the fill that an own `SUBSCRIBE_TRACKS` asks for, of the tracks in a namespace.
+    pub(super) fn fill_of_tracks(&self, namespace: &Namespace) -> Option<GroupOrder> {
+        self.table.values().find_map(|request| {
+            let Subject::FilledTracks { prefix, order } = &request.subject else {
+                return None;
+            };
+            let covers = request.is_live() && namespace.starts_with(prefix);
+            covers.then(|| order.unwrap_or_default())
+        })
     }
 
     /// Returns whether an own subscription is not answered, so that a retired alias may be used again.

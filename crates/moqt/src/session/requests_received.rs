@@ -12,7 +12,7 @@ use super::stream_state::Stream;
 use super::track_aliases::TrackAlias;
 use super::{Event, REQUEST_PRIORITY, Request, RequestId, Session};
 use crate::error::{DecodeError, RequestErrorCode, SessionError, Violation};
-use crate::message::{Publish, RequestError, Subscribe};
+use crate::message::{RequestError, Subscribe};
 use crate::name::{FullTrackName, Namespace};
 
 /// How long a peer over `requests_max` has to wait before it tries again.
@@ -97,8 +97,11 @@ impl Session {
         }
         let of_subscription = match &request {
             _ if self.draft.has_joining_fetches() => None,
-            Request::Subscribe(Subscribe { parameters, .. })
-            | Request::Publish(Publish { parameters, .. }) => Some(parameters.clone()),
+            Request::Subscribe(Subscribe { parameters, .. }) => Some(parameters.clone()),
+            Request::Publish(publish) => {
+                self.expect_fill(id, publish);
+                Some(publish.parameters.clone())
+            }
             Request::Fetch(_)
             | Request::TrackStatus(_)
             | Request::PublishNamespace(_)

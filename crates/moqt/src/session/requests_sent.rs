@@ -56,7 +56,8 @@ impl Session {
     }
 
     /// Sends PUBLISH only if that is possible at once; returns [`Refused::NoStream`] if the request would wait for the
-    /// peer to allow another stream.
+    /// peer to allow another stream. A fill in the parameters is that of the peer's `SUBSCRIBE_TRACKS`: it is not sent,
+    /// and reported like that of a SUBSCRIBE [moqt-21 §9.18.1].
     pub fn publish_now(
         &mut self,
         transport: &mut dyn Transport,
@@ -70,9 +71,14 @@ impl Session {
             return Err(Refused::NoStream);
         };
         let terms = parameters.clone();
-        let publish = publish(track, track_alias, parameters, properties);
+        let sent = Parameters {
+            fill: None,
+            ..parameters
+        };
+        let publish = publish(track, track_alias, sent, properties);
         let id = self.send_request_on(transport, Some(stream), Subject::None, publish)?;
         self.note_terms(id, &terms);
+        self.report_fill(transport, (id, id), &terms);
         Ok(id)
     }
 
@@ -155,20 +161,31 @@ impl Session {
         })
     }
 
-    /// Sends `SUBSCRIBE_TRACKS`: requests the tracks under a prefix [moqt-18 §10.19].
+    /// Sends `SUBSCRIBE_TRACKS`: requests the tracks under a prefix [moqt-18 §10.19]. With a fill, the past objects of
+    /// each track come on a fetch stream of its own, whose ID is that of the PUBLISH with the highest bit set.
     pub fn subscribe_tracks(
         &mut self,
         transport: &mut dyn Transport,
         prefix: Namespace,
         parameters: Parameters,
     ) -> Result<RequestId, Refused> {
-        self.send_request(transport, Subject::None, |request_id| {
+        let subject = match &parameters.fill {
+            Some(fill) => Subject::FilledTracks {
+                prefix: prefix.clone(),
+                order: fill.group_order.or(parameters.group_order),
+            },
+            None => Subject::None,
+        };
+        let has_fill = parameters.fill.is_some();
+        let id = self.send_request(transport, subject, |request_id| {
             Request::SubscribeTracks(SubscribeTracks {
                 request_id,
                 prefix,
                 parameters,
             })
-        })
+        })?;
+        self.fills_tracks |= has_fill;
+        Ok(id)
     }
 
     /// Sends `REQUEST_UPDATE`: changes an own request, or a `PUBLISH` of the peer as its subscriber

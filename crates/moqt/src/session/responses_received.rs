@@ -321,8 +321,10 @@ impl Session {
         };
         if let Ok(ok) = &result {
             ok.check(self.draft, request.kind, Step::UpdateAnswer)?;
-            if let (Some(prefix), Subject::Namespaces(announced)) = (prefix, &mut request.subject) {
-                announced.prefix = prefix;
+            match (prefix, &mut request.subject) {
+                (Some(new), Subject::Namespaces(announced)) => announced.prefix = new,
+                (Some(new), Subject::FilledTracks { prefix, .. }) => *prefix = new,
+                (_, _) => {}
             }
         }
         let outlives =

@@ -3,6 +3,7 @@
 mod data;
 mod drafts;
 mod ends;
+mod filled_tracks;
 mod incomplete;
 mod limits;
 mod link;

@@ -62,9 +62,9 @@ impl Offering<'_> {
             return;
         };
         let subscription = self.catalogue.subscriptions.get(key);
-        let forward = subscription.and_then(|it| it.forward_for(track.name()));
+        let wanted = subscription.and_then(|it| it.wanted_of(track.name()));
         let has_track = track.has_publisher(handle) || self.delivery.has_subscriber(id, handle);
-        let (Some(forward), false) = (forward, has_track) else {
+        let (Some(wanted), false) = (wanted, has_track) else {
             return;
         };
         if !track.is_established() {
@@ -76,9 +76,12 @@ impl Offering<'_> {
         if peer.counts().subscribers >= turn.config.limits.subscriptions_per_session_max {
             return self.catalogue.send_publish_blocked(turn, key, &name);
         }
-        match self.delivery.publish(turn, (id, track), handle, forward) {
+        match self.delivery.publish(turn, (id, track), handle, wanted) {
             Ok(request) => {
                 turn.counters.offers += 1;
+                if let Some(group) = wanted.new_group_request {
+                    turn.push(Effect::NewGroupWanted(id, group));
+                }
                 let peer = turn.sessions.get(handle);
                 let expires = peer.and_then(|peer| {
                     peer.set_own_tokens(request, peer.own_tokens(key.1));

@@ -43,8 +43,8 @@ enum Kind {
     },
     /// SUBSCRIBE_TRACKS.
     Tracks {
-        /// Whether offered tracks start with their objects forwarded.
-        forward: bool,
+        /// The parameters that the subscription to each offered track begins with. Without tokens.
+        wanted: Box<Parameters>,
         /// Tracks for which PUBLISH_BLOCKED was sent.
         blocked: BTreeSet<FullTrackName>,
     },
@@ -69,19 +69,23 @@ impl PrefixSubscription {
 
     /// A request for the tracks under a prefix.
     pub(crate) fn to_tracks(subscribe: SubscribeTracks) -> Self {
+        let wanted = Parameters {
+            authorization_tokens: Vec::new(),
+            ..subscribe.parameters
+        };
         let kind = Kind::Tracks {
-            forward: subscribe.parameters.forward.unwrap_or(true),
+            wanted: Box::new(wanted),
             blocked: BTreeSet::new(),
         };
         let prefix = subscribe.prefix;
         Self { prefix, kind }
     }
 
-    /// Returns the FORWARD parameter for an offer of a track. `None` if the track is not to be offered: PUBLISH_BLOCKED
-    /// was sent for it, or the request is SUBSCRIBE_NAMESPACE.
-    pub(super) fn forward_for(&self, track: &FullTrackName) -> Option<bool> {
+    /// Returns the parameters for an offer of a track. `None` if the track is not to be offered: PUBLISH_BLOCKED was sent
+    /// for it, or the request is SUBSCRIBE_NAMESPACE.
+    pub(super) fn wanted_of(&self, track: &FullTrackName) -> Option<&Parameters> {
         match &self.kind {
-            Kind::Tracks { forward, blocked } => (!blocked.contains(track)).then_some(*forward),
+            Kind::Tracks { wanted, blocked } => (!blocked.contains(track)).then_some(&**wanted),
             Kind::Namespaces { .. } => None,
         }
     }
@@ -131,6 +135,15 @@ impl PrefixSubscriptions {
 
     pub(super) fn get(&self, key: RequestKey) -> Option<&PrefixSubscription> {
         self.open.get(&key)
+    }
+
+    /// Changes the parameters of later offers.
+    fn change(&mut self, key: RequestKey, update: &Parameters) {
+        if let Some(subscription) = self.open.get_mut(&key)
+            && let Kind::Tracks { wanted, .. } = &mut subscription.kind
+        {
+            wanted.change(update);
+        }
     }
 
     /// Returns the SUBSCRIBE_TRACKS requests that cover a namespace, those with the longest prefix first.
@@ -198,7 +211,8 @@ impl Offering<'_> {
     }
 
     /// Applies an update of a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS request. Notifications that were sent stay valid
-    /// if the new prefix covers them [moqt-18 §10.9.2].
+    /// if the new prefix covers them [moqt-18 §10.9.2]. Other parameters change the subscriptions to tracks that are
+    /// offered later [moqt-21 §9.20.19].
     pub(crate) fn on_prefix_updated(
         &mut self,
         turn: &mut Turn<'_>,
@@ -228,6 +242,7 @@ impl Offering<'_> {
                 peer.change_prefix(id, prefix.clone());
             }
         }
+        self.catalogue.subscriptions.change(key, parameters);
         turn.grant_update(handle, id, RequestOk::default());
         self.send_all_matches(turn, key);
     }

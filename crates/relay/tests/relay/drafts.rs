@@ -1,6 +1,7 @@
 //! Publishers and subscribers in different drafts at one relay, for each pair of drafts: what both drafts have is
 //! carried, what they say differently is translated, and what a draft cannot say is refused.
 
+mod offers;
 mod past;
 
 use std::cell::RefCell;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use weir_client::target::Target;
 use weir_moqt::{
-    draft::Draft,
     error::{PublishDoneCode, RequestErrorCode},
     location::Location,
     message::Setup,
@@ -19,7 +18,7 @@ use weir_sim::{NodeConfig, NodeId, SERVER_NAME};
 use crate::{
     actor::{Actor, Heard, Manner},
     archive::Serving,
-    stage::{Asked, Setting, Stage, millis, rendezvous, secs, space, story},
+    stage::{Asked, Setting, Stage, draft, millis, rendezvous, secs, space, story},
 };
 
 /// The relays of a story, and their registry.
@@ -77,7 +76,7 @@ impl Fleet {
             ..Config::default()
         });
         if is_first {
-            let client = stage.sim.client_config(&[Draft::Draft18.alpn()]);
+            let client = stage.sim.client_config(&[draft().alpn()]);
             let target = Target::new(stage.sim.address(node), SERVER_NAME, client);
             let member = Member {
                 id: RelayId(number),
@@ -548,7 +547,7 @@ fn ten_thousand_namespaces_of_others_change_while_media_flows() {
         let subscription = stage.subscribe(viewer, "a--x");
         stage.wait_for_answers(&[subscription]);
         let absent = stage.absent_client();
-        let client = stage.sim.client_config(&[Draft::Draft18.alpn()]);
+        let client = stage.sim.client_config(&[draft().alpn()]);
         let mut busy = fleet.registry.join(Member {
             id: RelayId(77),
             name: "busy".to_owned(),

@@ -94,10 +94,11 @@ pub(crate) fn seed() -> u64 {
     seed.map_or(7, |seed| seed.parse().expect("WEIR_SEED is a number"))
 }
 
-/// The draft of the clients of this run: that of `WEIR_DRAFT`, if set. The stories of `drafts.rs` run in all of them.
+/// The draft of the clients of this run: that of `WEIR_DRAFT`, if set, otherwise the newest. The stories of `drafts.rs` run
+/// in all of them.
 pub(crate) fn draft() -> Draft {
     let draft = std::env::var("WEIR_DRAFT").ok();
-    draft.map_or(Draft::KEPT, |name| {
+    draft.map_or(Draft::Draft22, |name| {
         Draft::by_name(&name).expect("WEIR_DRAFT is a draft")
     })
 }

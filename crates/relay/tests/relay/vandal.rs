@@ -22,11 +22,12 @@ use weir_quic::{App, ClientConfig, Connection, Endpoint, Event, Handle};
 use weir_sim::{SERVER_NAME, Sim};
 use weir_transport::{Direction, StreamId, Transport as _};
 
-use crate::stage::{encoded, name, object, plain, space};
+use crate::stage::{draft, encoded, has_fills, name, object, plain, space};
 
 /// A client that violates the protocol.
 pub(crate) struct Vandal {
     config: ClientConfig,
+    draft: Draft,
     relay: SocketAddr,
     random: Random,
     handle: Option<Handle>,
@@ -65,7 +66,8 @@ impl Vandal {
         let mut random = Random::new(seed);
         let malice = [0, 0, 2, 20][usize::try_from(random.below(4)).expect("small")];
         Self {
-            config: sim.client_config(&[Draft::Draft18.alpn()]),
+            config: sim.client_config(&[draft().alpn()]),
+            draft: draft(),
             relay,
             random,
             malice,
@@ -191,10 +193,15 @@ impl Vandal {
                 (Message::SubscribeNamespace(subscribe), Kind::Interest)
             }
             _ => {
+                let parameters = if self.draft < Draft::Draft19 {
+                    plain
+                } else {
+                    self.parameters()
+                };
                 let subscribe = SubscribeTracks {
                     request_id,
                     prefix: namespace,
-                    parameters: plain,
+                    parameters,
                 };
                 (Message::SubscribeTracks(subscribe), Kind::Interest)
             }
@@ -203,10 +210,12 @@ impl Vandal {
 
     fn subscribe(&mut self, request_id: u64, track: FullTrackName) -> Subscribe {
         let parameters = self.parameters();
+        let fill = (has_fills(self.draft) && self.is_so(30)).then(Box::default);
         Subscribe {
             request_id,
             track,
             parameters: Parameters {
+                fill,
                 rendezvous_timeout: self.is_so(40).then(|| crate::stage::secs(2)),
                 ..parameters
             },
@@ -229,6 +238,10 @@ impl Vandal {
     /// The beginning of a track, or the groups before some request.
     fn fetch_kind(&mut self, request_id: u64, track: FullTrackName) -> FetchKind {
         match self.random.below(3) {
+            0 if has_fills(self.draft) => FetchKind::Recent {
+                track,
+                groups: self.random.below(3),
+            },
             0 => FetchKind::RelativeJoining {
                 request_id: 2 * self.random.below(1 + request_id / 2),
                 groups: self.random.below(3),
@@ -374,7 +387,7 @@ impl Vandal {
             ..plain(self.random.below(4))
         };
         let mut data = BytesMut::new();
-        header.encode(Draft::Draft18, &mut data);
+        header.encode(self.draft, &mut data);
         let id = self.random.below(9);
         let bytes = usize::try_from(self.random.below(2000)).expect("small");
         let cut = self.is_so(30);
@@ -401,7 +414,7 @@ impl Vandal {
             status: ObjectStatus::Normal,
             payload: Bytes::from_static(b"graffiti"),
         }
-        .encode(Draft::Draft18, &mut data);
+        .encode(self.draft, &mut data);
         let data = self.perhaps_spoilt(data);
         // The datagram is small enough, and a lost connection does not matter.
         let _sent = connection.send_datagram(data, None);
@@ -469,7 +482,7 @@ impl Vandal {
 
     fn encoded(&mut self, message: &Message) -> Bytes {
         let mut data = BytesMut::new();
-        message.encode(Draft::Draft18, &mut data).expect("it fits");
+        message.encode(self.draft, &mut data).expect("it fits");
         self.perhaps_spoilt(data)
     }
 

@@ -20,7 +20,7 @@ use crate::property::Properties;
 use crate::session::{Accepted, Event, Refused, Request, RequestId, Side, StreamEnd};
 
 /// Runs a story in each draft.
-fn each_draft(story: impl Fn()) {
+pub(super) fn each_draft(story: impl Fn()) {
     for draft in Draft::ALL {
         set_draft(draft);
         story();
@@ -28,7 +28,7 @@ fn each_draft(story: impl Fn()) {
 }
 
 /// Whether the session's draft has fills.
-fn has_fills() -> bool {
+pub(super) fn has_fills() -> bool {
     !draft().has_joining_fetches()
 }
 
@@ -49,7 +49,7 @@ fn joining(subscription: RequestId) -> FetchKind {
 }
 
 /// Returns the FETCH among the events.
-fn fetch_in(events: &[Event]) -> (RequestId, Fetch) {
+pub(super) fn fetch_in(events: &[Event]) -> (RequestId, Fetch) {
     let fetch = events.iter().find_map(|event| {
         if let Event::Request {
             id,
