@@ -38,6 +38,8 @@ pub(crate) enum Timer {
     Registry,
     /// Links to relays of the fleet that are no longer needed are closed.
     FleetLinks,
+    /// The publisher's relay is asked again for a track, after a redirect that led nowhere.
+    Redirected(TrackId),
     /// Links may be asked again to wait for a track.
     Awaited(TrackId),
     /// An upstream relay is asked whether requests return to this relay.

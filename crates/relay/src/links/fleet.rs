@@ -5,7 +5,7 @@
 //! The link is closed when nothing needs it.
 //!
 //! A relay serves others of the fleet only from what its own clients publish ([`PeerKind::serves`]), whatever its map of the
-//! registry says. So a request crosses one link at most, and nothing circulates, however old the maps are.
+//! registry says, and those that were redirected to it (`tree.rs`). So nothing circulates, however old the maps are.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,22 +13,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use weir_moqt::{
-    error::SessionError,
-    message::{FetchKind, Setup},
-    name::{FullTrackName, Namespace},
-    session::Request,
-};
+use weir_moqt::{error::SessionError, message::Setup, name::Namespace, session::Request};
 use weir_quic::Handle;
 
-use super::{Linking, Links, upstreams::Upstreams};
+use super::{
+    Linking, Links,
+    tree::{Next, Trees},
+    upstreams::Upstreams,
+};
 use crate::{
-    catalogue::Catalogue,
+    catalogue::{Catalogue, prefixes},
     effect::Effect,
     ids::{RequestKey, TrackId},
     registry::{Member, Registry, RegistryEvent, RelayId},
-    sessions::peer::{PeerKind, Purpose},
+    sessions::peer::PeerKind,
     timers::{Timer, Timers},
+    track::Demand,
     turn::Turn,
 };
 
@@ -44,7 +44,8 @@ pub(super) struct Fleet {
     /// Tracks that wait for the link to a relay.
     waiting: BTreeMap<TrackId, RelayId>,
     /// Requests of sessions that wait for the link to a relay.
-    parked: BTreeMap<RequestKey, (RelayId, Request)>,
+    pub(super) parked: BTreeMap<RequestKey, (RelayId, Request)>,
+    pub(super) trees: Trees,
     /// Since when the registry cannot be reached.
     stale_since: Option<Instant>,
     /// Whether the timer for links that are no longer needed is set.
@@ -57,6 +58,23 @@ struct Known {
     member: Arc<Member>,
     namespaces: BTreeSet<Namespace>,
     link: Option<Link>,
+    /// Whether the relay has a lease.
+    has_joined: bool,
+}
+
+impl Known {
+    fn new(member: Arc<Member>) -> Self {
+        Self {
+            member,
+            namespaces: BTreeSet::new(),
+            link: None,
+            has_joined: false,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        !self.has_joined && self.namespaces.is_empty() && self.link.is_none()
+    }
 }
 
 /// The link to another relay.
@@ -101,14 +119,42 @@ impl Fleet {
         self.registry.withdraw(now, namespace);
     }
 
-    /// Returns whether a track waits for a link.
+    /// Returns whether a track waits for a link, or to be asked for again.
     pub(super) fn awaits(&self, track: TrackId) -> bool {
-        self.waiting.contains_key(&track)
+        self.waiting.contains_key(&track) || self.trees.is_pausing(track)
     }
 
     /// Forgets a track that nothing needs any more.
     pub(super) fn forget_track(&mut self, track: TrackId) {
         self.waiting.remove(&track);
+        self.trees.forget_track(track);
+    }
+
+    /// Returns whether a relay has a lease.
+    pub(super) fn has_joined(&self, relay: RelayId) -> bool {
+        self.relays
+            .get(&relay)
+            .is_some_and(|known| known.has_joined)
+    }
+
+    /// Returns whether a relay has registered a namespace or a prefix of it.
+    pub(super) fn has_registered(&self, relay: RelayId, namespace: &Namespace) -> bool {
+        let known = self.relays.get(&relay);
+        known.is_some_and(|known| prefixes(namespace).any(|it| known.namespaces.contains(&it)))
+    }
+
+    /// Returns the URL of a relay, without secrets.
+    pub(super) fn url(&self, relay: RelayId) -> Option<String> {
+        Some(self.relays.get(&relay)?.member.name.clone())
+    }
+
+    /// Returns the relay with this URL that can be asked.
+    pub(super) fn relay_at(&self, upstreams: &Upstreams, url: &str) -> Option<RelayId> {
+        let mut relays = self.relays.iter();
+        let found = relays.find(|(id, known)| {
+            known.has_joined && known.member.name == url && self.is_usable(upstreams, **id)
+        });
+        found.map(|(&id, _)| id)
     }
 
     /// Forgets a request that has ended.
@@ -141,7 +187,7 @@ impl Fleet {
     }
 
     /// Returns whether a link to a relay can be used, or can be waited for.
-    fn is_usable(&self, upstreams: &Upstreams, relay: RelayId) -> bool {
+    pub(super) fn is_usable(&self, upstreams: &Upstreams, relay: RelayId) -> bool {
         let Some(known) = self.relays.get(&relay) else {
             return false;
         };
@@ -150,7 +196,7 @@ impl Fleet {
     }
 
     /// Begins to establish the link to a relay, unless there is one.
-    fn open(&mut self, turn: &mut Turn<'_>, upstreams: &mut Upstreams, relay: RelayId) {
+    pub(super) fn open(&mut self, turn: &mut Turn<'_>, upstreams: &mut Upstreams, relay: RelayId) {
         let Some(known) = self.relays.get_mut(&relay) else {
             return;
         };
@@ -181,12 +227,29 @@ impl Fleet {
             return false;
         }
         self.registered += 1;
-        let known = self.relays.entry(member.id).or_insert_with(|| Known {
-            member,
-            namespaces: BTreeSet::new(),
-            link: None,
-        });
+        let known = self.relays.entry(member.id);
+        let known = known.or_insert_with(|| Known::new(member));
         known.namespaces.insert(namespace.clone())
+    }
+
+    /// Adds a relay that has a lease, if there is room.
+    fn join(&mut self, turn: &mut Turn<'_>, member: Arc<Member>) {
+        if self.relays.len() >= turn.config.limits.registrations_max {
+            turn.counters.registrations_dropped += 1;
+        } else if member.id != self.own {
+            let known = self.relays.entry(member.id);
+            known.or_insert_with(|| Known::new(member)).has_joined = true;
+        }
+    }
+
+    /// Notes that the lease of a relay has ended.
+    fn leave(&mut self, relay: RelayId) {
+        if let Some(known) = self.relays.get_mut(&relay) {
+            known.has_joined = false;
+            if known.is_over() {
+                self.relays.remove(&relay);
+            }
+        }
     }
 
     /// Removes a registration. Returns false if it was not known.
@@ -196,7 +259,7 @@ impl Fleet {
         };
         let is_removed = known.namespaces.remove(namespace);
         self.registered -= usize::from(is_removed);
-        if known.namespaces.is_empty() && known.link.is_none() {
+        if known.is_over() {
             self.relays.remove(&relay);
         }
         is_removed
@@ -227,6 +290,7 @@ impl Links {
             registered: 0,
             waiting: BTreeMap::new(),
             parked: BTreeMap::new(),
+            trees: Trees::default(),
             stale_since: Some(now),
             is_armed: false,
         });
@@ -244,7 +308,7 @@ impl Links {
 
     /// Notes that a session is with another relay of the fleet, if its SETUP says so. Returns false if the session cannot
     /// be served, because it is with this relay itself or has come to the wrong thread; it is then closed.
-    pub(crate) fn welcome(&self, turn: &mut Turn<'_>, handle: Handle, setup: &Setup) -> bool {
+    pub(crate) fn welcome(&mut self, turn: &mut Turn<'_>, handle: Handle, setup: &Setup) -> bool {
         let Some(relay) = setup.fleet_relay else {
             return true;
         };
@@ -256,6 +320,9 @@ impl Links {
         } else {
             if let Some(peer) = turn.sessions.get(handle) {
                 peer.become_relay();
+            }
+            if let Some(fleet) = &mut self.fleet {
+                fleet.trees.welcome(handle, RelayId(relay));
             }
             return true;
         };
@@ -299,6 +366,8 @@ impl Links {
                 return;
             };
             match event {
+                RegistryEvent::Joined { member } => fleet.join(turn, member),
+                RegistryEvent::Left { relay } => fleet.leave(relay),
                 RegistryEvent::Found { namespace, member } => {
                     let relay = member.id;
                     if fleet.insert(turn, &namespace, member) {
@@ -326,8 +395,9 @@ impl Links {
 }
 
 impl Linking<'_> {
-    /// Asks the next relay of the fleet that registered the namespace of a track, after the one that `declined`. If there
-    /// is no link to it, the track waits for one. Returns whether a relay was asked or is waited for.
+    /// Asks the relay of the fleet that this one was redirected to for a track, or else the next one that registered the
+    /// namespace, after the one that `declined`. If there is no link to it, the track waits for one. Returns whether a relay was
+    /// asked or is waited for.
     pub(crate) fn ask_fleet(
         &mut self,
         turn: &mut Turn<'_>,
@@ -343,73 +413,45 @@ impl Linking<'_> {
             return false;
         }
         let relays = self.catalogue.relays_of(&track.name().namespace);
+        match fleet.trees.next(id, declined) {
+            Next::Redirected(relay) if self.ask_relay(turn, id, relay, demand) => return true,
+            Next::Redirected(_) | Next::Again => {
+                if let Some(fleet) = &mut self.links.fleet {
+                    fleet.trees.pause(turn, id);
+                }
+                return true;
+            }
+            Next::Registered => {}
+        }
         let after = declined.and_then(|declined| relays.iter().position(|it| *it == declined));
-        for &relay in &relays[after.map_or(0, |place| place + 1)..] {
-            if !fleet.is_usable(&self.links.upstreams, relay) {
-                continue;
-            }
-            let Some(handle) = self.catalogue.fleet_link(relay) else {
-                fleet.open(turn, &mut self.links.upstreams, relay);
-                fleet.waiting.insert(id, relay);
-                return true;
-            };
-            if self.tracks.ask(turn, id, handle, demand) {
-                return true;
-            }
-        }
-        false
+        let mut rest = relays[after.map_or(0, |place| place + 1)..].iter();
+        rest.any(|&relay| self.ask_relay(turn, id, relay, demand))
     }
 
-    /// Lets a request wait if it needs a link to a relay of the fleet that is not established. Returns the request if it
-    /// does not.
-    pub(crate) fn park(
+    /// Asks a relay of the fleet for a track, or waits for the link to it. Returns false if the relay cannot be asked.
+    fn ask_relay(
         &mut self,
         turn: &mut Turn<'_>,
-        key: RequestKey,
-        request: Request,
-    ) -> Option<Request> {
-        let Some(relay) = self.relay_needed(turn, key, &request) else {
-            return Some(request);
+        id: TrackId,
+        relay: RelayId,
+        demand: Demand,
+    ) -> bool {
+        let upstreams = &mut self.links.upstreams;
+        let fleet = self.links.fleet.as_mut();
+        let Some(fleet) = fleet.filter(|fleet| fleet.is_usable(upstreams, relay)) else {
+            return false;
         };
-        let fleet = self.links.fleet.as_mut()?;
-        if fleet.parked.len() >= turn.config.limits.tracks_waiting_max {
-            turn.counters.link_waits_dropped += 1;
-            return Some(request);
+        let link = self.catalogue.fleet_link(relay);
+        if let Some(handle) = link {
+            if !self.tracks.ask(turn, id, handle, demand) {
+                return false;
+            }
+        } else {
+            fleet.open(turn, upstreams, relay);
+            fleet.waiting.insert(id, relay);
         }
-        fleet.open(turn, &mut self.links.upstreams, relay);
-        fleet.parked.insert(key, (relay, request));
-        turn.insert_request(key, Purpose::AwaitsLink);
-        None
-    }
-
-    /// Returns the relay of the fleet whose link a request has to wait for.
-    fn relay_needed(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: RequestKey,
-        request: &Request,
-    ) -> Option<RelayId> {
-        let fleet = self.links.fleet.as_ref()?;
-        let name = subject(request)?;
-        let relays = self.catalogue.relays_of(&name.namespace);
-        let is_linked = |relay: &RelayId| self.catalogue.fleet_link(*relay).is_some();
-        if relays.is_empty() || relays.iter().any(is_linked) {
-            return None;
-        }
-        if !PeerKind::Fleet.serves(turn.kind(key.0)) {
-            return None;
-        }
-        let track = self.tracks.find(name).and_then(|id| self.tracks.get(id));
-        if track.is_some_and(|track| track.is_established() || track.is_published()) {
-            return None;
-        }
-        let announcers = self.catalogue.announcers_of(turn, &name.namespace);
-        if !announcers.into_iter().all(|it| turn.is_unresponsive(it)) {
-            return None;
-        }
-        let upstreams = &self.links.upstreams;
-        let mut relays = relays.into_iter();
-        relays.find(|relay| fleet.is_usable(upstreams, *relay))
+        fleet.trees.note_asked(id, relay, link.is_some());
+        true
     }
 
     /// Handles a link to a relay of the fleet that was established, or was lost or could not be established. Returns what
@@ -500,9 +542,7 @@ impl Linking<'_> {
             link.was_idle = is_idle;
             is_any_open = true;
         }
-        fleet
-            .relays
-            .retain(|_, known| known.link.is_some() || !known.namespaces.is_empty());
+        fleet.relays.retain(|_, known| !known.is_over());
         fleet.is_armed = is_any_open;
         if is_any_open {
             turn.timers.set(turn.now + IDLE_CHECK, Timer::FleetLinks);
@@ -522,23 +562,6 @@ impl Turn<'_> {
     fn has_no_requests(&mut self, handle: Handle) -> bool {
         let peer = self.sessions.get(handle);
         peer.is_none_or(|peer| peer.requests().next().is_none())
-    }
-}
-
-/// Returns the track that a request asks for, if such a request can wait for a link. A SUBSCRIBE waits with its track.
-fn subject(request: &Request) -> Option<&FullTrackName> {
-    match request {
-        Request::TrackStatus(status) => Some(&status.track),
-        Request::Fetch(fetch) => match &fetch.kind {
-            FetchKind::Standalone { track, .. } | FetchKind::Recent { track, .. } => Some(track),
-            // Such a fetch waits for the subscription that it joins.
-            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => None,
-        },
-        Request::Subscribe(_)
-        | Request::Publish(_)
-        | Request::PublishNamespace(_)
-        | Request::SubscribeNamespace(_)
-        | Request::SubscribeTracks(_) => None,
     }
 }
 
