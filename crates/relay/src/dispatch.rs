@@ -329,6 +329,11 @@ impl Owners {
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Upstream(number) => self.links.connect(turn, number),
             Timer::Registry => self.links.on_registry(turn, &mut self.catalogue),
+            Timer::FleetLinkSlow(relay) => {
+                for track in self.linking().on_fleet_link_slow(relay) {
+                    self.ask_next(turn, track);
+                }
+            }
             Timer::FleetLinks => self.linking().close_idle(turn),
             Timer::Redirected(track) => {
                 if self.links.end_redirect_pause(turn, track) {

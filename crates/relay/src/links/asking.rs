@@ -187,6 +187,7 @@ impl Linking<'_> {
     pub(crate) fn on_registered(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
         self.links.announce(turn, PeerKind::Fleet, namespace);
         for track in self.tracks.under(namespace).collect::<Vec<_>>() {
+            self.links.stop_slow_wait(track);
             self.ask_next(turn, track);
         }
     }

@@ -7,6 +7,8 @@
 //! A relay serves others of the fleet only from what its own clients publish ([`PeerKind::serves`]), whatever its map of the
 //! registry says, and those that were redirected to it (`tree.rs`). So nothing circulates, however old the maps are.
 
+mod state;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -16,6 +18,7 @@ use std::{
 use weir_moqt::{error::SessionError, message::Setup, name::Namespace, session::Request};
 use weir_quic::Handle;
 
+pub use self::state::{FleetRelay, FleetState};
 use super::{
     Linking, Links,
     tree::{Next, Trees},
@@ -86,28 +89,8 @@ struct Link {
     is_leaving: bool,
     /// Whether nothing needed the link at the last check.
     was_idle: bool,
-}
-
-/// What a relay knows of its fleet, for operators.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FleetState {
-    /// For how long the registry has not been reachable; `None` if it is.
-    pub stale_for: Option<Duration>,
-    /// The other relays.
-    pub relays: Vec<FleetRelay>,
-}
-
-/// Another relay of the fleet, for operators.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FleetRelay {
-    /// Its number.
-    pub id: RelayId,
-    /// Its name.
-    pub name: String,
-    /// Number of namespaces that it has registered.
-    pub registered: usize,
-    /// The first of these namespaces, at most 100.
-    pub namespaces: Vec<Namespace>,
+    /// Whether the link could not be established within [`SLOW_AFTER`].
+    is_slow: bool,
 }
 
 impl Fleet {
@@ -162,30 +145,6 @@ impl Fleet {
         self.parked.remove(&key);
     }
 
-    /// Returns the numbers of other relays and of their registrations, and whether they are stale.
-    pub(super) fn numbers(&self) -> (usize, usize, bool) {
-        let relays = self.relays.values();
-        let relays = relays.filter(|known| !known.namespaces.is_empty());
-        (relays.count(), self.registered, self.stale_since.is_some())
-    }
-
-    pub(super) fn state(&self, now: Instant) -> FleetState {
-        let relays = self.relays.iter();
-        let relays = relays.filter(|(_, known)| !known.namespaces.is_empty());
-        let relays = relays.map(|(&id, known)| FleetRelay {
-            id,
-            name: known.member.name.clone(),
-            registered: known.namespaces.len(),
-            namespaces: known.namespaces.iter().take(SHOWN_MAX).cloned().collect(),
-        });
-        FleetState {
-            stale_for: self
-                .stale_since
-                .map(|since| now.saturating_duration_since(since)),
-            relays: relays.collect(),
-        }
-    }
-
     /// Returns whether a link to a relay can be used, or can be waited for.
     pub(super) fn is_usable(&self, upstreams: &Upstreams, relay: RelayId) -> bool {
         let Some(known) = self.relays.get(&relay) else {
@@ -193,6 +152,21 @@ impl Fleet {
         };
         let may_use = |link: Link| !link.is_leaving && !upstreams.is_failing(link.number);
         known.link.is_none_or(may_use)
+    }
+
+    /// Returns whether the link to a relay is being established for so long that others are asked first.
+    fn is_slow(&self, relay: RelayId) -> bool {
+        let known = self.relays.get(&relay);
+        known.is_some_and(|known| known.link.is_some_and(|link| link.is_slow))
+    }
+
+    /// Returns the relays to ask after one that declined, those with slow links last.
+    fn order(&self, relays: &[RelayId], declined: Option<RelayId>) -> Vec<RelayId> {
+        let after = declined.and_then(|declined| relays.iter().position(|it| *it == declined));
+        let rest = relays[after.map_or(0, |place| place + 1)..].iter();
+        let quick = rest.filter(|relay| !self.is_slow(**relay));
+        let slow = relays.iter().filter(|relay| self.is_slow(**relay));
+        quick.chain(slow).copied().collect()
     }
 
     /// Begins to establish the link to a relay, unless there is one.
@@ -205,7 +179,10 @@ impl Fleet {
                 number: upstreams.add_of_fleet(turn, self.own, &known.member),
                 is_leaving: false,
                 was_idle: false,
+                is_slow: false,
             });
+            let slow_at = turn.now + SLOW_AFTER;
+            turn.timers.set(slow_at, Timer::FleetLinkSlow(relay));
         }
         if !self.is_armed {
             self.is_armed = true;
@@ -265,12 +242,14 @@ impl Fleet {
         is_removed
     }
 
-    fn take_waiting(&mut self, relay: RelayId) -> (Vec<TrackId>, Vec<(RequestKey, Request)>) {
+    fn take_waiting(&mut self, relay: RelayId) -> Vec<TrackId> {
         let tracks = self.waiting.extract_if(.., |_, other| *other == relay);
-        let tracks = tracks.map(|(track, _)| track).collect();
+        tracks.map(|(track, _)| track).collect()
+    }
+
+    fn take_parked(&mut self, relay: RelayId) -> Vec<(RequestKey, Request)> {
         let parked = self.parked.extract_if(.., |_, (other, _)| *other == relay);
-        let parked = parked.map(|(key, (_, request))| (key, request)).collect();
-        (tracks, parked)
+        parked.map(|(key, (_, request))| (key, request)).collect()
     }
 }
 
@@ -335,6 +314,16 @@ impl Links {
     pub(crate) fn awaits(&self, track: TrackId) -> bool {
         let fleet = self.fleet.as_ref();
         fleet.is_some_and(|fleet| fleet.awaits(track))
+    }
+
+    /// Has a track wait no longer for a link that is not established in time.
+    pub(crate) fn stop_slow_wait(&mut self, track: TrackId) {
+        if let Some(fleet) = &mut self.fleet
+            && let Some(&relay) = fleet.waiting.get(&track)
+            && fleet.is_slow(relay)
+        {
+            fleet.waiting.remove(&track);
+        }
     }
 
     /// Forgets a track that nothing needs any more.
@@ -413,19 +402,42 @@ impl Linking<'_> {
             return false;
         }
         let relays = self.catalogue.relays_of(&track.name().namespace);
-        match fleet.trees.next(id, declined) {
-            Next::Redirected(relay) if self.ask_relay(turn, id, relay, demand) => return true,
+        let order = fleet.order(&relays, declined);
+        let next = match fleet.trees.next(id, declined) {
+            Next::Redirected(relay) if fleet.is_slow(relay) => Next::Again,
+            next @ (Next::Redirected(_) | Next::Again | Next::Registered) => next,
+        };
+        match next {
+            Next::Redirected(relay) if self.ask_relay(turn, id, relay, demand) => true,
             Next::Redirected(_) | Next::Again => {
                 if let Some(fleet) = &mut self.links.fleet {
                     fleet.trees.pause(turn, id);
                 }
-                return true;
+                true
             }
-            Next::Registered => {}
+            Next::Registered => {
+                let mut order = order.into_iter();
+                order.any(|relay| self.ask_relay(turn, id, relay, demand))
+            }
         }
-        let after = declined.and_then(|declined| relays.iter().position(|it| *it == declined));
-        let mut rest = relays[after.map_or(0, |place| place + 1)..].iter();
-        rest.any(|&relay| self.ask_relay(turn, id, relay, demand))
+    }
+
+    /// Handles a link that is not established in time: returns the tracks that wait for it, which other relays are asked for
+    /// first.
+    pub(crate) fn on_fleet_link_slow(&mut self, relay: RelayId) -> Vec<TrackId> {
+        let Some(fleet) = &mut self.links.fleet else {
+            return Vec::new();
+        };
+        let link = fleet.relays.get_mut(&relay);
+        let Some(link) = link.and_then(|known| known.link.as_mut()) else {
+            return Vec::new();
+        };
+        link.is_slow = !self.links.upstreams.is_ready(link.number);
+        if link.is_slow {
+            fleet.take_waiting(relay)
+        } else {
+            Vec::new()
+        }
     }
 
     /// Asks a relay of the fleet for a track, or waits for the link to it. Returns false if the relay cannot be asked.
@@ -471,8 +483,9 @@ impl Linking<'_> {
         {
             known.is_leaving = false;
             known.was_idle &= link.is_none();
+            known.is_slow &= link.is_none();
         }
-        let (tracks, parked) = fleet.take_waiting(relay);
+        let (tracks, parked) = (fleet.take_waiting(relay), fleet.take_parked(relay));
         for ((handle, id), _) in &parked {
             if let Some(peer) = turn.sessions.get(*handle) {
                 peer.end_wait(*id);
@@ -567,7 +580,8 @@ impl Turn<'_> {
 
 /// Events of the registry that are handled in one turn.
 const EVENTS_PER_TURN: usize = 256;
+/// How long a link may take to be established, before other relays are asked first. The relay may be dead, which QUIC notices
+/// after three seconds.
+const SLOW_AFTER: Duration = Duration::from_millis(500);
 /// A link that nothing needs is closed at the second check.
 const IDLE_CHECK: Duration = Duration::from_secs(5);
-/// Namespaces of one relay that operators are shown.
-const SHOWN_MAX: usize = 100;
