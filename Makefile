@@ -66,6 +66,16 @@ results-fleet: $(NATS_SERVER) ## What viewers notice of failures of a fleet, int
 	$(CARGO) build --release --locked --bin weir
 	PATH="$(NATS_PATH)" node scripts/fleet.mjs target/release/weir --results docs/fleet-results.md --rounds $(ROUNDS)
 
+.PHONY: fleet-sim
+fleet-sim: ## A fleet of 1,000 relays and 20,000 viewers in virtual time, into docs/fleet-results.md
+	$(CARGO) test --locked -p weir-relay --test relay -- --ignored --exact --nocapture \
+	  fleet_failures::a_thousand_relays_serve_twenty_thousand_viewers | node scripts/fleet.mjs - --sim docs/fleet-results.md
+
+.PHONY: fleet-hops
+fleet-hops: $(NATS_SERVER) ## What one more relay costs in latency and CPU, into docs/fleet-results.md (five minutes, a quiet machine)
+	$(CARGO) build --release --locked --bin weir
+	PATH="$(NATS_PATH)" node scripts/fleet.mjs target/release/weir --hops docs/fleet-results.md
+
 .PHONY: fleet-topology
 fleet-topology: ## The draft's own topology in three network namespaces: its Table 4 (needs root, ip, nats-server)
 	$(CARGO) build --release --locked --bin weir

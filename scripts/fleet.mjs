@@ -2,13 +2,16 @@
 // first relay, viewers at the third. Everything is on loopback.
 //
 //     node scripts/fleet.mjs WEIR --demo
-//     node scripts/fleet.mjs WEIR --results FILE [--rounds COUNT] [--only kills,hop,cost,nats]
+//     node scripts/fleet.mjs WEIR --results FILE [--rounds COUNT] [--only kills,stops,hop,cost,nats]
+//     node scripts/fleet.mjs WEIR --hops FILE [--viewers COUNT] [--seconds SECONDS]
+//     cargo test ... | node scripts/fleet.mjs - --sim FILE
 //
-// Needs nats-server, ffmpeg and openssl in PATH. --results replaces the sections of FILE that were measured.
+// Needs nats-server, ffmpeg and openssl in PATH. --results replaces the sections of FILE that were measured, --hops the sections
+// hop and cost, within five minutes. --sim writes the table of a simulated fleet that a test has printed.
 
 import { execFileSync, spawn } from "node:child_process";
 import { X509Certificate } from "node:crypto";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, loadavg, release, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -17,11 +20,15 @@ import { setTimeout as pause } from "node:timers/promises";
 const [weir, ...flags] = process.argv.slice(2);
 const flag = (name, otherwise) => (flags.includes(name) ? flags[flags.indexOf(name) + 1] : otherwise);
 const isDemo = flags.includes("--demo");
-const results = flag("--results");
+const results = flag("--results") ?? flag("--hops") ?? flag("--sim");
 const rounds = Number(flag("--rounds", "20"));
-const only = flag("--only", "kills,hop,cost,nats").split(",");
-if (!weir || (!isDemo && !results) || !(rounds >= 1)) {
-  console.error("usage: fleet.mjs WEIR --demo | --results FILE [--rounds COUNT] [--only kills,hop,cost,nats]");
+const only = flag("--only", flags.includes("--hops") ? "hop,cost" : "kills,stops,hop,cost,nats").split(",");
+/** Most viewers at each relay, and how long objects are sent to them, in seconds. */
+const most = Number(flag("--viewers", "100"));
+const seconds = Number(flag("--seconds", "10"));
+if (!weir || (!isDemo && !results) || !(rounds >= 1) || !(most >= 1) || !(seconds >= 4)) {
+  console.error("usage: fleet.mjs WEIR --demo | --results FILE [--rounds COUNT] [--only kills,stops,hop,cost,nats]");
+  console.error("                      | --hops FILE [--viewers COUNT] [--seconds SECONDS, at least 4] | --sim FILE");
   process.exit(2);
 }
 
@@ -149,8 +156,8 @@ function gap(report, since) {
   return Math.max(...gaps) / 1e6;
 }
 
-/** Kills a relay while a stream is played. Returns the gap of each viewer, in seconds. */
-async function killRelay(victim, scope) {
+/** Kills or stops a relay while a stream is played. Returns the gap of each viewer, in seconds. */
+async function killRelay(victim, signal, scope) {
   await startRelays(scope);
   const publisher = publish();
   await until("the stream is published", async () => (await metric(2, "weir_relay_fleet_namespaces")) === 1);
@@ -158,7 +165,7 @@ async function killRelay(victim, scope) {
   await until("the viewers play", async () => (await metric(2, "weir_relay_subscriptions")) >= VIEWERS);
   await pause(4000 + Math.random() * 1000);
   const since = Date.now();
-  await kill(relays[victim]);
+  relays[victim].kill(signal);
   await pause(10_000);
   await Promise.all(viewers.map(({ child }) => kill(child, "SIGINT")));
   await kill(publisher);
@@ -181,9 +188,9 @@ function machine() {
 }
 
 /** Replaces a section of the results, or adds it. */
-function write(name, title, lines) {
-  const [begin, end] = [`<!-- fleet-${name} begin: made by make results-fleet -->`, `<!-- fleet-${name} end -->`];
-  const section = [begin, "", `## ${title}`, "", machine(), "", ...lines, "", end].join("\n");
+function write(name, title, lines, [target, how] = ["results-fleet", machine()]) {
+  const [begin, end] = [`<!-- fleet-${name} begin: made by make ${target} -->`, `<!-- fleet-${name} end -->`];
+  const section = [begin, "", `## ${title}`, "", how, "", ...lines, "", end].join("\n");
   const text = readFileSync(results, "utf8");
   const [from, to] = [text.indexOf(begin), text.indexOf(end)];
   const next = from < 0 ? `${text.trimEnd()}\n\n${section}\n` : text.slice(0, from) + section + text.slice(to + end.length);
@@ -191,95 +198,101 @@ function write(name, title, lines) {
   console.error(section);
 }
 
-async function measureKills() {
+/** Measures the gap of viewers after a signal to a relay: SIGKILL, or SIGSTOP, after which it drops all packets. */
+async function measureKills(signal) {
   const rows = [];
+  const isKilled = signal === "SIGKILL";
   for (const [victim, name] of [[2, "the viewers' relay"], [0, "the publisher's relay"]]) {
     const gaps = [];
     for (let round = 0; round < rounds; round += 1) {
-      const of = await killRelay(victim, `kill-${victim}-${round}`);
+      const of = await killRelay(victim, signal, `${signal}-${victim}-${round}`);
       console.error(`${name}, round ${round + 1}: ${of.map((one) => number(one)).join(", ")} s`);
       gaps.push(...of);
     }
     const row = [name, rounds, gaps.length, ...[0.5, 0.95, 1].map((share) => number(quantile(gaps, share)))];
     rows.push(`| ${row.join(" | ")} |`);
   }
-  write("kills", "Gap of viewers when a relay is killed", [
-    "| killed | times | viewers | p50 s | p95 s | longest s |", "|---|--:|--:|--:|--:|--:|", ...rows, "",
-    `The gap is the longest time without a new picture after \`kill -9\`, in \`weir live play\` with three relays. Groups last one second.`,
+  const [section, title] = isKilled
+    ? ["kills", "Gap of viewers when a relay is killed"]
+    : ["stops", "Gap of viewers when a relay drops all packets"];
+  write(section, title, [
+    `| ${isKilled ? "killed" : "stopped"} | times | viewers | p50 s | p95 s | longest s |`, "|---|--:|--:|--:|--:|--:|", ...rows, "",
+    `The gap is the longest time without a new picture after \`kill -${isKilled ? "9" : "STOP"}\`, in \`weir live play\` with three relays. Groups last one second.`,
   ]);
 }
 
-/** Runs a benchmark with the publisher at the first relay, and returns the report of subscribers at another one. */
-async function bench(subscribersAt, subscribers, seconds, seed) {
-  const common = ["--insecure", "--seed", String(seed), "--seconds", String(seconds)];
-  const report = join(folder, `bench-${subscribersAt}.json`);
-  const publishing = start(weir, [
-    "bench", "profiles/audio.ini", "--relay", url(0), "--role", "publish", "--publish-flow", "publish",
-    "--await-subscribers", String(subscribers), ...common,
-  ]);
-  await until("the publisher is there", async () => (await metric(subscribersAt, "weir_relay_sessions")) >= 0);
-  const code = await start(weir, [
-    "bench", "profiles/audio.ini", "--relay", url(subscribersAt), "--role", "subscribe", "--synchronized-clocks",
-    "--subscribers", String(subscribers), "--json", report, ...common,
-  ]).ended;
-  if (code > 1) throw new Error(`weir bench ended with ${code}`);
-  await kill(publishing);
-  return JSON.parse(readFileSync(report, "utf8"));
+/** Returns the CPU time of a process so far, in microseconds. */
+function cpuMicroseconds(pid) {
+  const folder = `/proc/${pid}/task`;
+  const threads = readdirSync(folder).map((thread) => readFileSync(`${folder}/${thread}/schedstat`, "utf8"));
+  return threads.reduce((sum, line) => sum + Number(line.split(" ")[0]) / 1000, 0);
 }
 
-const cpuSeconds = (pid) => {
-  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");
-  return (Number(fields[11]) + Number(fields[12])) / 100;
-};
+/** Starts a publisher at the first relay, and subscribers at others: so many at each of `places`. */
+function bench(places, viewers, seed) {
+  const common = ["--insecure", "--seed", String(seed), "--seconds", String(seconds), "--json"];
+  const report = (name) => join(folder, `bench-${name}.json`);
+  const run = (name, relay, ...more) => start(weir, [
+    "bench", "profiles/audio-short.ini", "--relay", url(relay), ...common, report(name), ...more,
+  ]);
+  const all = String(places.length * viewers);
+  const publisher = run("publisher", 0, "--role", "publish", "--publish-flow", "publish", "--await-subscribers", all);
+  const subscribers = places.map((relay) => run(
+    relay, relay, "--role", "subscribe", "--synchronized-clocks", "--subscribers", String(viewers),
+  ).ended);
+  const reports = async () => {
+    await Promise.all(subscribers);
+    await kill(publisher);
+    return places.map((relay) => JSON.parse(readFileSync(report(relay), "utf8")));
+  };
+  return { reports };
+}
 
 async function measureHop() {
-  await startRelays("hop");
-  const differences = [];
+  await startRelays("hop", 2);
+  const pairs = [];
   for (let round = 0; round < 5; round += 1) {
-    const near = await bench(0, 20, 8, round + 1);
-    const far = await bench(2, 20, 8, round + 101);
-    const [one, other] = [near, far].map((report) => report.tracks[0].latency.overall.p50_ms);
-    console.error(`hop, round ${round + 1}: ${one} and ${other} ms`);
-    differences.push([one, other]);
+    const reports = await bench([0, 1], 20, round + 1).reports();
+    const [near, far] = reports.map((report) => report.tracks[0].latency.overall.p50_ms);
+    console.error(`hop, round ${round + 1}: ${near} and ${far} ms`);
+    pairs.push([near, far]);
   }
   await stopRelays();
-  const median = (place) => quantile(differences.map((pair) => pair[place]), 0.5);
-  const added = quantile(differences.map(([one, other]) => other - one), 0.5);
+  const median = (of) => quantile(pairs.map(of), 0.5);
+  const added = pairs.map(([near, far]) => far - near);
   write("hop", "Latency of one more relay", [
-    "| subscribers at | p50 ms |", "|---|--:|", `| the publisher's relay | ${number(median(0), 3)} |`,
-    `| another relay | ${number(median(1), 3)} |`, `| median of the differences of pairs | ${number(added, 3)} |`, "",
-    "20 subscribers of the audio profile, 8 s, five interleaved pairs; publisher and subscribers on one clock.",
+    "| subscribers at | p50 ms |", "|---|--:|", `| the publisher's relay | ${number(median(([near]) => near), 3)} |`,
+    `| another relay | ${number(median(([, far]) => far), 3)} |`,
+    `| difference, median of the rounds | ${number(quantile(added, 0.5), 3)} |`,
+    `| difference, smallest and largest | ${number(Math.min(...added), 3)} to ${number(Math.max(...added), 3)} |`, "",
+    `One publisher, and 20 subscribers at each relay at the same time; audio profile, ${seconds} s, five rounds; all on one clock.`,
   ]);
 }
 
 async function measureCost() {
   const rows = [];
-  for (const [others, viewers] of [[1, 50], [3, 50], [3, 10]]) {
-    const scope = `cost-${others}-${viewers}`;
-    await startRelays(scope, others + 1);
-    const seconds = 10;
-    const common = ["--insecure", "--seed", "7", "--seconds", String(seconds)];
-    const publishing = start(weir, [
-      "bench", "profiles/audio.ini", "--relay", url(0), "--role", "publish", "--publish-flow", "publish",
-      "--await-subscribers", String(others * viewers), ...common,
-    ]);
-    const before = cpuSeconds(relays[0].pid);
-    const received = Array.from({ length: others }, (_, place) => start(weir, [
-      "bench", "profiles/audio.ini", "--relay", url(place + 1), "--role", "subscribe", "--synchronized-clocks",
-      "--subscribers", String(viewers), ...common,
-    ]).ended);
-    await Promise.all(received);
-    const cpu = cpuSeconds(relays[0].pid) - before;
-    const objects = await metric(0, "weir_relay_datagrams_received_total") ?? 50 * seconds;
-    await kill(publishing);
+  for (const [others, viewers] of [[2, most], [4, most], [8, most], [4, Math.ceil(most / 10)]]) {
+    await startRelays(`cost-${others}-${viewers}`, others + 1);
+    const { reports } = bench(Array.from({ length: others }, (_, place) => place + 1), viewers, 7);
+    const sample = async () => {
+      const objects = await metric(0, "weir_relay_datagrams_received_total");
+      return { objects, cpu: cpuMicroseconds(relays[0].pid) };
+    };
+    await until("objects come", async () => (await sample()).objects > 50);
+    const before = await sample();
+    await pause((seconds - 2) * 1000 - 1000);
+    const after = await sample();
+    const lost = (await reports()).reduce((sum, report) => sum + report.tracks[0].delivery.dropped, 0);
     await stopRelays();
-    const row = [others, viewers, others * viewers, number((cpu * 1e6) / objects, 0)];
+    const cost = (after.cpu - before.cpu) / (after.objects - before.objects);
+    const row = [others, viewers, others * viewers, number(cost, 1), number(cost / others, 1), lost];
     console.error(`cost: ${row.join(", ")}`);
     rows.push(`| ${row.join(" | ")} |`);
   }
   write("cost", "Cost at the publisher's relay", [
-    "| other relays | viewers at each | viewers | CPU µs per published object |", "|--:|--:|--:|--:|", ...rows, "",
-    "CPU time of the publisher's relay over the whole run, with joins, over the objects that its publisher sent (audio profile, 10 s).",
+    "| other relays | viewers at each | viewers | CPU µs per object | the same per relay | objects lost |",
+    "|--:|--:|--:|--:|--:|--:|", ...rows, "",
+    "CPU time of the publisher's relay over the objects that its publisher sent, while all viewers receive; audio profile.",
   ]);
 }
 
@@ -353,24 +366,43 @@ async function demo() {
   await Promise.race([publisher.ended, new Promise((resolve) => process.once("SIGINT", resolve))]);
 }
 
-try {
+/** Writes the table of a simulated fleet from the rows that its test has printed. */
+function writeSimulated() {
+  const rows = readFileSync(0, "utf8").split("\n").filter((line) => line.startsWith("| "));
+  if (rows.length === 0) throw new Error("the test has printed no table");
+  const how = "Virtual time, from one seed: `make fleet-sim`.";
+  const lines = [
+    "| | |", "|---|---|", ...rows, "",
+    "Five tracks, each published at a relay of its own. A relay takes a track once, over one link, before and after all failures. Times",
+    "count from the kill, and include 2.5 s after which the viewers and the publisher of a dead relay are at another one.",
+  ];
+  write("sim", "A thousand relays", lines, ["fleet-sim", how]);
+}
+
+async function measure() {
   execFileSync("openssl", [
     "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "10", "-subj", "/CN=localhost",
     "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", files.key, "-out", files.certificate,
   ], { stdio: "ignore" });
-  execFileSync("ffmpeg", [
-    "-hide_banner", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=24", "-t", "240", "-pix_fmt", "yuv420p",
-    "-c:v", "libx264", "-preset", "ultrafast", "-b:v", "300k", "-g", "24", "-bf", "0", "-sc_threshold", "0", "-f", "mp4",
-    "-movflags", "cmaf+frag_every_frame+empty_moov+default_base_moof", clip,
-  ]);
-  for (const one of [0, 1, 2]) startNats(one);
-  if (isDemo) {
-    await demo();
-  } else {
-    for (const [name, measure] of [["kills", measureKills], ["hop", measureHop], ["cost", measureCost], ["nats", measureNats]]) {
-      if (only.includes(name)) await measure();
-    }
+  const measures = {
+    kills: () => measureKills("SIGKILL"), stops: () => measureKills("SIGSTOP"), hop: measureHop, cost: measureCost, nats: measureNats,
+  };
+  const wanted = isDemo ? ["demo"] : Object.keys(measures).filter((name) => only.includes(name));
+  if (wanted.some((name) => name !== "hop" && name !== "cost")) {
+    execFileSync("ffmpeg", [
+      "-hide_banner", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=24", "-t", "240", "-pix_fmt", "yuv420p",
+      "-c:v", "libx264", "-preset", "ultrafast", "-b:v", "300k", "-g", "24", "-bf", "0", "-sc_threshold", "0", "-f", "mp4",
+      "-movflags", "cmaf+frag_every_frame+empty_moov+default_base_moof", clip,
+    ]);
   }
+  for (const one of [0, 1, 2]) startNats(one);
+  if (isDemo) return demo();
+  for (const name of wanted) await measures[name]();
+}
+
+try {
+  if (flags.includes("--sim")) writeSimulated();
+  else await measure();
 } finally {
   await Promise.all([...children].map((child) => kill(child)));
   rmSync(folder, { recursive: true, force: true });

@@ -233,7 +233,7 @@ pub struct Setup {
     /// Limit of the unanswered updates of a request; 0 and absent for none. From draft-19 on.
     pub max_request_updates: Option<u64>,
     /// The number of the relay that sends this, if it connects as a relay of a fleet of weir's relays: the receiver serves
-    /// it only from what its own clients publish. An option of weir, which other implementations ignore.
+    /// it from what its own clients publish, or redirects it. An option of weir, which other implementations ignore.
     pub fleet_relay: Option<u64>,
 }
 

@@ -62,6 +62,12 @@ pub struct Limits {
     pub namespaces_max: usize,
     /// Namespaces that all other relays of a fleet may register. Further ones are not used.
     pub registrations_max: usize,
+    /// Relays of a fleet that this one serves with one track. Further ones are redirected to one of those. Relays that the
+    /// registry does not know are not counted.
+    pub fleet_children_max: usize,
+    /// Links between relays of a fleet that a track passes to be served to a client. No relay is redirected so that there would
+    /// be more.
+    pub fleet_depth_max: usize,
     /// Prefixes that one session may subscribe to, of namespaces and tracks together. Further ones are refused with
     /// `EXCESSIVE_LOAD`.
     pub prefixes_per_session_max: usize,
@@ -149,6 +155,8 @@ impl Default for Limits {
             namespaces_per_session_max: 1024,
             namespaces_max: 50_000,
             registrations_max: 200_000,
+            fleet_children_max: 32,
+            fleet_depth_max: 4,
             prefixes_per_session_max: 64,
             matches_per_prefix_max: 4096,
             token_cache_bytes_max: 16 << 10,

@@ -86,6 +86,18 @@ metrics! {
         link_requests_unsent,
         /// Registrations of other relays that were ignored at `limits.relay.registrations_max`.
         registrations_dropped,
+        /// Relays of the fleet redirected to another one at `limits.relay.fleet_children_max`.
+        fleet_redirected,
+        /// Relays of the fleet served beyond `limits.relay.fleet_children_max`, because there was no other one to redirect
+        /// them to, or because of `limits.relay.fleet_depth_max`.
+        fleet_children_beyond,
+        /// Redirects of relays of the fleet that this relay followed.
+        fleet_redirects_followed,
+        /// Redirects that this relay did not follow: they lead to a relay that is not in the registry or cannot be reached, in a
+        /// circle, or beyond `limits.relay.fleet_depth_max`.
+        fleet_redirects_refused,
+        /// Requests of relays of the fleet that this relay's own track comes from.
+        fleet_circles_refused,
         /// FETCH and TRACK_STATUS requests that did not wait for a link to a relay of the fleet, at
         /// `limits.relay.tracks_waiting_max`.
         link_waits_dropped,
@@ -249,6 +261,8 @@ metrics! {
         fleet_stale,
         /// Relays of the fleet that this one serves.
         fleet_served,
+        /// Most links between relays of the fleet that a track passes to reach this relay.
+        fleet_depth,
         /// Bytes that relays of the fleet, served by this one, have not read, counted once for each relay. If it grows, a
         /// link to one of them is too slow.
         fleet_lag_bytes,

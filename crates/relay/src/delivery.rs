@@ -118,6 +118,15 @@ impl Delivery {
         self.tracks.get(id).is_some_and(|it| it.has_session(handle))
     }
 
+    /// Returns whether a session is a relay of the fleet that was redirected here for a track.
+    pub(crate) fn has_child(&self, id: TrackId, handle: Handle) -> bool {
+        let subscriptions = self.tracks.get(id);
+        subscriptions.is_some_and(|it| {
+            let mut established = it.established.iter();
+            established.any(|other| other.handle == handle && other.kind == PeerKind::Child)
+        })
+    }
+
     /// Removes the subscriptions of a track that is gone.
     pub(crate) fn forget_track(&mut self, id: TrackId) {
         self.tracks.remove(id);

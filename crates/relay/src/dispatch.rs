@@ -329,7 +329,17 @@ impl Owners {
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Upstream(number) => self.links.connect(turn, number),
             Timer::Registry => self.links.on_registry(turn, &mut self.catalogue),
+            Timer::FleetLinkSlow(relay) => {
+                for track in self.linking().on_fleet_link_slow(relay) {
+                    self.ask_next(turn, track);
+                }
+            }
             Timer::FleetLinks => self.linking().close_idle(turn),
+            Timer::Redirected(track) => {
+                if self.links.end_redirect_pause(turn, track) {
+                    self.ask_next(turn, track);
+                }
+            }
             Timer::Awaited(track) => self.linking().on_await_over(turn, track),
             Timer::Ring(number) => self.links.probe(turn, number),
             Timer::InterestsRefused => self.links.send_interests_again(turn),
@@ -496,14 +506,19 @@ impl Owners {
             turn.forget_expiry_if_over(key.0, key.1);
         }
         for track in tracks {
-            if !self.linking().ask_next(turn, track) {
-                let code = RequestErrorCode::DOES_NOT_EXIST;
-                self.delivery.on_publishers_declined(turn, track, code);
-                self.linking().end_unserved(turn, track);
-            }
+            self.ask_next(turn, track);
         }
         if link.is_some() {
             self.linking().ask_for_all(turn);
+        }
+    }
+
+    /// Asks the next link for a track that was waited for, or refuses the requests for the track.
+    fn ask_next(&mut self, turn: &mut Turn<'_>, track: TrackId) {
+        if !self.linking().ask_next(turn, track) {
+            let code = RequestErrorCode::DOES_NOT_EXIST;
+            self.delivery.on_publishers_declined(turn, track, code);
+            self.linking().end_unserved(turn, track);
         }
     }
 }

@@ -14,8 +14,10 @@
 mod asking;
 mod fleet;
 mod interests;
+mod parked;
 mod peer_threads;
 mod rings;
+mod tree;
 mod upstreams;
 
 use std::{
@@ -169,7 +171,7 @@ impl Links {
 
     fn is_used(&self, turn: &Turn<'_>, kind: PeerKind) -> bool {
         match kind {
-            PeerKind::Client | PeerKind::Relay | PeerKind::Fleet => false,
+            PeerKind::Client | PeerKind::Relay | PeerKind::Child | PeerKind::Fleet => false,
             PeerKind::Sibling => turn.has_peer_threads(),
             PeerKind::Upstream => !self.upstreams.is_empty() || self.fleet.is_some(),
         }
@@ -266,7 +268,7 @@ impl Linking<'_> {
             self.links.announce_to(turn, (kind, handle), &namespace);
         }
         match kind {
-            PeerKind::Client | PeerKind::Relay => {}
+            PeerKind::Client | PeerKind::Relay | PeerKind::Child => {}
             PeerKind::Sibling => {
                 let tracks: Vec<_> = self.tracks.under(&Namespace::EMPTY).collect();
                 for track in tracks {
@@ -318,6 +320,9 @@ impl Linking<'_> {
             announcements.retain(|&(other, _)| other != handle);
         }
         self.links.upstreams.on_lost(turn, handle, reason);
+        if let Some(fleet) = &mut self.links.fleet {
+            fleet.trees.forget_session(handle);
+        }
         self.on_fallback_lost(turn, handle);
     }
 
@@ -480,8 +485,10 @@ impl Linking<'_> {
     /// the track, and each finds out for itself whether it has ended.
     pub(crate) fn end_unserved(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         for kind in SERVED_TO {
-            let mut ready = self.links.ready.iter();
-            if !ready.any(|&(other, _)| other == kind) {
+            let has_some = |&(other, _): &(PeerKind, Handle)| {
+                other == kind || (other, kind) == (PeerKind::Relay, PeerKind::Child)
+            };
+            if !self.links.ready.iter().any(has_some) {
                 continue;
             }
             let Some(track) = self.tracks.get(id) else {
@@ -504,7 +511,12 @@ impl Linking<'_> {
 /// The kinds of links that namespaces are announced over.
 const ANNOUNCED_TO: [PeerKind; 2] = [PeerKind::Sibling, PeerKind::Upstream];
 /// The kinds of sessions that are served only while some publisher serves them.
-const SERVED_TO: [PeerKind; 3] = [PeerKind::Sibling, PeerKind::Upstream, PeerKind::Relay];
+const SERVED_TO: [PeerKind; 4] = [
+    PeerKind::Sibling,
+    PeerKind::Upstream,
+    PeerKind::Relay,
+    PeerKind::Child,
+];
 
 /// Ends the relay's own announcements.
 fn end(turn: &mut Turn<'_>, announcements: Vec<RequestKey>) {

@@ -31,7 +31,7 @@ impl fmt::Display for RelayId {
 pub struct Member {
     /// Its number.
     pub id: RelayId,
-    /// Its name in logs and metrics, without secrets.
+    /// Its URL without secrets: its name in logs, metrics and redirects.
     pub name: String,
     /// How to connect to it.
     pub target: Arc<Target>,
@@ -40,6 +40,16 @@ pub struct Member {
 /// An event of a registry.
 #[derive(Clone, Debug)]
 pub enum RegistryEvent {
+    /// Another relay has a lease, whether or not it has namespaces.
+    Joined {
+        /// The relay.
+        member: Arc<Member>,
+    },
+    /// The lease of another relay has ended.
+    Left {
+        /// The relay.
+        relay: RelayId,
+    },
     /// Another relay has a namespace. The event may be repeated.
     Found {
         /// The namespace.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Instant};
 use weir_moqt::session::RequestId;
 use weir_quic::Handle;
 
-use crate::ids::TrackId;
+use crate::{ids::TrackId, registry::RelayId};
 
 /// The purpose of a wake-up. Its object knows when the wake-up is due, and cancels it when it is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +38,10 @@ pub(crate) enum Timer {
     Registry,
     /// Links to relays of the fleet that are no longer needed are closed.
     FleetLinks,
+    /// A link to a relay of the fleet should be established by now.
+    FleetLinkSlow(RelayId),
+    /// The publisher's relay is asked again for a track, after a redirect that led nowhere.
+    Redirected(TrackId),
     /// Links may be asked again to wait for a track.
     Awaited(TrackId),
     /// An upstream relay is asked whether requests return to this relay.

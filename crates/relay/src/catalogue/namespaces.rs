@@ -326,7 +326,7 @@ impl Catalogue {
 
 /// Returns a namespace and its prefixes, the longest first: the sessions that announced exactly a track's namespace are
 /// asked before others [moqt-18 §6.2].
-pub(super) fn prefixes(namespace: &Namespace) -> impl Iterator<Item = Namespace> {
+pub(crate) fn prefixes(namespace: &Namespace) -> impl Iterator<Item = Namespace> {
     let fields = (0..=namespace.fields_len()).rev();
     fields.filter_map(|fields| Namespace::new(namespace.fields().take(fields)).ok())
 }

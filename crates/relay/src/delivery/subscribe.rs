@@ -14,26 +14,25 @@ use weir_quic::Handle;
 use super::{Delivery, pending::PendingSubscribe, subscription::Subscription};
 use crate::{
     effect::Effect,
-    ids::TrackId,
+    ids::{RequestKey, TrackId},
     sessions::peer::{PeerKind, Purpose},
     track::{Track, Tracks},
     turn::Turn,
 };
 
 impl Delivery {
-    /// Handles a SUBSCRIBE of a session. The request waits until a publisher has accepted or offered the track.
+    /// Handles a SUBSCRIBE of a session, which is served as one of a kind. The request waits until a publisher has accepted or offered the track.
     pub(crate) fn on_subscribe(
         &mut self,
         turn: &mut Turn<'_>,
         tracks: &mut Tracks,
-        (handle, request): (Handle, RequestId),
+        ((handle, request), kind): (RequestKey, PeerKind),
         subscribe: Subscribe,
     ) {
         let limits = &turn.config.limits;
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        let kind = peer.kind();
         if !kind.is_link() && peer.counts().subscribers >= limits.subscriptions_per_session_max {
             turn.counters.refused_limit_subscriptions += 1;
             return turn.refuse(handle, request, RequestErrorCode::EXCESSIVE_LOAD);

@@ -70,6 +70,8 @@ impl Owners {
             && gone.is_last
         {
             self.after_last_publisher(turn, id, &gone.publisher, code);
+        } else {
+            self.linking().on_declined(turn, id, publisher.0);
         }
         self.linking().withdraw_unpublished(turn, id);
         self.linking().end_unserved(turn, id);

@@ -26,6 +26,8 @@ pub struct TrackState<'a> {
     pub waiting: usize,
     /// The largest known location.
     pub largest: Option<Location>,
+    /// Number of links between relays of the fleet that the track passes to this one; 0 if it does not come from the fleet.
+    pub depth: usize,
     /// Bytes of subgroups that some subscriber has not read.
     pub log_bytes: u64,
 }
@@ -66,7 +68,9 @@ impl Gauges {
                 .sum(),
             ..Self::default()
         };
-        for (_, track) in owners.tracks.iter() {
+        for (id, track) in owners.tracks.iter() {
+            let depth = owners.links.hops(id, track).len() as u64;
+            gauges.fleet_depth = gauges.fleet_depth.max(depth);
             gauges.subgroups += track.subgroups().len() as u64;
             gauges.log_bytes += track.log_bytes();
         }
@@ -112,6 +116,7 @@ pub(crate) fn track_states(owners: &Owners) -> impl Iterator<Item = TrackState<'
             subscribers,
             waiting,
             largest: track.largest(),
+            depth: owners.links.hops(id, track).len(),
             log_bytes: track.log_bytes(),
         }
     })

@@ -47,10 +47,13 @@ impl Owners {
         let Some(request) = self.linking().park(turn, id, request) else {
             return;
         };
-        let tracks = &mut self.tracks;
         match request {
             Request::Subscribe(subscribe) => {
-                self.delivery.on_subscribe(turn, tracks, id, subscribe);
+                if let Some(kind) = self.linking().seat(turn, id, &subscribe.track) {
+                    let tracks = &mut self.tracks;
+                    self.delivery
+                        .on_subscribe(turn, tracks, (id, kind), subscribe);
+                }
             }
             Request::Publish(publish) => self.on_publish(turn, id, &publish),
             Request::PublishNamespace(publish) => {
@@ -61,6 +64,7 @@ impl Owners {
                 if let Some(answer) = Links::answer_probe(turn, &status.track) {
                     return turn.accept(id, answer);
                 }
+                let tracks = &mut self.tracks;
                 self.catalogue
                     .on_track_status(turn, tracks, id, status.track);
             }
@@ -279,7 +283,10 @@ impl Owners {
                 self.catalogue.on_track_status_event(turn, requester, event);
             }
             Some(Purpose::UpstreamFetch(_)) => self.serving().fail_upstream(turn, id, error.code),
-            Some(Purpose::Source(_)) => Tracks::on_subscribe_error(turn, id, error),
+            Some(Purpose::Source(track)) => {
+                self.linking().note_redirect(turn, (track, id.0), error);
+                Tracks::on_subscribe_error(turn, id, error);
+            }
             Some(Purpose::Subscriber(_)) => turn.on_offer_rejected(id),
             Some(Purpose::UpstreamPrefix) => {
                 turn.remove_request(id);

@@ -16,7 +16,7 @@ use crate::{
     fetch::upstream_fetch::UpstreamFetch,
     fetch::upstream_stream::UpstreamEvent,
     ids::{FetchId, TrackId},
-    sessions::deadlines::ANSWER_TIME,
+    sessions::{deadlines::ANSWER_TIME, peer::PeerKind},
     timers::Timer,
     track::Publisher,
     turn::Turn,
@@ -105,8 +105,8 @@ impl Serving<'_> {
 
     /// Returns the sessions that may have objects of a track: first those that send it, then those that announced its
     /// namespace [moqt-18 §9.5], last those that are unresponsive. `except` is the session that fetches it.
-    fn publishers(&mut self, turn: &mut Turn<'_>, track: TrackId, except: Handle) -> Vec<Handle> {
-        let Some(track) = self.tracks.get(track) else {
+    fn publishers(&mut self, turn: &mut Turn<'_>, id: TrackId, except: Handle) -> Vec<Handle> {
+        let Some(track) = self.tracks.get(id) else {
             return Vec::new();
         };
         let known = track.publishers().iter();
@@ -115,11 +115,18 @@ impl Serving<'_> {
             .map(Publisher::session)
             .collect();
         let namespace = &track.name().namespace;
+        let mut asker = turn.kind(except);
+        if asker == PeerKind::Relay && self.delivery.has_child(id, except) {
+            asker = PeerKind::Child;
+        }
         found.extend(self.catalogue.announcers_of(turn, namespace));
         found.extend(self.catalogue.fallbacks_for(namespace));
         let mut publishers = Vec::new();
         for handle in found {
-            if self.may_ask(turn, handle, except) && !publishers.contains(&handle) {
+            if handle != except
+                && self.may_ask(turn, handle, asker)
+                && !publishers.contains(&handle)
+            {
                 publishers.push(handle);
             }
         }
@@ -127,15 +134,14 @@ impl Serving<'_> {
         publishers
     }
 
-    /// Returns whether a session may be asked for objects that `asker` fetches.
-    fn may_ask(&mut self, turn: &mut Turn<'_>, handle: Handle, asker: Handle) -> bool {
-        let asker_kind = turn.kind(asker);
+    /// Returns whether a session may be asked for objects that a session of the kind `asker` fetches.
+    fn may_ask(&mut self, turn: &mut Turn<'_>, handle: Handle, asker: PeerKind) -> bool {
         let max = turn.config.limits.fetches_upstream_per_session_max;
         let Some(peer) = turn.sessions.get(handle) else {
             return false;
         };
-        let serves = peer.kind().serves(asker_kind);
-        if handle == asker || !serves || !self.fetches.supports_fetch(handle) {
+        let serves = peer.kind().serves(asker);
+        if !serves || !self.fetches.supports_fetch(handle) {
             return false;
         }
         let has_room = peer.is_link() || peer.counts().upstream_fetches < max;

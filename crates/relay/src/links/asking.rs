@@ -41,6 +41,10 @@ impl Linking<'_> {
             // A link may have offered the track, and was answered with FORWARD 0.
             self.on_demand_changed(turn, id);
         }
+        if by == PeerKind::Child {
+            // It was redirected here because this relay has the track, or is about to.
+            return self.end_unserved(turn, id);
+        }
         let is_asking = |track: &mut Track| track.is_asking_for(by);
         let is_asking = self.tracks.get(id).is_some_and(is_asking);
         let is_asked = self.ask_publishers(turn, id, None) | self.ask_fallback(turn, id, None);
@@ -183,6 +187,7 @@ impl Linking<'_> {
     pub(crate) fn on_registered(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
         self.links.announce(turn, PeerKind::Fleet, namespace);
         for track in self.tracks.under(namespace).collect::<Vec<_>>() {
+            self.links.stop_slow_wait(track);
             self.ask_next(turn, track);
         }
     }
@@ -201,7 +206,7 @@ impl Linking<'_> {
     /// that come over this one, so that they are not interrupted.
     pub(crate) fn on_link_leaving(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         match turn.kind(handle) {
-            PeerKind::Client | PeerKind::Relay => return,
+            PeerKind::Client | PeerKind::Relay | PeerKind::Child => return,
             PeerKind::Fleet => return self.on_fleet_leaving(turn, handle),
             PeerKind::Sibling | PeerKind::Upstream => {}
         }

@@ -5,7 +5,9 @@
 //! The link is closed when nothing needs it.
 //!
 //! A relay serves others of the fleet only from what its own clients publish ([`PeerKind::serves`]), whatever its map of the
-//! registry says. So a request crosses one link at most, and nothing circulates, however old the maps are.
+//! registry says, and those that were redirected to it (`tree.rs`). So nothing circulates, however old the maps are.
+
+mod state;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,22 +15,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use weir_moqt::{
-    error::SessionError,
-    message::{FetchKind, Setup},
-    name::{FullTrackName, Namespace},
-    session::Request,
-};
+use weir_moqt::{error::SessionError, message::Setup, name::Namespace, session::Request};
 use weir_quic::Handle;
 
-use super::{Linking, Links, upstreams::Upstreams};
+pub use self::state::{FleetRelay, FleetState};
+use super::{
+    Linking, Links,
+    tree::{Next, Trees},
+    upstreams::Upstreams,
+};
 use crate::{
-    catalogue::Catalogue,
+    catalogue::{Catalogue, prefixes},
     effect::Effect,
     ids::{RequestKey, TrackId},
     registry::{Member, Registry, RegistryEvent, RelayId},
-    sessions::peer::{PeerKind, Purpose},
+    sessions::peer::PeerKind,
     timers::{Timer, Timers},
+    track::Demand,
     turn::Turn,
 };
 
@@ -44,7 +47,8 @@ pub(super) struct Fleet {
     /// Tracks that wait for the link to a relay.
     waiting: BTreeMap<TrackId, RelayId>,
     /// Requests of sessions that wait for the link to a relay.
-    parked: BTreeMap<RequestKey, (RelayId, Request)>,
+    pub(super) parked: BTreeMap<RequestKey, (RelayId, Request)>,
+    pub(super) trees: Trees,
     /// Since when the registry cannot be reached.
     stale_since: Option<Instant>,
     /// Whether the timer for links that are no longer needed is set.
@@ -57,6 +61,23 @@ struct Known {
     member: Arc<Member>,
     namespaces: BTreeSet<Namespace>,
     link: Option<Link>,
+    /// Whether the relay has a lease.
+    has_joined: bool,
+}
+
+impl Known {
+    fn new(member: Arc<Member>) -> Self {
+        Self {
+            member,
+            namespaces: BTreeSet::new(),
+            link: None,
+            has_joined: false,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        !self.has_joined && self.namespaces.is_empty() && self.link.is_none()
+    }
 }
 
 /// The link to another relay.
@@ -68,28 +89,8 @@ struct Link {
     is_leaving: bool,
     /// Whether nothing needed the link at the last check.
     was_idle: bool,
-}
-
-/// What a relay knows of its fleet, for operators.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FleetState {
-    /// For how long the registry has not been reachable; `None` if it is.
-    pub stale_for: Option<Duration>,
-    /// The other relays.
-    pub relays: Vec<FleetRelay>,
-}
-
-/// Another relay of the fleet, for operators.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FleetRelay {
-    /// Its number.
-    pub id: RelayId,
-    /// Its name.
-    pub name: String,
-    /// Number of namespaces that it has registered.
-    pub registered: usize,
-    /// The first of these namespaces, at most 100.
-    pub namespaces: Vec<Namespace>,
+    /// Whether the link could not be established within [`SLOW_AFTER`].
+    is_slow: bool,
 }
 
 impl Fleet {
@@ -101,14 +102,42 @@ impl Fleet {
         self.registry.withdraw(now, namespace);
     }
 
-    /// Returns whether a track waits for a link.
+    /// Returns whether a track waits for a link, or to be asked for again.
     pub(super) fn awaits(&self, track: TrackId) -> bool {
-        self.waiting.contains_key(&track)
+        self.waiting.contains_key(&track) || self.trees.is_pausing(track)
     }
 
     /// Forgets a track that nothing needs any more.
     pub(super) fn forget_track(&mut self, track: TrackId) {
         self.waiting.remove(&track);
+        self.trees.forget_track(track);
+    }
+
+    /// Returns whether a relay has a lease.
+    pub(super) fn has_joined(&self, relay: RelayId) -> bool {
+        self.relays
+            .get(&relay)
+            .is_some_and(|known| known.has_joined)
+    }
+
+    /// Returns whether a relay has registered a namespace or a prefix of it.
+    pub(super) fn has_registered(&self, relay: RelayId, namespace: &Namespace) -> bool {
+        let known = self.relays.get(&relay);
+        known.is_some_and(|known| prefixes(namespace).any(|it| known.namespaces.contains(&it)))
+    }
+
+    /// Returns the URL of a relay, without secrets.
+    pub(super) fn url(&self, relay: RelayId) -> Option<String> {
+        Some(self.relays.get(&relay)?.member.name.clone())
+    }
+
+    /// Returns the relay with this URL that can be asked.
+    pub(super) fn relay_at(&self, upstreams: &Upstreams, url: &str) -> Option<RelayId> {
+        let mut relays = self.relays.iter();
+        let found = relays.find(|(id, known)| {
+            known.has_joined && known.member.name == url && self.is_usable(upstreams, **id)
+        });
+        found.map(|(&id, _)| id)
     }
 
     /// Forgets a request that has ended.
@@ -116,32 +145,8 @@ impl Fleet {
         self.parked.remove(&key);
     }
 
-    /// Returns the numbers of other relays and of their registrations, and whether they are stale.
-    pub(super) fn numbers(&self) -> (usize, usize, bool) {
-        let relays = self.relays.values();
-        let relays = relays.filter(|known| !known.namespaces.is_empty());
-        (relays.count(), self.registered, self.stale_since.is_some())
-    }
-
-    pub(super) fn state(&self, now: Instant) -> FleetState {
-        let relays = self.relays.iter();
-        let relays = relays.filter(|(_, known)| !known.namespaces.is_empty());
-        let relays = relays.map(|(&id, known)| FleetRelay {
-            id,
-            name: known.member.name.clone(),
-            registered: known.namespaces.len(),
-            namespaces: known.namespaces.iter().take(SHOWN_MAX).cloned().collect(),
-        });
-        FleetState {
-            stale_for: self
-                .stale_since
-                .map(|since| now.saturating_duration_since(since)),
-            relays: relays.collect(),
-        }
-    }
-
     /// Returns whether a link to a relay can be used, or can be waited for.
-    fn is_usable(&self, upstreams: &Upstreams, relay: RelayId) -> bool {
+    pub(super) fn is_usable(&self, upstreams: &Upstreams, relay: RelayId) -> bool {
         let Some(known) = self.relays.get(&relay) else {
             return false;
         };
@@ -149,8 +154,23 @@ impl Fleet {
         known.link.is_none_or(may_use)
     }
 
+    /// Returns whether the link to a relay is being established for so long that others are asked first.
+    fn is_slow(&self, relay: RelayId) -> bool {
+        let known = self.relays.get(&relay);
+        known.is_some_and(|known| known.link.is_some_and(|link| link.is_slow))
+    }
+
+    /// Returns the relays to ask after one that declined, those with slow links last.
+    fn order(&self, relays: &[RelayId], declined: Option<RelayId>) -> Vec<RelayId> {
+        let after = declined.and_then(|declined| relays.iter().position(|it| *it == declined));
+        let rest = relays[after.map_or(0, |place| place + 1)..].iter();
+        let quick = rest.filter(|relay| !self.is_slow(**relay));
+        let slow = relays.iter().filter(|relay| self.is_slow(**relay));
+        quick.chain(slow).copied().collect()
+    }
+
     /// Begins to establish the link to a relay, unless there is one.
-    fn open(&mut self, turn: &mut Turn<'_>, upstreams: &mut Upstreams, relay: RelayId) {
+    pub(super) fn open(&mut self, turn: &mut Turn<'_>, upstreams: &mut Upstreams, relay: RelayId) {
         let Some(known) = self.relays.get_mut(&relay) else {
             return;
         };
@@ -159,7 +179,10 @@ impl Fleet {
                 number: upstreams.add_of_fleet(turn, self.own, &known.member),
                 is_leaving: false,
                 was_idle: false,
+                is_slow: false,
             });
+            let slow_at = turn.now + SLOW_AFTER;
+            turn.timers.set(slow_at, Timer::FleetLinkSlow(relay));
         }
         if !self.is_armed {
             self.is_armed = true;
@@ -181,12 +204,29 @@ impl Fleet {
             return false;
         }
         self.registered += 1;
-        let known = self.relays.entry(member.id).or_insert_with(|| Known {
-            member,
-            namespaces: BTreeSet::new(),
-            link: None,
-        });
+        let known = self.relays.entry(member.id);
+        let known = known.or_insert_with(|| Known::new(member));
         known.namespaces.insert(namespace.clone())
+    }
+
+    /// Adds a relay that has a lease, if there is room.
+    fn join(&mut self, turn: &mut Turn<'_>, member: Arc<Member>) {
+        if self.relays.len() >= turn.config.limits.registrations_max {
+            turn.counters.registrations_dropped += 1;
+        } else if member.id != self.own {
+            let known = self.relays.entry(member.id);
+            known.or_insert_with(|| Known::new(member)).has_joined = true;
+        }
+    }
+
+    /// Notes that the lease of a relay has ended.
+    fn leave(&mut self, relay: RelayId) {
+        if let Some(known) = self.relays.get_mut(&relay) {
+            known.has_joined = false;
+            if known.is_over() {
+                self.relays.remove(&relay);
+            }
+        }
     }
 
     /// Removes a registration. Returns false if it was not known.
@@ -196,18 +236,20 @@ impl Fleet {
         };
         let is_removed = known.namespaces.remove(namespace);
         self.registered -= usize::from(is_removed);
-        if known.namespaces.is_empty() && known.link.is_none() {
+        if known.is_over() {
             self.relays.remove(&relay);
         }
         is_removed
     }
 
-    fn take_waiting(&mut self, relay: RelayId) -> (Vec<TrackId>, Vec<(RequestKey, Request)>) {
+    fn take_waiting(&mut self, relay: RelayId) -> Vec<TrackId> {
         let tracks = self.waiting.extract_if(.., |_, other| *other == relay);
-        let tracks = tracks.map(|(track, _)| track).collect();
+        tracks.map(|(track, _)| track).collect()
+    }
+
+    fn take_parked(&mut self, relay: RelayId) -> Vec<(RequestKey, Request)> {
         let parked = self.parked.extract_if(.., |_, (other, _)| *other == relay);
-        let parked = parked.map(|(key, (_, request))| (key, request)).collect();
-        (tracks, parked)
+        parked.map(|(key, (_, request))| (key, request)).collect()
     }
 }
 
@@ -227,6 +269,7 @@ impl Links {
             registered: 0,
             waiting: BTreeMap::new(),
             parked: BTreeMap::new(),
+            trees: Trees::default(),
             stale_since: Some(now),
             is_armed: false,
         });
@@ -244,7 +287,7 @@ impl Links {
 
     /// Notes that a session is with another relay of the fleet, if its SETUP says so. Returns false if the session cannot
     /// be served, because it is with this relay itself or has come to the wrong thread; it is then closed.
-    pub(crate) fn welcome(&self, turn: &mut Turn<'_>, handle: Handle, setup: &Setup) -> bool {
+    pub(crate) fn welcome(&mut self, turn: &mut Turn<'_>, handle: Handle, setup: &Setup) -> bool {
         let Some(relay) = setup.fleet_relay else {
             return true;
         };
@@ -257,6 +300,9 @@ impl Links {
             if let Some(peer) = turn.sessions.get(handle) {
                 peer.become_relay();
             }
+            if let Some(fleet) = &mut self.fleet {
+                fleet.trees.welcome(handle, RelayId(relay));
+            }
             return true;
         };
         let code = SessionError::NO_ERROR;
@@ -268,6 +314,16 @@ impl Links {
     pub(crate) fn awaits(&self, track: TrackId) -> bool {
         let fleet = self.fleet.as_ref();
         fleet.is_some_and(|fleet| fleet.awaits(track))
+    }
+
+    /// Has a track wait no longer for a link that is not established in time.
+    pub(crate) fn stop_slow_wait(&mut self, track: TrackId) {
+        if let Some(fleet) = &mut self.fleet
+            && let Some(&relay) = fleet.waiting.get(&track)
+            && fleet.is_slow(relay)
+        {
+            fleet.waiting.remove(&track);
+        }
     }
 
     /// Forgets a track that nothing needs any more.
@@ -299,6 +355,8 @@ impl Links {
                 return;
             };
             match event {
+                RegistryEvent::Joined { member } => fleet.join(turn, member),
+                RegistryEvent::Left { relay } => fleet.leave(relay),
                 RegistryEvent::Found { namespace, member } => {
                     let relay = member.id;
                     if fleet.insert(turn, &namespace, member) {
@@ -326,8 +384,9 @@ impl Links {
 }
 
 impl Linking<'_> {
-    /// Asks the next relay of the fleet that registered the namespace of a track, after the one that `declined`. If there
-    /// is no link to it, the track waits for one. Returns whether a relay was asked or is waited for.
+    /// Asks the relay of the fleet that this one was redirected to for a track, or else the next one that registered the
+    /// namespace, after the one that `declined`. If there is no link to it, the track waits for one. Returns whether a relay was
+    /// asked or is waited for.
     pub(crate) fn ask_fleet(
         &mut self,
         turn: &mut Turn<'_>,
@@ -343,73 +402,68 @@ impl Linking<'_> {
             return false;
         }
         let relays = self.catalogue.relays_of(&track.name().namespace);
-        let after = declined.and_then(|declined| relays.iter().position(|it| *it == declined));
-        for &relay in &relays[after.map_or(0, |place| place + 1)..] {
-            if !fleet.is_usable(&self.links.upstreams, relay) {
-                continue;
-            }
-            let Some(handle) = self.catalogue.fleet_link(relay) else {
-                fleet.open(turn, &mut self.links.upstreams, relay);
-                fleet.waiting.insert(id, relay);
-                return true;
-            };
-            if self.tracks.ask(turn, id, handle, demand) {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Lets a request wait if it needs a link to a relay of the fleet that is not established. Returns the request if it
-    /// does not.
-    pub(crate) fn park(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: RequestKey,
-        request: Request,
-    ) -> Option<Request> {
-        let Some(relay) = self.relay_needed(turn, key, &request) else {
-            return Some(request);
+        let order = fleet.order(&relays, declined);
+        let next = match fleet.trees.next(id, declined) {
+            Next::Redirected(relay) if fleet.is_slow(relay) => Next::Again,
+            next @ (Next::Redirected(_) | Next::Again | Next::Registered) => next,
         };
-        let fleet = self.links.fleet.as_mut()?;
-        if fleet.parked.len() >= turn.config.limits.tracks_waiting_max {
-            turn.counters.link_waits_dropped += 1;
-            return Some(request);
+        match next {
+            Next::Redirected(relay) if self.ask_relay(turn, id, relay, demand) => true,
+            Next::Redirected(_) | Next::Again => {
+                if let Some(fleet) = &mut self.links.fleet {
+                    fleet.trees.pause(turn, id);
+                }
+                true
+            }
+            Next::Registered => {
+                let mut order = order.into_iter();
+                order.any(|relay| self.ask_relay(turn, id, relay, demand))
+            }
         }
-        fleet.open(turn, &mut self.links.upstreams, relay);
-        fleet.parked.insert(key, (relay, request));
-        turn.insert_request(key, Purpose::AwaitsLink);
-        None
     }
 
-    /// Returns the relay of the fleet whose link a request has to wait for.
-    fn relay_needed(
+    /// Handles a link that is not established in time: returns the tracks that wait for it, which other relays are asked for
+    /// first.
+    pub(crate) fn on_fleet_link_slow(&mut self, relay: RelayId) -> Vec<TrackId> {
+        let Some(fleet) = &mut self.links.fleet else {
+            return Vec::new();
+        };
+        let link = fleet.relays.get_mut(&relay);
+        let Some(link) = link.and_then(|known| known.link.as_mut()) else {
+            return Vec::new();
+        };
+        link.is_slow = !self.links.upstreams.is_ready(link.number);
+        if link.is_slow {
+            fleet.take_waiting(relay)
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Asks a relay of the fleet for a track, or waits for the link to it. Returns false if the relay cannot be asked.
+    fn ask_relay(
         &mut self,
         turn: &mut Turn<'_>,
-        key: RequestKey,
-        request: &Request,
-    ) -> Option<RelayId> {
-        let fleet = self.links.fleet.as_ref()?;
-        let name = subject(request)?;
-        let relays = self.catalogue.relays_of(&name.namespace);
-        let is_linked = |relay: &RelayId| self.catalogue.fleet_link(*relay).is_some();
-        if relays.is_empty() || relays.iter().any(is_linked) {
-            return None;
+        id: TrackId,
+        relay: RelayId,
+        demand: Demand,
+    ) -> bool {
+        let upstreams = &mut self.links.upstreams;
+        let fleet = self.links.fleet.as_mut();
+        let Some(fleet) = fleet.filter(|fleet| fleet.is_usable(upstreams, relay)) else {
+            return false;
+        };
+        let link = self.catalogue.fleet_link(relay);
+        if let Some(handle) = link {
+            if !self.tracks.ask(turn, id, handle, demand) {
+                return false;
+            }
+        } else {
+            fleet.open(turn, upstreams, relay);
+            fleet.waiting.insert(id, relay);
         }
-        if !PeerKind::Fleet.serves(turn.kind(key.0)) {
-            return None;
-        }
-        let track = self.tracks.find(name).and_then(|id| self.tracks.get(id));
-        if track.is_some_and(|track| track.is_established() || track.is_published()) {
-            return None;
-        }
-        let announcers = self.catalogue.announcers_of(turn, &name.namespace);
-        if !announcers.into_iter().all(|it| turn.is_unresponsive(it)) {
-            return None;
-        }
-        let upstreams = &self.links.upstreams;
-        let mut relays = relays.into_iter();
-        relays.find(|relay| fleet.is_usable(upstreams, *relay))
+        fleet.trees.note_asked(id, relay, link.is_some());
+        true
     }
 
     /// Handles a link to a relay of the fleet that was established, or was lost or could not be established. Returns what
@@ -429,8 +483,9 @@ impl Linking<'_> {
         {
             known.is_leaving = false;
             known.was_idle &= link.is_none();
+            known.is_slow &= link.is_none();
         }
-        let (tracks, parked) = fleet.take_waiting(relay);
+        let (tracks, parked) = (fleet.take_waiting(relay), fleet.take_parked(relay));
         for ((handle, id), _) in &parked {
             if let Some(peer) = turn.sessions.get(*handle) {
                 peer.end_wait(*id);
@@ -500,9 +555,7 @@ impl Linking<'_> {
             link.was_idle = is_idle;
             is_any_open = true;
         }
-        fleet
-            .relays
-            .retain(|_, known| known.link.is_some() || !known.namespaces.is_empty());
+        fleet.relays.retain(|_, known| !known.is_over());
         fleet.is_armed = is_any_open;
         if is_any_open {
             turn.timers.set(turn.now + IDLE_CHECK, Timer::FleetLinks);
@@ -525,26 +578,10 @@ impl Turn<'_> {
     }
 }
 
-/// Returns the track that a request asks for, if such a request can wait for a link. A SUBSCRIBE waits with its track.
-fn subject(request: &Request) -> Option<&FullTrackName> {
-    match request {
-        Request::TrackStatus(status) => Some(&status.track),
-        Request::Fetch(fetch) => match &fetch.kind {
-            FetchKind::Standalone { track, .. } | FetchKind::Recent { track, .. } => Some(track),
-            // Such a fetch waits for the subscription that it joins.
-            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => None,
-        },
-        Request::Subscribe(_)
-        | Request::Publish(_)
-        | Request::PublishNamespace(_)
-        | Request::SubscribeNamespace(_)
-        | Request::SubscribeTracks(_) => None,
-    }
-}
-
 /// Events of the registry that are handled in one turn.
 const EVENTS_PER_TURN: usize = 256;
+/// How long a link may take to be established, before other relays are asked first. The relay may be dead, which QUIC notices
+/// after three seconds.
+const SLOW_AFTER: Duration = Duration::from_millis(500);
 /// A link that nothing needs is closed at the second check.
 const IDLE_CHECK: Duration = Duration::from_secs(5);
-/// Namespaces of one relay that operators are shown.
-const SHOWN_MAX: usize = 100;

@@ -26,6 +26,7 @@ struct Participant {
     id: RelayId,
     registry: Box<dyn Registry>,
     known: BTreeSet<(String, u64)>,
+    members: BTreeSet<u64>,
     is_current: bool,
     /// How often something was found, and was lost. What was known before counts, too.
     finds: usize,
@@ -36,6 +37,13 @@ impl Participant {
     fn take_events(&mut self, now: Instant) {
         while let Some(event) = self.registry.poll(now) {
             match event {
+                RegistryEvent::Joined { member } => {
+                    assert_ne!(member.id, self.id, "a relay is not told of itself");
+                    self.members.insert(member.id.0);
+                }
+                RegistryEvent::Left { relay } => {
+                    self.members.remove(&relay.0);
+                }
                 RegistryEvent::Found { namespace, member } => {
                     assert_ne!(member.id, self.id, "a relay is not told of itself");
                     self.known.insert((namespace.to_string(), member.id.0));
@@ -76,6 +84,7 @@ impl<'a> Scene<'a> {
             id,
             registry: self.setting.join(id),
             known: BTreeSet::new(),
+            members: BTreeSet::new(),
             is_current: false,
             finds: 0,
             losses: 0,
@@ -120,6 +129,12 @@ impl<'a> Scene<'a> {
         self.wait_until(step, |relays| relays[&number].known == known);
     }
 
+    /// Waits until a relay knows exactly these others.
+    fn expect_members(&mut self, step: &str, number: u64, members: &[u64]) {
+        let members: BTreeSet<_> = members.iter().copied().collect();
+        self.wait_until(step, |relays| relays[&number].members == members);
+    }
+
     fn wait_until(&mut self, step: &str, is_so: impl Fn(&BTreeMap<u64, Participant>) -> bool) {
         let until = self.now + PATIENCE;
         while !is_so(&self.relays) {
@@ -144,6 +159,7 @@ pub fn check(setting: &mut dyn Setting) {
     scene.join(1);
     scene.join(2);
     scene.wait_until("the first relays join", all_are_current);
+    scene.expect_members("relays without namespaces are known", 1, &[2]);
     scene.register(1, "x");
     scene.expect("a namespace is found", 2, &[("x", 1)]);
     scene.register(2, "x");
@@ -168,9 +184,11 @@ pub fn check(setting: &mut dyn Setting) {
     scene.expect("after the time of a lease", 3, &both);
     drop(scene.relays.remove(&2));
     scene.expect("a relay is gone", 3, &[("x", 1)]);
+    scene.expect_members("with its lease", 1, &[3]);
     scene.join(4);
     scene.register(4, "w");
     scene.expect("another one has come", 3, &[("w", 4), ("x", 1)]);
+    scene.expect_members("and is known", 3, &[1, 4]);
 
     scene.setting.set_reachable(false);
     let all_are_stale =
@@ -191,6 +209,7 @@ pub fn check(setting: &mut dyn Setting) {
         "what may still be there stays for the time of a lease: {known:?}"
     );
     scene.expect("with what came meanwhile", 3, &[("x", 1), ("z", 1)]);
+    scene.expect_members("without the relay that left", 3, &[1]);
     scene.wait(LEASE + RENEWAL);
     scene.expect("and stays", 3, &[("x", 1), ("z", 1)]);
 }

@@ -2,7 +2,7 @@
 //! and the registry can lose its quorum.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -70,6 +70,7 @@ impl SimulatedFleet {
             member: Arc::new(member),
             own: BTreeSet::new(),
             known: BTreeSet::new(),
+            members: BTreeSet::new(),
             events: VecDeque::new(),
             looked_at: None,
             confirmed: None,
@@ -135,11 +136,15 @@ impl Shared {
     fn renew(&mut self, now: Instant, member: &Arc<Member>) {
         self.writes += 1;
         let ends = now + LEASE;
-        let lease = self.leases.entry(member.id).or_insert_with(|| Lease {
-            member: Arc::clone(member),
-            ends,
-        });
-        lease.ends = ends;
+        let member = Arc::clone(member);
+        match self.leases.entry(member.id) {
+            Entry::Occupied(mut lease) => lease.get_mut().ends = ends,
+            Entry::Vacant(free) => {
+                let (of, joined) = (member.id, Arc::clone(&member));
+                free.insert(Lease { member, ends });
+                self.send(now, of, &RegistryEvent::Joined { member: joined });
+            }
+        }
         self.next_end = Some(self.next_end.map_or(ends, |next| next.min(ends)));
     }
 
@@ -172,6 +177,7 @@ impl Shared {
             for namespace in self.registrations.remove(&relay).into_iter().flatten() {
                 self.send(now, relay, &RegistryEvent::Lost { namespace, relay });
             }
+            self.send(now, relay, &RegistryEvent::Left { relay });
         }
         self.next_end = self.leases.values().map(|lease| lease.ends).min();
     }
@@ -183,8 +189,10 @@ pub struct SimulatedRegistry {
     fleet: SimulatedFleet,
     member: Arc<Member>,
     own: BTreeSet<Namespace>,
-    /// What was reported.
+    /// The registrations that were reported.
     known: BTreeSet<(RelayId, Namespace)>,
+    /// The relays that were reported.
+    members: BTreeSet<RelayId>,
     events: VecDeque<RegistryEvent>,
     /// When the registry was last looked at.
     looked_at: Option<Instant>,
@@ -239,11 +247,14 @@ impl SimulatedRegistry {
             shared.register(now, &self.member, namespace);
         }
         shared.inboxes.insert(self.member.id, VecDeque::new());
-        let mut gone = self.known.clone();
-        for (&relay, lease) in &shared.leases {
+        let (mut gone, mut left) = (self.known.clone(), self.members.clone());
+        let id = self.member.id;
+        for (&relay, lease) in shared.leases.iter().filter(|(relay, _)| **relay != id) {
+            left.remove(&relay);
+            let member = Arc::clone(&lease.member);
+            self.report(RegistryEvent::Joined { member });
             let namespaces = shared.registrations.get(&relay);
-            let others = namespaces.filter(|_| relay != self.member.id);
-            for namespace in others.into_iter().flatten() {
+            for namespace in namespaces.into_iter().flatten() {
                 gone.remove(&(relay, namespace.clone()));
                 self.report(RegistryEvent::Found {
                     namespace: namespace.clone(),
@@ -254,11 +265,16 @@ impl SimulatedRegistry {
         for (relay, namespace) in gone {
             self.report(RegistryEvent::Lost { namespace, relay });
         }
+        for relay in left {
+            self.report(RegistryEvent::Left { relay });
+        }
     }
 
     /// Reports an event, unless it says what was reported before.
     fn report(&mut self, event: RegistryEvent) {
         let is_news = match &event {
+            RegistryEvent::Joined { member } => self.members.insert(member.id),
+            RegistryEvent::Left { relay } => self.members.remove(relay),
             RegistryEvent::Found { namespace, member } => {
                 self.known.insert((member.id, namespace.clone()))
             }

@@ -65,6 +65,9 @@ pub(crate) enum PeerKind {
     Client,
     /// A relay of the fleet that asks for what the clients of this relay publish. It has the rights of a client.
     Relay,
+    /// The same, with a subscription to a track that the fleet's registry does not say to be here: it was redirected here, and is
+    /// served also from links to relays of the fleet. No session as a whole is of this kind.
+    Child,
     /// A link to a relay of the same process.
     Sibling,
     /// A link to a relay that this relay asks for what it does not have.
@@ -75,9 +78,10 @@ pub(crate) enum PeerKind {
 
 impl PeerKind {
     /// Every kind, in the order of their numbers.
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Client,
         Self::Relay,
+        Self::Child,
         Self::Sibling,
         Self::Upstream,
         Self::Fleet,
@@ -87,20 +91,22 @@ impl PeerKind {
     #[inline]
     pub(crate) fn is_link(self) -> bool {
         match self {
-            Self::Client | Self::Relay => false,
+            Self::Client | Self::Relay | Self::Child => false,
             Self::Sibling | Self::Upstream | Self::Fleet => true,
         }
     }
 
     /// Returns whether objects and announcements of a session of this kind are passed on to sessions of the kind
     /// `other`, and requests of those to it. What came over a link is not passed on over a link of the same kind, nor
-    /// from one machine to the next, so nothing circulates ("split horizon").
+    /// from one machine to the next, so nothing circulates ("split horizon"). The exception are relays of the fleet that
+    /// were redirected here (`links/tree.rs`).
     #[inline]
     pub(crate) fn serves(self, other: Self) -> bool {
         match self {
-            Self::Client | Self::Relay => true,
+            Self::Client | Self::Relay | Self::Child => true,
             Self::Sibling => other != Self::Sibling,
-            Self::Upstream | Self::Fleet => matches!(other, Self::Client | Self::Sibling),
+            Self::Upstream => matches!(other, Self::Client | Self::Sibling),
+            Self::Fleet => matches!(other, Self::Client | Self::Sibling | Self::Child),
         }
     }
 

@@ -27,8 +27,8 @@ pub(crate) struct Gone {
 }
 
 impl Tracks {
-    /// Handles a publisher that declined the relay's SUBSCRIBE, or whose session cancelled it. The relay does not
-    /// follow redirects: for subscribers, the track does not exist.
+    /// Handles a publisher that declined the relay's SUBSCRIBE, or whose session cancelled it. The relay follows redirects
+    /// within its fleet only: otherwise the track does not exist for subscribers.
     pub(crate) fn on_subscribe_error(
         turn: &mut Turn<'_>,
         sender: PublisherId,

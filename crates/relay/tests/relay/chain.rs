@@ -70,6 +70,16 @@ impl Stage {
 
     /// Creates a client that has connected to a relay.
     pub(crate) fn client_at(&mut self, relay: NodeId) -> NodeId {
+        let node = self.begin_at(relay);
+        let deadline = self.sim.elapsed() + secs(20);
+        self.sim
+            .run_until(deadline, |sim| sim.app::<Actor>(node).is_ready());
+        assert!(self.actor(node).is_ready(), "{node:?} does not connect");
+        node
+    }
+
+    /// Creates a client that begins to connect to a relay.
+    pub(crate) fn begin_at(&mut self, relay: NodeId) -> NodeId {
         let node = self.absent_client();
         let actor = Actor::new(
             &self.sim,
@@ -78,10 +88,6 @@ impl Stage {
             self.draft,
         );
         self.sim.start(node, actor);
-        let deadline = self.sim.elapsed() + secs(20);
-        self.sim
-            .run_until(deadline, |sim| sim.app::<Actor>(node).is_ready());
-        assert!(self.actor(node).is_ready(), "{node:?} does not connect");
         node
     }
 

@@ -115,7 +115,7 @@ impl Fleet {
 }
 
 /// Waits until a condition holds, for ten seconds at most.
-fn wait_until(stage: &mut Stage, step: &str, is_so: impl Fn(&mut Stage) -> bool) {
+pub(crate) fn wait_until(stage: &mut Stage, step: &str, is_so: impl Fn(&mut Stage) -> bool) {
     let deadline = stage.sim.elapsed() + secs(10);
     while !is_so(stage) {
         assert!(stage.sim.elapsed() < deadline, "{step}");

@@ -24,6 +24,7 @@ mod fetching;
 mod filling;
 mod fleet;
 mod fleet_failures;
+mod fleet_tree;
 mod flood;
 mod forwarding;
 mod gaps;

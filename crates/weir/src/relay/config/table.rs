@@ -78,6 +78,8 @@ fn relay_limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.relay.namespaces_per_session_max in COUNT, "Namespaces that one session may announce. Further ones are refused with EXCESSIVE_LOAD."),
         setting!(limits.relay.namespaces_max in COUNT, "Namespaces that the sessions of one thread may announce together. Further ones are refused with EXCESSIVE_LOAD."),
         setting!(limits.relay.registrations_max in COUNT, "Namespaces that all other relays of the fleet may register. Further ones are not used."),
+        setting!(limits.relay.fleet_children_max in COUNT, "Relays of the fleet that this one serves with one track. Further ones are redirected to one of those, so that a tree grows."),
+        setting!(limits.relay.fleet_depth_max in 1..=64, "Links between relays of the fleet that a track may pass. At this depth, a relay serves further ones itself, and it follows no redirect that leads deeper."),
         setting!(limits.relay.prefixes_per_session_max in COUNT, "Prefixes that one session may subscribe to (SUBSCRIBE_NAMESPACE, SUBSCRIBE_TRACKS). Further ones are refused with EXCESSIVE_LOAD."),
         setting!(limits.relay.matches_per_prefix_max in COUNT, "Namespaces or tracks under one such prefix. With more, the request is refused with NAMESPACE_TOO_LARGE, or later reset with EXCESSIVE_LOAD."),
         setting!(limits.relay.token_cache_bytes_max in 0..=1 << 32, "Bytes of authorization tokens that one session may register. Beyond it, the session is closed with AUTH_TOKEN_CACHE_OVERFLOW."),

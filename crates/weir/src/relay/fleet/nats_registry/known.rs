@@ -40,11 +40,15 @@ impl Known {
     pub(super) fn add_relay(&mut self, key: String, member: &Arc<Member>) -> Vec<RegistryEvent> {
         self.ignored.remove(&key);
         self.relays.insert(key, Arc::clone(member));
+        let joined = RegistryEvent::Joined {
+            member: Arc::clone(member),
+        };
         let found = |namespace| RegistryEvent::Found {
             namespace,
             member: Arc::clone(member),
         };
-        self.namespaces_of(member.id).map(found).collect()
+        let found = self.namespaces_of(member.id).map(found);
+        std::iter::once(joined).chain(found).collect()
     }
 
     /// Adds a registration. Returns what is found by that.
@@ -66,7 +70,8 @@ impl Known {
         if let Some(member) = self.relays.remove(key) {
             let relay = member.id;
             let lost = |namespace| RegistryEvent::Lost { namespace, relay };
-            return self.namespaces_of(relay).map(lost).collect();
+            let lost = self.namespaces_of(relay).map(lost);
+            return lost.chain([RegistryEvent::Left { relay }]).collect();
         }
         let Some((namespace, relay)) = self.registrations.remove(key) else {
             return Vec::new();
@@ -165,6 +170,8 @@ mod tests {
 
     fn said(events: impl IntoIterator<Item = RegistryEvent>) -> String {
         let words = events.into_iter().map(|event| match event {
+            RegistryEvent::Joined { member } => format!("+{}", member.name),
+            RegistryEvent::Left { relay } => format!("-{}", relay.0),
             RegistryEvent::Found { namespace, member } => format!("+{namespace}@{}", member.name),
             RegistryEvent::Lost { namespace, relay } => format!("-{namespace}@{}", relay.0),
             RegistryEvent::Stale | RegistryEvent::Current => String::new(),
@@ -190,7 +197,7 @@ mod tests {
         assert!(awaited.note("1", false));
         assert!(!awaited.is_over(now + LEASE / 2) && awaited.is_over(now + LEASE));
         let lost = said(known.remove_all_but(awaited.told()));
-        assert_eq!(lost, "-a@2 -a@3", "what nobody wrote again");
+        assert_eq!(lost, "-a@2 -2 -a@3 -3", "what nobody wrote again");
     }
 
     #[test]
@@ -199,20 +206,20 @@ mod tests {
         assert_eq!(add(&mut known, "a", 1), "", "no lease yet");
         assert_eq!(add(&mut known, "b", 2), "");
         let lease = said(known.add_relay("1".to_owned(), &member(1)));
-        assert_eq!(lease, "+a@1");
+        assert_eq!(lease, "+1 +a@1");
         assert_eq!(add(&mut known, "c", 1), "+c@1");
         assert_eq!(said(known.remove("b.2")), "", "nobody knew it");
-        assert_eq!(said(known.remove("1")), "-a@1 -c@1");
+        assert_eq!(said(known.remove("1")), "-a@1 -c@1 -1");
         assert_eq!(said(known.remove("a.1")), "", "it is lost already");
         let lease = said(known.add_relay("1".to_owned(), &member(1)));
-        assert_eq!(lease, "+c@1");
+        assert_eq!(lease, "+1 +c@1");
         known.ignore("bad".to_owned());
         assert!(known.ignores("bad") && known.has("c.1") && known.has("1"));
         let seen = BTreeSet::from(["1".to_owned()]);
         assert_eq!(said(known.remove_all_but(&seen)), "-c@1");
         assert!(!known.ignores("bad") && !known.has("c.1") && known.has("1"));
         known.ignore("2".to_owned());
-        assert_eq!(said(known.add_relay("2".to_owned(), &member(2))), "");
+        assert_eq!(said(known.add_relay("2".to_owned(), &member(2))), "+2");
         assert!(known.has("2") && !known.ignores("2"), "it can be read now");
     }
 }

@@ -208,6 +208,7 @@ impl Told {
                     self.known.insert(namespace.to_string());
                 }
                 RegistryEvent::Lost { .. } => self.losses += 1,
+                RegistryEvent::Joined { .. } | RegistryEvent::Left { .. } => {}
                 RegistryEvent::Stale => self.is_current = false,
                 RegistryEvent::Current => self.is_current = true,
             }
