@@ -317,7 +317,8 @@ impl Requests {
 }
 
 /// Samples of the server's processes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ServerUsage {
     /// Process IDs.
     pub pids: Vec<u32>,
@@ -336,7 +337,8 @@ pub struct ServerUsage {
 }
 
 /// Samples of a thread of the load client.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ClientThreadUsage {
     /// CPU time.
     pub cpu: Duration,

@@ -3,7 +3,9 @@
 mod concurrency;
 pub(crate) mod folder;
 mod link;
+mod measured;
 pub(crate) mod measurement;
+mod observation;
 pub(crate) mod options;
 mod plan;
 pub(crate) mod scenario;
