@@ -93,13 +93,13 @@ impl Limit {
 }
 
 impl Run {
-    /// Returns the most requests that can be in flight.
-    fn requests_in_flight(&self) -> u64 {
+    /// Returns the most requests that can be in flight on so many threads.
+    fn requests_in_flight(&self, threads: u64) -> u64 {
         let per_connection = match self.max_requests_per_conn {
             0 => self.max_concurrent_requests,
             most => most.min(self.max_concurrent_requests),
         };
-        let connections = self.threads.saturating_mul(self.max_concurrent_conns);
+        let connections = threads.saturating_mul(self.max_concurrent_conns);
         connections.saturating_mul(per_connection)
     }
 
@@ -118,8 +118,14 @@ impl Report {
         let requests = &self.requests;
         // Each thread may have one request left that fell due at the very end.
         let due = requests.sent + requests.unsent;
-        let is_sent = requests.unsent <= self.run.threads.max(due / UNSENT_DIVISOR);
+        let is_sent = requests.unsent <= self.threads().max(due / UNSENT_DIVISOR);
         requests.failed == 0 && is_sent && requests.per_second >= rate * REACHED_SHARE
+    }
+
+    /// Returns the number of the client's threads, on all hosts.
+    fn threads(&self) -> u64 {
+        let agents = self.client.agents.len().max(1);
+        self.run.threads.saturating_mul(agents as u64)
     }
 
     /// Returns true if a process of the server ended during the run, or the server stopped answering.
@@ -152,6 +158,7 @@ fn sentence(report: &Report, limit: Limit) -> String {
     let requests = &report.requests;
     let rate = number::decimal(requests.per_second);
     let client = number::brief(report.client.utilisation_percent());
+    let agent = report.client.busiest_agent();
     let server = report.server.as_ref();
     let busy = server.map_or_else(String::new, |server| {
         number::brief(server.utilisation_percent())
@@ -182,8 +189,13 @@ fn sentence(report: &Report, limit: Limit) -> String {
             "The server was the limit ({busy} % busy): {rate} successful requests per second.{cost}"
         ),
         Limit::Client => format!(
-            "The load client was the limit ({client} % busy): the server answered {rate} requests per second, and may \
-             be able to answer more. Use more client threads: --threads and --cores."
+            "The load client was the limit ({}{client} % busy): the server answered {rate} requests per second, and may \
+             be able to answer more. {}.",
+            agent.map_or_else(String::new, |agent| format!("agent {}, ", agent.name)),
+            match agent {
+                None => "Use more client threads: --threads and --cores",
+                Some(_) => "Use more agents (--agents), or more threads of each (--threads)",
+            }
         ),
         Limit::Rate => format!("The server kept up with {rate} requests per second.{cost}"),
         Limit::Unknown if report.has_lost_server() => {
@@ -207,12 +219,16 @@ fn sentence(report: &Report, limit: Limit) -> String {
             "Not the server's maximum: {} in flight, or the path, were the limit; neither the server ({busy} % busy) nor \
              the client ({client} %) was. The server answered {rate} requests per second. {} (in a comparison's file: \
              `arguments`).{cost}",
-            number::counted(report.run.requests_in_flight(), "request"),
+            number::counted(report.run.requests_in_flight(report.threads()), "request"),
             report.run.how_to_load_more()
         ),
         Limit::Unknown => format!(
             "{rate} successful requests per second. The client was not the limit ({client} % busy). Whether the server \
-             was is not known: give --server-pid or --server-process."
+             was is not known: give {}.",
+            match agent {
+                None => "--server-pid or --server-process",
+                Some(_) => "--watch to the agent on its host",
+            }
         ),
     };
     text + &died

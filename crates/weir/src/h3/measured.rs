@@ -1,7 +1,8 @@
-//! What a measurement has measured, as plain data.
+//! What a measurement has measured, as plain data: agents on several hosts send it, and it adds up.
 
 use std::time::Duration;
 
+use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 use weir_http3::client::{Failure, Figures, Progress, Refusal};
 use weir_net::TelemetrySnapshot;
@@ -11,6 +12,7 @@ use weir_report::{
 };
 
 use super::plan::Plan;
+use crate::run::remote::AgentInfo;
 
 /// The results of a measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -73,7 +75,27 @@ pub(super) struct Seen {
     pub(super) loads: Loads,
 }
 
+impl Loads {
+    fn add(&mut self, other: &Self) {
+        self.server = self.server.or(other.server);
+        self.client += other.client;
+    }
+}
+
 impl Seen {
+    /// Adds the progress of an agent.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (ours, theirs) in [
+            (&mut self.successes, other.successes),
+            (&mut self.failed, other.failed),
+            (&mut self.connections, other.connections),
+            (&mut self.in_flight, other.in_flight),
+        ] {
+            *ours = ours.saturating_add(theirs);
+        }
+        self.loads.add(&other.loads);
+    }
+
     /// Adds the progress of a thread.
     pub(super) fn add_thread(&mut self, thread: &Progress) {
         self.successes += thread.successes;
@@ -114,6 +136,64 @@ impl From<TelemetrySnapshot> for ThreadMeasured {
 }
 
 impl Measured {
+    /// Adds what another agent measured in the same run.
+    ///
+    /// # Errors
+    /// The other agent has requested other URLs.
+    pub(super) fn merge(&mut self, other: Self) -> anyhow::Result<()> {
+        let paths = |one: &Self| one.figures.path_successes.len();
+        ensure!(
+            paths(self) == paths(&other),
+            "it requested {} URLs, and others {}",
+            paths(&other),
+            paths(self)
+        );
+        self.figures.merge(&other.figures);
+        for suite in other.cipher_suites {
+            if !self.cipher_suites.contains(&suite) {
+                self.cipher_suites.push(suite);
+            }
+        }
+        self.certificate_key = self.certificate_key.take().or(other.certificate_key);
+        self.proofs = self.proofs.saturating_add(other.proofs);
+        self.retries = self.retries.saturating_add(other.retries);
+        self.threads.extend(other.threads);
+        // The cores of two machines have the same numbers.
+        self.cores.clear();
+        self.stolen_percent = [self.stolen_percent, other.stolen_percent]
+            .into_iter()
+            .flatten()
+            .reduce(f64::max);
+        self.receive_buffer_errors = [self.receive_buffer_errors, other.receive_buffer_errors]
+            .into_iter()
+            .flatten()
+            .reduce(u64::saturating_add);
+        self.server = self.server.take().or(other.server);
+        let seconds = self.loads.len().max(other.loads.len());
+        self.loads.resize_with(seconds, Loads::default);
+        for (ours, theirs) in self.loads.iter_mut().zip(&other.loads) {
+            ours.add(theirs);
+        }
+        Ok(())
+    }
+
+    /// Returns what the report says of the agent that measured this.
+    pub(super) fn agent(&self, info: AgentInfo) -> figures::Agent {
+        let client = self.client();
+        let lags = client.threads.iter();
+        figures::Agent {
+            name: info.name,
+            kernel: info.kernel,
+            cpu_model: info.cpu_model,
+            threads: client.threads.len() as u64,
+            requests: self.figures.successes,
+            busiest_thread_percent: client.busiest_thread_percent(),
+            event_loop_lag_p99_ms: lags
+                .map(|thread| thread.event_loop_lag_p99_ms)
+                .fold(0.0, f64::max),
+        }
+    }
+
     /// Returns the report of a run with these parameters.
     pub(super) fn report(self, plan: &Plan, run: figures::Run) -> Report {
         let figures = &self.figures;

@@ -1,5 +1,7 @@
 //! HTTP/3 on real sockets: weir's server, measurements of servers, and comparisons.
 
+pub(crate) mod agent;
+pub(crate) mod agents;
 mod concurrency;
 pub(crate) mod folder;
 mod link;
@@ -7,6 +9,7 @@ mod measured;
 pub(crate) mod measurement;
 mod observation;
 pub(crate) mod options;
+mod order;
 mod plan;
 pub(crate) mod scenario;
 pub(crate) mod server;
