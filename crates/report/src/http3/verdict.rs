@@ -158,7 +158,6 @@ fn sentence(report: &Report, limit: Limit) -> String {
     let requests = &report.requests;
     let rate = number::decimal(requests.per_second);
     let client = number::brief(report.client.utilisation_percent());
-    let agent = report.client.busiest_agent();
     let server = report.server.as_ref();
     let busy = server.map_or_else(String::new, |server| {
         number::brief(server.utilisation_percent())
@@ -188,15 +187,7 @@ fn sentence(report: &Report, limit: Limit) -> String {
         Limit::Server => format!(
             "The server was the limit ({busy} % busy): {rate} successful requests per second.{cost}"
         ),
-        Limit::Client => format!(
-            "The load client was the limit ({}{client} % busy): the server answered {rate} requests per second, and may \
-             be able to answer more. {}.",
-            agent.map_or_else(String::new, |agent| format!("agent {}, ", agent.name)),
-            match agent {
-                None => "Use more client threads: --threads and --cores",
-                Some(_) => "Use more agents (--agents), or more threads of each (--threads)",
-            }
-        ),
+        Limit::Client => client_was_limit(report),
         Limit::Rate => format!("The server kept up with {rate} requests per second.{cost}"),
         Limit::Unknown if report.has_lost_server() => {
             let silence = report.silence_ms().filter(|_| died.is_empty());
@@ -225,13 +216,38 @@ fn sentence(report: &Report, limit: Limit) -> String {
         Limit::Unknown => format!(
             "{rate} successful requests per second. The client was not the limit ({client} % busy). Whether the server \
              was is not known: give {}.",
-            match agent {
-                None => "--server-pid or --server-process",
-                Some(_) => "--watch to the agent on its host",
-            }
+            how_to_watch(report)
         ),
     };
     text + &died
+}
+
+fn client_was_limit(report: &Report) -> String {
+    let rate = number::decimal(report.requests.per_second);
+    let busy = number::brief(report.client.utilisation_percent());
+    let (agent, advice) = match report.client.busiest_agent() {
+        None => (
+            String::new(),
+            "Use more client threads: --threads and --cores",
+        ),
+        Some(agent) => (
+            format!("agent {}, ", agent.name),
+            "Use more agents (--agents), or more threads of each (--threads)",
+        ),
+    };
+    format!(
+        "The load client was the limit ({agent}{busy} % busy): the server answered {rate} requests per second, and may be \
+         able to answer more. {advice}."
+    )
+}
+
+/// Says how to have the server's processes watched.
+fn how_to_watch(report: &Report) -> &'static str {
+    if report.client.agents.is_empty() {
+        "--server-pid or --server-process"
+    } else {
+        "--watch to the agent on its host"
+    }
 }
 
 /// Shortest time without an answer after which a server counts as lost.

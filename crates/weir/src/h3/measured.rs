@@ -195,7 +195,7 @@ impl Measured {
     }
 
     /// Returns the report of a run with these parameters.
-    pub(super) fn report(self, plan: &Plan, run: figures::Run) -> Report {
+    pub(super) fn report(&self, plan: &Plan, run: figures::Run) -> Report {
         let figures = &self.figures;
         Report::new(
             run,

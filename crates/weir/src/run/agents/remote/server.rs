@@ -264,7 +264,10 @@ impl AgentServer {
             } => return self.start_job(order, begin_agent_ns, say),
             ToAgent::EndJob => {
                 let job = self.work.as_mut().and_then(|work| work.job.as_mut());
-                return job.into_iter().for_each(|job| job.end());
+                if let Some(job) = job {
+                    job.end();
+                }
+                return;
             }
             ToAgent::AdmitSubscribers => Order::AdmitSubscribers,
             ToAgent::Release => Order::Release,
