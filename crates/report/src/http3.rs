@@ -19,12 +19,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::verdict::{BUSY_PERCENT, Limit, Verdict};
+use crate::form::number;
 use crate::latency::Latency;
 use crate::process::{Usage, microseconds_each, percent};
 use crate::statistics::{Distribution, float};
 
 /// Version of the report's form, written as `schema`. It grows whenever a field is added, changed or removed.
-pub const SCHEMA: u32 = 5;
+pub const SCHEMA: u32 = 6;
 
 /// The report of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -70,7 +71,7 @@ pub struct Run {
     pub kernel: String,
     /// CPU model of this machine.
     pub cpu_model: String,
-    /// Threads of the client.
+    /// Threads of the client, or of each agent.
     pub threads: u64,
     /// Connections in flight, of each thread.
     pub max_concurrent_conns: u64,
@@ -248,8 +249,10 @@ pub struct Server {
 pub struct Client {
     /// Cores that the threads are bound to; empty if they are not bound.
     pub cores: Vec<u32>,
-    /// The threads.
+    /// The threads, of all agents.
     pub threads: Vec<ClientThread>,
+    /// The agents on other hosts that made the load; empty if the process of the command line did.
+    pub agents: Vec<Agent>,
     /// CPU time of all threads.
     pub cpu_seconds: f64,
     /// CPU time per successful request; null without one.
@@ -266,6 +269,26 @@ pub struct Client {
     /// CPU time of these cores that the hypervisor gave to others, in per cent of their time; null if the threads are not
     /// bound, or the kernel does not report it.
     pub stolen_percent: Option<f64>,
+}
+
+/// An agent on another host that made a part of the load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Agent {
+    /// Name of the agent.
+    pub name: String,
+    /// Kernel of its machine.
+    pub kernel: String,
+    /// CPU model of its machine.
+    pub cpu_model: String,
+    /// Threads of its load.
+    pub threads: u64,
+    /// Its successful requests.
+    pub requests: u64,
+    /// CPU load of its busiest thread; 100 is one core.
+    pub busiest_thread_percent: f64,
+    /// Lateness of the event loop, 99th percentile of its worst thread.
+    pub event_loop_lag_p99_ms: f64,
 }
 
 /// A thread of the load client.
@@ -303,6 +326,14 @@ impl Report {
         report.verdict = Verdict::of(&report);
         report
     }
+
+    /// Returns the report of a load that these agents made.
+    #[must_use]
+    pub fn with_agents(mut self, agents: Vec<Agent>) -> Self {
+        self.client.agents = agents;
+        self.verdict = Verdict::of(&self);
+        self
+    }
 }
 
 impl Requests {
@@ -317,7 +348,8 @@ impl Requests {
 }
 
 /// Samples of the server's processes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ServerUsage {
     /// Process IDs.
     pub pids: Vec<u32>,
@@ -336,7 +368,8 @@ pub struct ServerUsage {
 }
 
 /// Samples of a thread of the load client.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ClientThreadUsage {
     /// CPU time.
     pub cpu: Duration,
@@ -366,9 +399,34 @@ impl Client {
         percent.fold(0.0, f64::max)
     }
 
+    /// Returns the agent with the busiest thread; `None` without agents.
+    pub fn busiest_agent(&self) -> Option<&Agent> {
+        let order = |one: &&Agent, other: &&Agent| {
+            let percents = [one, other].map(|agent| agent.busiest_thread_percent);
+            percents[0].total_cmp(&percents[1])
+        };
+        self.agents.iter().max_by(order)
+    }
+
     /// Returns the CPU load of the busiest thread, in per cent of the time that its core had.
     pub fn utilisation_percent(&self) -> f64 {
         of_what_was_left(self.busiest_thread_percent(), self.stolen_percent)
+    }
+}
+
+impl Agent {
+    /// Returns the agent in a line.
+    pub(crate) fn in_words(&self) -> String {
+        format!(
+            "agent {}: {}, {} succeeded, busiest thread {} % of a core, event loop late by {} (p99); {}, Linux {}",
+            self.name,
+            number::counted(self.threads, "thread"),
+            number::counted(self.requests, "request"),
+            number::brief(self.busiest_thread_percent),
+            number::milliseconds(self.event_loop_lag_p99_ms),
+            self.cpu_model,
+            self.kernel,
+        )
     }
 }
 

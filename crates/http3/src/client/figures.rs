@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use weir_histogram::Histogram;
 use weir_quic::Lost;
 
@@ -88,10 +89,12 @@ kinds! {
     }
 }
 
-/// The figures of a client.
-#[derive(Clone)]
+/// The figures of a client. Their moments are times after its beginning, so that clients of several hosts add up.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Figures {
     /// When counting began.
+    #[serde(skip)]
     begin: Option<Instant>,
     /// The maximum length of the run, in seconds.
     seconds_max: usize,
@@ -99,8 +102,8 @@ pub struct Figures {
     pub successes: u64,
     /// Successful requests for each path of the load.
     pub path_successes: Vec<u64>,
-    /// When the last successful response was complete.
-    last_success: Option<Instant>,
+    /// Time from the beginning to the end of the last successful response.
+    last_success: Option<Duration>,
     /// Requests that were not successes, by kind.
     failures: [u64; Failure::ALL.len()],
     /// Connections that could not be established, by kind.
@@ -135,12 +138,13 @@ pub struct Figures {
     pub handshake_time: Histogram,
     /// Figures by second.
     pub seconds: Vec<Second>,
-    /// When the last response was complete, or the run ended.
-    end: Option<Instant>,
+    /// Time from the beginning until the last response was complete, or the run ended.
+    end: Option<Duration>,
 }
 
 /// The figures of one second.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Second {
     /// Latency of the second's successes.
     pub latency: Histogram,
@@ -240,25 +244,21 @@ impl Figures {
 
     /// Returns the time from the first connection to the end of the run.
     pub fn elapsed(&self) -> Duration {
-        match (self.begin, self.end) {
-            (Some(begin), Some(end)) => end.saturating_duration_since(begin),
-            (Some(_) | None, _) => Duration::ZERO,
-        }
+        self.end.unwrap_or_default()
     }
 
     /// Returns the time from the last successful response to the end of the run; `None` without either.
     pub fn silence(&self) -> Option<Duration> {
-        Some(self.end?.saturating_duration_since(self.last_success?))
+        Some(self.end?.saturating_sub(self.last_success?))
     }
 
     /// Adds the figures of another client in the same run.
     pub fn merge(&mut self, other: &Self) {
-        self.begin = [self.begin, other.begin].into_iter().flatten().min();
         self.end = self.end.max(other.end);
         self.last_success = self.last_success.max(other.last_success);
         let paths = self.path_successes.iter_mut().zip(&other.path_successes);
         for (ours, theirs) in paths {
-            *ours += theirs;
+            *ours = ours.saturating_add(*theirs);
         }
         for (ours, theirs) in [
             (&mut self.successes, other.successes),
@@ -273,13 +273,13 @@ impl Figures {
             (&mut self.early_rejected, other.early_rejected),
             (&mut self.goaways, other.goaways),
         ] {
-            *ours += theirs;
+            *ours = ours.saturating_add(theirs);
         }
         for (ours, theirs) in self.failures.iter_mut().zip(other.failures) {
-            *ours += theirs;
+            *ours = ours.saturating_add(theirs);
         }
         for (ours, theirs) in self.refusals.iter_mut().zip(other.refusals) {
-            *ours += theirs;
+            *ours = ours.saturating_add(theirs);
         }
         let words = self.failure_words.iter_mut().zip(&other.failure_words);
         for (ours, theirs) in words {
@@ -295,8 +295,8 @@ impl Figures {
         self.seconds.resize_with(seconds, Second::default);
         for (ours, theirs) in self.seconds.iter_mut().zip(&other.seconds) {
             ours.latency.merge(&theirs.latency);
-            ours.failed += theirs.failed;
-            ours.content_bytes += theirs.content_bytes;
+            ours.failed = ours.failed.saturating_add(theirs.failed);
+            ours.content_bytes = ours.content_bytes.saturating_add(theirs.content_bytes);
         }
     }
 
@@ -305,7 +305,12 @@ impl Figures {
     }
 
     pub(super) fn end(&mut self, now: Instant) {
-        self.end = Some(now);
+        self.end = self.since_begin(now);
+    }
+
+    /// Returns the time from the beginning to `now`; `None` before the beginning.
+    fn since_begin(&self, now: Instant) -> Option<Duration> {
+        Some(now.saturating_duration_since(self.begin?))
     }
 
     pub(super) fn success(
@@ -318,7 +323,7 @@ impl Figures {
         let latency = now.saturating_duration_since(planned);
         self.successes += 1;
         self.path_successes[path] += 1;
-        self.last_success = Some(now);
+        self.last_success = self.since_begin(now);
         self.content_bytes += content_bytes;
         self.latency.record(latency);
         if let Some(second) = self.second(now) {
@@ -346,7 +351,7 @@ impl Figures {
     }
 
     fn second(&mut self, now: Instant) -> Option<&mut Second> {
-        let elapsed = now.saturating_duration_since(self.begin?);
+        let elapsed = self.since_begin(now)?;
         let number = usize::try_from(elapsed.as_secs()).unwrap_or(usize::MAX);
         // The very end belongs to the last second.
         let number = number.min(self.seconds_max - 1);
@@ -470,7 +475,7 @@ mod tests {
         assert_eq!((one.successes, one.failed(), one.refused()), (2, 1, 1));
         assert_eq!(one.failures(Failure::Status4xx), 1);
         assert_eq!(one.refusal_words(Refusal::Tls), Some("bad certificate"));
-        assert_eq!(one.elapsed(), Duration::from_millis(3_010));
+        assert_eq!(one.elapsed(), Duration::from_millis(3_000));
         assert_eq!((one.seconds.len(), one.content_bytes), (3, 203));
         assert_eq!(one.seconds[0].failed, 2);
         assert_eq!(one.path_successes, [1, 1]);

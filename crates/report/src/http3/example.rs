@@ -179,6 +179,7 @@ fn client(percent: f64) -> Client {
             cpu_percent: percent,
             event_loop_lag_p99_ms: 0.5,
         }],
+        agents: Vec::new(),
         cpu_seconds: percent * 3.0 / 100.0,
         cpu_us_per_request: Some(percent * 3e4 / 30_000.0),
         socket_drops: 0,

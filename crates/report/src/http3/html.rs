@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Client, Kind, Limit, Report, Run, Server, terminal};
+use super::{Agent, Client, Kind, Limit, Report, Run, Server, terminal};
 use crate::form::page::{
     Card, Page, Tone, cards, command_line, cut, facts, plots, section, verdict,
 };
@@ -285,7 +285,37 @@ fn client_section(client: &Client) -> Markup {
         ),
         ("Dropped on the whole machine", errors),
     ];
-    section("Load client", "", &facts(rows))
+    let body = html! {
+        (facts(rows))
+        (agents(&client.agents))
+    };
+    section("Load client", "", &body)
+}
+
+/// The agents of a load from several hosts.
+fn agents(agents: &[Agent]) -> Markup {
+    if agents.is_empty() {
+        return html! {};
+    }
+    let rows = agents.iter().map(|agent| {
+        [
+            cut(&agent.name),
+            number::count(agent.threads),
+            number::count(agent.requests),
+            of_a_core(agent.busiest_thread_percent),
+            number::milliseconds(agent.event_loop_lag_p99_ms),
+            cut(&format!("{}, Linux {}", agent.cpu_model, agent.kernel)),
+        ]
+    });
+    let columns = [
+        left("Agent"),
+        right("Threads"),
+        right("Successes"),
+        right("Busiest thread"),
+        right("Event loop lag p99"),
+        left("Machine"),
+    ];
+    html! { div.dense { (Table::new(columns).with_rows(rows)) } }
 }
 
 fn run_section(run: &Run) -> Markup {

@@ -57,7 +57,7 @@ pub(super) fn settings(report: &Report) -> String {
         "{} · {} × {} × {} in flight, {per_connection} on each connection · {} handshakes · {pace} · UDP payload {} bytes \
          sent, {} received · {} s",
         run.url,
-        number::counted(run.threads, "thread"),
+        threads(report),
         number::counted(run.max_concurrent_conns, "connection"),
         number::counted(run.max_concurrent_requests, "request"),
         run.handshake,
@@ -65,6 +65,15 @@ pub(super) fn settings(report: &Report) -> String {
         run.recv_udp_payload_size,
         number::decimal(run.elapsed_ms / 1e3),
     )
+}
+
+/// Returns the number of threads, and of agents that each have so many.
+fn threads(report: &Report) -> String {
+    let threads = number::counted(report.run.threads, "thread");
+    match report.client.agents.len() as u64 {
+        0 => threads,
+        agents => format!("{} × {threads}", number::counted(agents, "agent")),
+    }
 }
 
 fn requests(screen: &mut Screen, report: &Report) {
@@ -192,6 +201,9 @@ fn client(screen: &mut Screen, report: &Report) {
     parts.extend(stolen(client.stolen_percent));
     let lost = client.socket_drops + client.receive_buffer_errors.unwrap_or(0);
     screen.entry("client", alarm(lost), 0, LABEL, &parts.join("; "));
+    for agent in &client.agents {
+        screen.paragraph(Paint::Faint, LABEL, &agent.in_words());
+    }
 }
 
 /// Says how much CPU time the hypervisor took, if that is enough to disturb a run.

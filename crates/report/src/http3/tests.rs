@@ -56,6 +56,39 @@ fn the_verdict_names_the_limit() {
 }
 
 #[test]
+fn the_agent_with_the_busiest_thread_is_named_as_the_limit() {
+    let agent = |name: &str, busiest_thread_percent| Agent {
+        name: name.to_owned(),
+        kernel: "6.18.0".to_owned(),
+        cpu_model: "A <processor>".to_owned(),
+        threads: 1,
+        requests: 15_000,
+        busiest_thread_percent,
+        event_loop_lag_p99_ms: 0.5,
+    };
+    let agents = vec![agent("one", 40.0), agent("two", 99.0), agent("three", 60.0)];
+    let report = example::report(Some(60.0), 99.0).with_agents(agents);
+    let words = "The load client was the limit (agent two, 99 % busy)";
+    assert!(report.verdict.sentence.starts_with(words));
+    assert!(report.verdict.sentence.contains("more agents (--agents)"));
+    let shown = terminal::render(&report, 200, false);
+    assert!(
+        shown.contains("3 agents × 1 thread × 10 connections"),
+        "{shown}"
+    );
+    let line = "agent three: 1 thread, 15,000 requests succeeded, busiest thread 60 % of a core";
+    assert!(shown.contains(line), "{shown}");
+    let page = html::render(&report);
+    assert!(page.contains("three") && page.contains("A &lt;processor&gt;, Linux 6.18.0"));
+    let idle = example::report(None, 40.0).with_agents(vec![agent("one", 40.0)]);
+    assert!(
+        idle.verdict
+            .sentence
+            .contains("--watch to the agent on its host")
+    );
+}
+
+#[test]
 fn a_server_that_keeps_up_with_an_open_loop_is_limited_by_the_rate() {
     let mut report = example::report(Some(60.0), 40.0);
     report.run.rate_per_second = Some(10_000.0);
@@ -284,11 +317,11 @@ fn the_form_of_json_does_not_change_unnoticed() {
     let text = json::render(&report);
     assert_eq!(json::parse(&text).unwrap().requests, report.requests);
     // The error for an older report names the schema, not the first missing field.
-    let older = text.replacen("\"schema\": 5", "\"schema\": 4", 1);
+    let older = text.replacen("\"schema\": 6", "\"schema\": 5", 1);
     for other in [older.clone(), older.replacen("\"retries\":", "\"odd\":", 1)] {
         assert_eq!(
             json::parse(&other).unwrap_err().to_string(),
-            "the report has schema 4, and this version of weir reads schema 5"
+            "the report has schema 5, and this version of weir reads schema 6"
         );
     }
     let mut short = report;

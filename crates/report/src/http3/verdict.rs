@@ -93,13 +93,13 @@ impl Limit {
 }
 
 impl Run {
-    /// Returns the most requests that can be in flight.
-    fn requests_in_flight(&self) -> u64 {
+    /// Returns the most requests that can be in flight on so many threads.
+    fn requests_in_flight(&self, threads: u64) -> u64 {
         let per_connection = match self.max_requests_per_conn {
             0 => self.max_concurrent_requests,
             most => most.min(self.max_concurrent_requests),
         };
-        let connections = self.threads.saturating_mul(self.max_concurrent_conns);
+        let connections = threads.saturating_mul(self.max_concurrent_conns);
         connections.saturating_mul(per_connection)
     }
 
@@ -118,8 +118,14 @@ impl Report {
         let requests = &self.requests;
         // Each thread may have one request left that fell due at the very end.
         let due = requests.sent + requests.unsent;
-        let is_sent = requests.unsent <= self.run.threads.max(due / UNSENT_DIVISOR);
+        let is_sent = requests.unsent <= self.threads().max(due / UNSENT_DIVISOR);
         requests.failed == 0 && is_sent && requests.per_second >= rate * REACHED_SHARE
+    }
+
+    /// Returns the number of the client's threads, on all hosts.
+    fn threads(&self) -> u64 {
+        let agents = self.client.agents.len().max(1);
+        self.run.threads.saturating_mul(agents as u64)
     }
 
     /// Returns true if a process of the server ended during the run, or the server stopped answering.
@@ -176,10 +182,7 @@ fn sentence(report: &Report, limit: Limit) -> String {
         Limit::Server => format!(
             "The server was the limit ({busy} % busy): {rate} successful requests per second.{cost}"
         ),
-        Limit::Client => format!(
-            "The load client was the limit ({client} % busy): the server answered {rate} requests per second, and may \
-             be able to answer more. Use more client threads: --threads and --cores."
-        ),
+        Limit::Client => client_was_limit(report),
         Limit::Rate => format!("The server kept up with {rate} requests per second.{cost}"),
         Limit::Unknown if report.has_lost_server() => {
             let silence = report.silence_ms().filter(|_| died.is_empty());
@@ -202,12 +205,13 @@ fn sentence(report: &Report, limit: Limit) -> String {
             "Not the server's maximum: neither the server ({busy} % busy) nor the client ({client} %) was the limit. \
              Either other programs used these cores (repeat on an idle machine), or {} in flight, or the path, were the limit. \
              The server answered {rate} requests per second. {} (in a comparison's file: `arguments`).{cost}",
-            number::counted(report.run.requests_in_flight(), "request"),
+            number::counted(report.run.requests_in_flight(report.threads()), "request"),
             report.run.how_to_load_more()
         ),
         Limit::Unknown => format!(
             "{rate} successful requests per second. The client was not the limit ({client} % busy). Whether the server \
-             was is not known: give --server-pid or --server-process."
+             was is not known: give {}.",
+            how_to_watch(report)
         ),
     };
     text + &died
@@ -229,6 +233,34 @@ fn why_nothing(report: &Report) -> String {
         return "none was sent".to_owned();
     }
     reasons.join(", ")
+}
+
+fn client_was_limit(report: &Report) -> String {
+    let rate = number::decimal(report.requests.per_second);
+    let busy = number::brief(report.client.utilisation_percent());
+    let (agent, advice) = match report.client.busiest_agent() {
+        None => (
+            String::new(),
+            "Use more client threads: --threads and --cores",
+        ),
+        Some(agent) => (
+            format!("agent {}, ", agent.name),
+            "Use more agents (--agents), or more threads of each (--threads)",
+        ),
+    };
+    format!(
+        "The load client was the limit ({agent}{busy} % busy): the server answered {rate} requests per second, and may be \
+         able to answer more. {advice}."
+    )
+}
+
+/// Says how to have the server's processes watched.
+fn how_to_watch(report: &Report) -> &'static str {
+    if report.client.agents.is_empty() {
+        "--server-pid or --server-process"
+    } else {
+        "--watch to the agent on its host"
+    }
 }
 
 /// Shortest time without an answer after which a server counts as lost.

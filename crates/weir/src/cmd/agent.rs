@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use crate::{
+    h3,
     harness::{machine::Machine, process},
     numbers::{core, whole},
     output::print_line,
@@ -16,10 +17,10 @@ use crate::{
     signals,
 };
 
-/// Make a part of the load of `weir bench --agents`, on this host
+/// Make a part of the load of `weir bench --agents` or `weir h3 bench --agents`, on this host
 ///
 /// The agent waits for a controller that has the same key, makes its share of each run, and sends what it measured. It runs
-/// until it is stopped. Relays outside private networks are refused without --allow-public.
+/// until it is stopped. Relays and servers outside private networks are refused without --allow-public.
 #[derive(Debug, Args)]
 pub(super) struct AgentArguments {
     #[command(flatten)]
@@ -27,16 +28,17 @@ pub(super) struct AgentArguments {
     /// Name of this agent in flags and reports: letters, digits, `-`, `_` and `.`
     #[arg(long, value_name = "NAME")]
     name: String,
-    /// Process of the relay on this host: the report then has the relay's CPU and memory, and the agent avoids its cores
+    /// Process of the relay or HTTP/3 server on this host: the report then has its CPU and memory, and the agent avoids its
+    /// cores
     #[arg(long, value_name = "PID", value_parser = whole(1..=u32::MAX))]
     watch: Option<u32>,
     /// Cores of the load, with commas between [default: all but those of the process in --watch]
     #[arg(long, value_name = "CORES", value_delimiter = ',', value_parser = core)]
     cores: Vec<usize>,
-    /// Clients that this agent runs at once, at most
+    /// Clients, or connections to an HTTP/3 server, that this agent runs at once, at most
     #[arg(long, value_name = "COUNT", default_value_t = 50_000, value_parser = whole(1..=usize::MAX))]
     clients_max: usize,
-    /// Allow relays outside this machine and private networks
+    /// Allow relays and servers outside this machine and private networks
     #[arg(long)]
     allow_public: bool,
     /// Milliseconds by which the agent's clock is set wrong: shows that reports correct it
@@ -65,7 +67,13 @@ pub(super) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
         .fleet
         .connect(&format!("weir agent {}", arguments.name))?;
     let offset = Duration::from_millis(arguments.clock_offset);
-    let mut server = AgentServer::new(bus, key, info, (limits, arguments.watch, offset))?;
+    let mut server = AgentServer::new(
+        bus,
+        key,
+        info,
+        (limits, arguments.watch, offset),
+        h3::agent::start,
+    )?;
     let stop = signals::stop_on_signals()?;
     let say = |text: &str| print_line(&format!("weir agent {}: {text}", arguments.name));
     say("waits for a controller");

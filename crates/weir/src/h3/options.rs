@@ -5,10 +5,9 @@ use std::{net::SocketAddr, time::Duration};
 use anyhow::{Context as _, bail};
 use clap::{Args, Command, FromArgMatches as _};
 use weir_http3::client::limits::{CONNECTIONS_MAX, PATHS_MAX, REQUESTS_AT_ONCE_MAX, SECONDS_MAX};
-use weir_net::raise_open_files_limit;
 
 use super::{
-    plan::{Handshake, Plan},
+    plan::{Handshake, Plan, THREADS_MAX},
     url::{Url, check_isolated},
 };
 use crate::{
@@ -154,13 +153,6 @@ impl LoadOptions {
             address,
         };
         plan.check()?;
-        let files = raise_open_files_limit().context("cannot raise the limit of open files")?;
-        if u64::from(plan.sockets) * plan.threads as u64 + FILES_BESIDE > files {
-            bail!(
-                "--sockets, --threads: expected fewer than {files} sockets in all: this process may not open more files \
-                 (`ulimit -n`)"
-            );
-        }
         Ok(plan)
     }
 
@@ -169,12 +161,6 @@ impl LoadOptions {
             if !machine.cores.contains(core) {
                 bail!("--cores: {}", no_core(*core, &machine.cores));
             }
-        }
-        if !(1..=THREADS_MAX).contains(&self.threads) {
-            bail!(
-                "--threads: expected 1 to {THREADS_MAX}, not {}",
-                self.threads
-            );
         }
         if self.duration.is_zero() || self.duration > Duration::from_secs(SECONDS_MAX as u64) {
             bail!(
@@ -219,7 +205,7 @@ impl LoadOptions {
 }
 
 /// Checks that all URLs are on one server. Returns the first.
-fn one_server(urls: &[Url]) -> anyhow::Result<&Url> {
+pub(super) fn one_server(urls: &[Url]) -> anyhow::Result<&Url> {
     if urls.len() > PATHS_MAX {
         bail!("URL: expected at most {PATHS_MAX} URLs, not {}", urls.len());
     }
@@ -232,11 +218,6 @@ fn one_server(urls: &[Url]) -> anyhow::Result<&Url> {
         ),
     }
 }
-
-/// More threads than machines have cores.
-const THREADS_MAX: usize = 256;
-/// Files that the process opens beside its sockets.
-const FILES_BESIDE: u64 = 64;
 
 #[cfg(test)]
 mod tests {

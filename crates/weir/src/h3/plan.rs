@@ -2,8 +2,11 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use anyhow::{Context as _, bail};
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use weir_http3::client::{Greeting, Load, Target};
+use weir_net::raise_open_files_limit;
 use weir_quic::{
     Packets,
     tls::{Sessions, Trust},
@@ -50,7 +53,8 @@ pub(crate) struct Plan {
 }
 
 /// The handshake of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Handshake {
     /// A full handshake for every connection
     Full,
@@ -158,8 +162,27 @@ impl Plan {
         self.surroundings(0).bind(self.address)
     }
 
-    /// Checks the load.
+    /// Checks the load, and that this process may open its sockets.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        Ok(self.load().check()?)
+        if !(1..=THREADS_MAX).contains(&self.threads) {
+            bail!(
+                "--threads: expected 1 to {THREADS_MAX}, not {}",
+                self.threads
+            );
+        }
+        self.load().check()?;
+        let files = raise_open_files_limit().context("cannot raise the limit of open files")?;
+        if u64::from(self.sockets) * self.threads as u64 + FILES_BESIDE > files {
+            bail!(
+                "--sockets, --threads: expected fewer than {files} sockets in all: this process may not open more files \
+                 (`ulimit -n`)"
+            );
+        }
+        Ok(())
     }
 }
+
+/// More threads than machines have cores.
+pub(super) const THREADS_MAX: usize = 256;
+/// Files that the process opens beside its sockets.
+const FILES_BESIDE: u64 = 64;

@@ -46,6 +46,11 @@ impl Url {
         urls::path(&self.url)
     }
 
+    /// Returns the whole URL. Its query may hold secrets: it is for the agents of a fleet alone.
+    pub(crate) fn with_query(&self) -> &str {
+        self.url.as_str()
+    }
+
     /// Looks up the host's address.
     pub(crate) fn address(&self) -> Result<SocketAddr, UrlError> {
         let port = self.url.port().unwrap_or(DEFAULT_PORT);

@@ -30,21 +30,28 @@ pub(crate) struct FleetArguments {
     fleet_credentials: Option<PathBuf>,
 }
 
-// The flags of a controller. No doc comment: clap would show it as the help of the command.
+// The agents of a controller. No doc comment: clap would show it as the help of the command.
 #[derive(Clone, Debug, Args)]
 #[command(mut_arg("fleet", |argument| argument.required(false)))]
 #[command(mut_arg("fleet_key", |argument| argument.required(false)))]
 #[command(mut_arg("fleet_credentials", |argument| argument.requires("fleet")))]
-pub(crate) struct AgentsArguments {
+pub(crate) struct LoadAgents {
     /// Make the load with so many agents on other hosts, which run `weir agent`, instead of this process
     #[arg(long, value_name = "COUNT", requires_all = ["fleet", "fleet_key"], value_parser = whole(1..=AGENTS_MAX))]
     agents: Option<usize>,
+    #[command(flatten)]
+    fleet: FleetArguments,
+}
+
+// The flags of the controller of a relay benchmark. No doc comment: clap would show it as the help of the command.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AgentsArguments {
+    #[command(flatten)]
+    load: LoadAgents,
     /// Names of the agents that have the publishers, with commas between; the others have the subscribers [default: the first
     /// by name]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "agents")]
     publishers_at: Vec<String>,
-    #[command(flatten)]
-    fleet: FleetArguments,
 }
 
 impl FleetArguments {
@@ -72,21 +79,46 @@ impl FleetArguments {
     }
 }
 
+impl LoadAgents {
+    /// Whether agents make the load.
+    pub(crate) fn are_given(&self) -> bool {
+        self.agents.is_some()
+    }
+
+    /// Claims the agents, if there are to be some. `name` is that of the command.
+    ///
+    /// # Errors
+    /// NATS cannot be reached, or there are too few agents.
+    pub(crate) fn claim(&self, name: &str, stop: &Stop) -> anyhow::Result<Option<Fleet>> {
+        self.claim_with(name, &[], stop)
+    }
+
+    fn claim_with(
+        &self,
+        name: &str,
+        publishers_at: &[String],
+        stop: &Stop,
+    ) -> anyhow::Result<Option<Fleet>> {
+        let Some(agents) = self.agents else {
+            return Ok(None);
+        };
+        let key = self.fleet.key()?;
+        let bus = self.fleet.connect(name)?;
+        let wanted = Wanted {
+            agents,
+            publishers_at: publishers_at.to_vec(),
+        };
+        Fleet::claim(bus, key, &wanted, stop).map(Some)
+    }
+}
+
 impl AgentsArguments {
     /// Claims the agents, if the run has some.
     ///
     /// # Errors
     /// NATS cannot be reached, or there are too few agents.
     pub(crate) fn claim(&self, stop: &Stop) -> anyhow::Result<Option<Fleet>> {
-        let Some(agents) = self.agents else {
-            return Ok(None);
-        };
-        let key = self.fleet.key()?;
-        let bus = self.fleet.connect("weir bench")?;
-        let wanted = Wanted {
-            agents,
-            publishers_at: self.publishers_at.clone(),
-        };
-        Fleet::claim(bus, key, &wanted, stop).map(Some)
+        self.load
+            .claim_with("weir bench", &self.publishers_at, stop)
     }
 }

@@ -43,7 +43,7 @@ pub(crate) use self::drafts::{DraftArguments, expected as expected_draft, protoc
 pub(crate) use self::plan::{CoreChoice, Meetings, Plan, RelayChoice};
 pub(crate) use self::target::{RelayUrl, UrlError, resolver, target as client_target};
 pub(crate) use self::token::{ClientTokens, token, token_in};
-pub(crate) use self::trust::{TrustArguments, TrustChoice, hash_of};
+pub(crate) use self::trust::{SentTrust, TrustArguments, TrustChoice, hash_of};
 use self::{
     agents::{Agent, AgentLink, Agents, Assignment, Order, Share, track_plans},
     controller::BrokenOff,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::Args;
 use rustls::pki_types::CertificateDer;
+use serde::{Deserialize, Serialize};
 use weir_net::certificate;
 use weir_quic::tls::Trust;
 
@@ -23,13 +24,25 @@ pub(crate) struct TrustArguments {
     pub(crate) certificate_hash: Option<String>,
 }
 
+/// The trust of a client, as plain data for agents on other hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SentTrust {
+    /// Any certificate.
+    Anyone,
+    /// Only certificates with these SHA-256 hashes.
+    Hashes(Vec<[u8; 32]>),
+    /// Roots in DER.
+    Roots(Vec<Vec<u8>>),
+}
+
 /// The server certificates that clients trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TrustChoice {
     /// Any certificate.
     Anyone,
-    /// Only the certificate with this SHA-256 hash.
-    Hash([u8; 32]),
+    /// Only certificates with these SHA-256 hashes.
+    Hashes(Vec<[u8; 32]>),
     /// Certificates whose chain leads to a root in this PEM file, or to one of the system's roots.
     Roots(Option<PathBuf>),
     /// Certificates whose chain leads to one of these.
@@ -46,7 +59,7 @@ impl TrustArguments {
     pub(crate) fn choice(&self) -> anyhow::Result<TrustChoice> {
         Ok(match &self.certificate_hash {
             _ if self.insecure => TrustChoice::Anyone,
-            Some(hash) => TrustChoice::Hash(hash_of(hash).context("--certificate-hash")?),
+            Some(hash) => TrustChoice::Hashes(vec![hash_of(hash).context("--certificate-hash")?]),
             None => TrustChoice::Roots(self.ca.clone()),
         })
     }
@@ -57,11 +70,33 @@ impl TrustChoice {
     pub(crate) fn load(&self) -> anyhow::Result<Trust> {
         Ok(match self {
             Self::Anyone => Trust::Anyone,
-            Self::Hash(hash) => Trust::Hashes(vec![*hash]),
+            Self::Hashes(hashes) => Trust::Hashes(hashes.clone()),
             Self::Roots(Some(file)) => Trust::Roots(certificate::load_chain(file).context("--ca")?),
             Self::Certificates(roots) => Trust::Roots(roots.clone()),
             Self::Roots(None) => Trust::Roots(certificate::system_roots()?),
         })
+    }
+}
+
+impl SentTrust {
+    /// Returns the plain data of `trust`.
+    pub(crate) fn of(trust: &Trust) -> Self {
+        match trust {
+            Trust::Anyone => Self::Anyone,
+            Trust::Hashes(hashes) => Self::Hashes(hashes.clone()),
+            Trust::Roots(roots) => Self::Roots(roots.iter().map(|root| root.to_vec()).collect()),
+        }
+    }
+
+    /// Returns the choice of clients with this trust.
+    pub(crate) fn choice(self) -> TrustChoice {
+        match self {
+            Self::Anyone => TrustChoice::Anyone,
+            Self::Hashes(hashes) => TrustChoice::Hashes(hashes),
+            Self::Roots(roots) => {
+                TrustChoice::Certificates(roots.into_iter().map(Into::into).collect())
+            }
+        }
     }
 }
 

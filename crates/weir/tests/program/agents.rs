@@ -49,13 +49,13 @@ impl Drop for Nats {
 }
 
 /// A process `weir agent` that runs until the test is over.
-struct Agent {
+pub(crate) struct Agent {
     child: Child,
     err: BufReader<ChildStderr>,
 }
 
 impl Agent {
-    fn start(fleet: &[&str], name: &str, more: &[&str]) -> Self {
+    pub(crate) fn start(fleet: &[&str], name: &str, more: &[&str]) -> Self {
         let arguments = [&["agent", "--name", name][..], fleet, more].concat();
         let mut child = start(&arguments);
         let mut agent = Self {
@@ -67,7 +67,7 @@ impl Agent {
     }
 
     /// Reads what it says until a line contains `text`.
-    fn expect(&mut self, text: &str) {
+    pub(crate) fn expect(&mut self, text: &str) {
         let mut line = String::new();
         while !line.contains(text) {
             line.clear();

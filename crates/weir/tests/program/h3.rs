@@ -1,5 +1,6 @@
 //! `weir h3` on real sockets.
 
+mod agents;
 mod certificates;
 mod compare;
 mod flags;

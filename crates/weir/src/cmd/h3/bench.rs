@@ -2,16 +2,17 @@
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use weir_report::http3::{Report, html, json, terminal};
 
 use crate::{
-    h3::{measurement, options::LoadOptions, url::Url},
+    h3::{agents, measurement, options::LoadOptions, url::Url},
     harness::machine::Machine,
     hints::{UNREACHABLE, hint},
     output::{check_writable, exit_code, print_line, print_out, screen, write_named},
     progress::Progress,
+    run::fleet_flags::LoadAgents,
     signals,
 };
 
@@ -19,7 +20,8 @@ use crate::{
 ///
 /// A request succeeds if the response has status 200 and the exact length; all others are counted by the kind of failure.
 /// With --server-pid or --server-process, the report has the server's CPU time per request, and says whether the server
-/// was the limit. Exit code 0: requests succeeded; 1: none did, or the server
+/// was the limit. With --agents, agents on other hosts make the load, each with --threads threads and an equal part of
+/// --rate. Exit code 0: requests succeeded; 1: none did, or the server
 /// stopped answering during the run; 2: nothing was measured.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
@@ -28,6 +30,8 @@ pub(crate) struct BenchArguments {
     urls: Vec<String>,
     #[command(flatten)]
     options: LoadOptions,
+    #[command(flatten)]
+    agents: LoadAgents,
     /// Write a log of each connection into FOLDER, in the qlog format, up to 64 MiB each and 1 GiB together
     #[arg(long, value_name = "FOLDER")]
     qlog: Option<PathBuf>,
@@ -43,6 +47,12 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     let machine = Machine::this();
     let urls = arguments.urls.iter().map(|url| url.parse());
     let urls = urls.collect::<Result<Vec<Url>, _>>().context("URL")?;
+    let has_agents = arguments.agents.are_given();
+    if has_agents && !(arguments.options.cores.is_empty() && arguments.qlog.is_none()) {
+        bail!(
+            "--agents: leave --cores and --qlog out: they are of this host, and agents make the load"
+        );
+    }
     let mut plan = arguments.options.plan(&urls, &machine)?;
     plan.qlog.clone_from(&arguments.qlog);
     if let Some(folder) = &plan.qlog {
@@ -54,7 +64,12 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     }
     let stop = signals::stop_on_signals()?;
     let mut progress = Progress::new();
-    let report = measurement::measure(&plan, &machine, &stop, |line| progress.say(line));
+    let fleet = arguments.agents.claim("weir h3 bench", &stop)?;
+    let say = |line: &str| progress.say(line);
+    let report = match &fleet {
+        None => measurement::measure(&plan, &machine, &stop, say),
+        Some(fleet) => agents::measure(fleet, &plan, &machine, &stop, say),
+    };
     progress.end();
     let report = report?;
     write_named(arguments.json.as_deref(), || json::render(&report))?;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use serde_json::Value;
 use weir_bench::{measured::TrackSent, profile::Audience};
 use weir_net::{Stop, clock};
 use weir_report::relay::Agent as AgentReport;
@@ -104,11 +105,7 @@ impl Fleet {
     /// # Errors
     /// An agent does not answer.
     pub(in crate::run) fn links(&self, stop: &Stop) -> anyhow::Result<Vec<Box<dyn AgentLink>>> {
-        self.0.borrow_mut().begin();
-        for _ in 0..PINGS_BEFORE {
-            self.0.borrow_mut().ping()?;
-            self.wait(stop, |state| state.pings.is_empty())?;
-        }
+        self.measure_before(stop)?;
         let mut state = self.0.borrow_mut();
         state.is_running = true;
         let links = state.agents.iter().enumerate().map(|(number, agent)| {
@@ -120,6 +117,76 @@ impl Fleet {
             Box::new(link) as Box<dyn AgentLink>
         });
         Ok(links.collect())
+    }
+
+    fn measure_before(&self, stop: &Stop) -> anyhow::Result<()> {
+        self.0.borrow_mut().begin();
+        for _ in 0..PINGS_BEFORE {
+            self.0.borrow_mut().ping()?;
+            self.wait(stop, |state| state.pings.is_empty())?;
+        }
+        Ok(())
+    }
+
+    /// Returns the agents, as they introduced themselves.
+    pub(crate) fn infos(&self) -> Vec<AgentInfo> {
+        let state = self.0.borrow();
+        state.agents.iter().map(|one| one.info.clone()).collect()
+    }
+
+    /// Measures the agents' clocks, and gives all agents the order of a job. Returns when the jobs begin: after `lead`.
+    ///
+    /// # Errors
+    /// An agent does not answer.
+    pub(crate) fn start_jobs(
+        &self,
+        order: &Value,
+        lead: Duration,
+        stop: &Stop,
+    ) -> anyhow::Result<Instant> {
+        self.measure_before(stop)?;
+        let state = &mut *self.0.borrow_mut();
+        let begin = clock::now() + lead;
+        for agent in &mut state.agents {
+            let offset = agent.offsets.result().context("its clock is unknown")?;
+            let start = ToAgent::StartJob {
+                order: order.clone(),
+                begin_agent_ns: state.clock.ns(begin).saturating_add(offset.ns),
+            };
+            agent.send(&mut *state.bus, &start)?;
+        }
+        Ok(begin)
+    }
+
+    /// Asks all agents to end their jobs early.
+    ///
+    /// # Errors
+    /// The connection to the message system is lost.
+    pub(crate) fn end_jobs(&self) -> anyhow::Result<()> {
+        let state = &mut *self.0.borrow_mut();
+        let mut agents = state.agents.iter_mut();
+        agents.try_for_each(|agent| agent.send(&mut *state.bus, &ToAgent::EndJob))
+    }
+
+    /// Returns what jobs have said since the last call, with the number of the agent, oldest first. Waits a moment for it.
+    ///
+    /// # Errors
+    /// An agent has failed, or nothing came from it for too long; the error has its name.
+    pub(crate) fn poll_jobs(&self) -> anyhow::Result<Vec<(usize, Value)>> {
+        let state = &mut *self.0.borrow_mut();
+        state.read(WAIT_STEP)?;
+        let now = clock::now();
+        if state.next_ping <= now {
+            state.ping()?;
+        }
+        let mut said = Vec::new();
+        for (number, agent) in state.agents.iter_mut().enumerate() {
+            said.extend(agent.of_job.drain(..).map(|value| (number, value)));
+            if let Some(problem) = agent.loss(now) {
+                bail!("agent {}: {problem}", agent.info.name);
+            }
+        }
+        Ok(said)
     }
 
     /// Waits until all agents have prepared their clients.
@@ -275,17 +342,10 @@ impl AgentLink for RemoteLink {
         }
         let agent = &mut state.agents[self.number];
         let said: Vec<Said> = agent.said.drain(..).collect();
-        if let Some(problem) = &agent.failed {
-            bail!("{problem}");
+        match agent.loss(now) {
+            Some(problem) if said.is_empty() || agent.failed.is_some() => bail!("{problem}"),
+            Some(_) | None => Ok(said),
         }
-        let silent = now.saturating_duration_since(agent.heard_at);
-        if said.is_empty() && silent > SILENCE_MAX {
-            bail!(
-                "nothing came from it for {} s: it ended, or its network did",
-                silent.as_secs()
-            );
-        }
-        Ok(said)
     }
 }
 
@@ -296,8 +356,6 @@ fn milliseconds(ns: i64) -> f64 {
 
 /// How long an agent may take to answer an order.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
-/// Longest silence of an agent during a run; it says its state ten times in a second.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
 const WAIT_STEP: Duration = Duration::from_millis(10);
 /// Pings before a run, of which the best counts.
 const PINGS_BEFORE: u32 = 16;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::bail;
+use serde_json::Value;
 use weir_net::{Stop, clock};
 
 use super::{
@@ -44,6 +45,8 @@ pub(super) struct RemoteAgent {
     pub(super) sealer: Sealer,
     pub(super) opener: Opener,
     pub(super) said: VecDeque<Said>,
+    /// What its job has said.
+    pub(super) of_job: VecDeque<Value>,
     pub(super) is_claimed: bool,
     pub(super) is_prepared: bool,
     /// Why it cannot go on, by its own words.
@@ -103,6 +106,7 @@ impl State {
                 info,
                 share,
                 said: VecDeque::new(),
+                of_job: VecDeque::new(),
                 is_claimed: false,
                 is_prepared: false,
                 failed: None,
@@ -150,6 +154,7 @@ impl State {
         let now = clock::now();
         for agent in &mut self.agents {
             agent.said.clear();
+            agent.of_job.clear();
             agent.is_prepared = false;
             agent.heard_at = now;
             agent.offsets.begin();
@@ -230,6 +235,7 @@ impl State {
             FromAgent::Sample(number, sample) => agent.say(Said::Sample(number, sample)),
             FromAgent::Published(published) => agent.say(Said::Published(published)),
             FromAgent::Received(received) => agent.say(Said::Received(received)),
+            FromAgent::Job(value) => keep(&mut agent.of_job, value),
             FromAgent::Failed(problem) => {
                 let problem: String = problem.chars().take(PROBLEM_CHARS_MAX).collect();
                 agent.failed.get_or_insert(problem);
@@ -306,16 +312,35 @@ impl RemoteAgent {
     }
 
     fn say(&mut self, said: Said) {
-        if self.said.len() >= SAID_MAX {
-            self.said.pop_front();
+        keep(&mut self.said, said);
+    }
+
+    /// Returns why the controller can expect nothing more from it; `None` if it can.
+    pub(super) fn loss(&self, now: Instant) -> Option<String> {
+        if let Some(problem) = &self.failed {
+            return Some(problem.clone());
         }
-        self.said.push_back(said);
+        let silent = now.saturating_duration_since(self.heard_at);
+        (silent > SILENCE_MAX).then(|| {
+            format!(
+                "nothing came from it for {} s: it ended, or its network did",
+                silent.as_secs()
+            )
+        })
     }
 
     pub(super) fn failure(&self) -> Option<String> {
         let problem = self.failed.as_ref()?;
         Some(format!("agent {}: {problem}", self.info.name))
     }
+}
+
+/// Keeps the newest messages.
+fn keep<T>(messages: &mut VecDeque<T>, message: T) {
+    if messages.len() >= SAID_MAX {
+        messages.pop_front();
+    }
+    messages.push_back(message);
 }
 
 pub(super) fn publish<T: serde::Serialize>(
@@ -350,6 +375,8 @@ const SETTLE: Duration = Duration::from_millis(300);
 const PING_PERIOD: Duration = Duration::from_millis(500);
 /// Pings without an answer.
 const PINGS_MAX: usize = 4 * AGENTS_MAX;
+/// Longest silence of an agent during a run; it says its state ten times in a second.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Messages of one agent that wait to be read.
 const SAID_MAX: usize = 1024;
 /// Characters of an agent's problem that are shown.

@@ -7,17 +7,21 @@ mod bus;
 mod clocks;
 mod envelope;
 mod fleet;
+mod job;
 mod members;
 mod nats;
 mod protocol;
 mod server;
 mod shares;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use self::bus::Bus;
+#[cfg(test)]
+pub(crate) use self::bus::hub::Hub;
 pub(crate) use self::envelope::SharedKey;
 pub(crate) use self::fleet::{Fleet, Wanted};
+pub(crate) use self::job::{Job, Surroundings};
 pub(crate) use self::nats::NatsBus;
 pub(crate) use self::protocol::{AGENTS_MAX, AgentInfo, Limits};
 pub(crate) use self::server::{AgentServer, check_name};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use weir_bench::{
     clock::RunClock,
     measured::{PublishersMeasured, SubscribersMeasured, TrackSent},
@@ -14,14 +15,13 @@ use weir_bench::{
 };
 use weir_client::tokens::Tokens;
 use weir_moqt::{draft::Draft, token::Token};
-use weir_quic::tls::Trust;
 use weir_report::service_level::ServiceLevel;
 
 use super::{
     super::{Assignment, Sample, SecondSeen, Share, Slice, State},
     clocks::{Clock, Pong},
 };
-use crate::run::{ClientTokens, CoreChoice, Meetings, Plan, RelayChoice, RelayUrl, TrustChoice};
+use crate::run::{ClientTokens, CoreChoice, Meetings, Plan, RelayChoice, RelayUrl, SentTrust};
 
 /// What a controller says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,6 +37,13 @@ pub(super) enum ToAgent {
     Sample(u32),
     End,
     Compare(Vec<TrackSent>),
+    /// Start a job of another kind, which begins when the agent's clock reads this.
+    StartJob {
+        order: Value,
+        begin_agent_ns: i64,
+    },
+    /// End the job early, and say its results.
+    EndJob,
     Ping(u64),
     /// You are free.
     Leave,
@@ -55,6 +62,8 @@ pub(super) enum FromAgent {
     Sample(u32, Sample),
     Published(Box<PublishersMeasured>),
     Received(Box<SubscribersMeasured>),
+    /// What its job says.
+    Job(Value),
     Pong(Pong),
     /// It cannot carry out its orders, for this reason.
     Failed(String),
@@ -111,15 +120,6 @@ pub(super) struct SentPlan {
     origin_ns: u64,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum SentTrust {
-    Anyone,
-    Hash([u8; 32]),
-    /// Certificates in DER.
-    Roots(Vec<Vec<u8>>),
-}
-
 impl SentPlan {
     /// Returns the plan for an agent whose clock reads `offset_ns` more than the controller's `clock`.
     ///
@@ -167,13 +167,7 @@ impl SentPlan {
                 tokens(&plan.tokens.of_publishers)?,
                 tokens(&plan.tokens.of_subscribers)?,
             ],
-            trust: match (&plan.trust, plan.trust.load()?) {
-                (TrustChoice::Hash(hash), _) => SentTrust::Hash(*hash),
-                (_, Trust::Roots(roots)) => {
-                    SentTrust::Roots(roots.iter().map(|root| root.to_vec()).collect())
-                }
-                (_, Trust::Anyone | Trust::Hashes(_)) => SentTrust::Anyone,
-            },
+            trust: SentTrust::of(&plan.trust.load()?),
             seed: plan.seed,
             no_wait: plan.no_wait,
             unjudged: plan.unjudged,
@@ -288,18 +282,6 @@ impl SentPlan {
         let known = drafts.map(|alpn| Draft::from_alpn(alpn.as_bytes()).map(Draft::alpn));
         let known: Option<Vec<_>> = known.collect();
         known.context("a draft of MOQT that this weir does not speak")
-    }
-}
-
-impl SentTrust {
-    fn choice(self) -> TrustChoice {
-        match self {
-            Self::Anyone => TrustChoice::Anyone,
-            Self::Hash(hash) => TrustChoice::Hash(hash),
-            Self::Roots(roots) => {
-                TrustChoice::Certificates(roots.into_iter().map(Into::into).collect())
-            }
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use serde_json::Value;
 use weir_net::{Stop, clock};
 
 use super::{
@@ -10,6 +11,7 @@ use super::{
     bus::{Bus, Message},
     clocks::{Clock, Pong},
     envelope::{self, Header, Offers, Opener, Refused, Sealer, SharedKey},
+    job::{Job, StartJob, Surroundings},
     members::{HELLO, agent_subject, controller_subject, publish},
     protocol::{AgentInfo, FromAgent, Limits, ToAgent},
 };
@@ -22,6 +24,7 @@ pub(crate) struct AgentServer {
     info: AgentInfo,
     limits: Limits,
     watched: Option<u32>,
+    start_job: StartJob,
     clock: Clock,
     offers: Offers,
     /// The controller that it works for.
@@ -36,13 +39,15 @@ struct Work {
     opener: Opener,
     sealer: Sealer,
     agent: Agent,
+    job: Option<Box<dyn Job>>,
     is_running: bool,
     heard_at: Instant,
     next_state: Instant,
 }
 
 impl AgentServer {
-    /// Makes the agent known to controllers. Its clock is set wrong by `clock_offset`.
+    /// Makes the agent known to controllers. Its clock is set wrong by `clock_offset`. `start_job` starts what is no relay
+    /// benchmark.
     ///
     /// # Errors
     /// The message system does not answer.
@@ -51,6 +56,7 @@ impl AgentServer {
         key: SharedKey,
         mut info: AgentInfo,
         (limits, watched, clock_offset): (Limits, Option<u32>, Duration),
+        start_job: StartJob,
     ) -> anyhow::Result<Self> {
         info.id = envelope::digits(&event_loop::seed::<8>()?);
         info.watches = watched.is_some();
@@ -62,6 +68,7 @@ impl AgentServer {
             info,
             limits,
             watched,
+            start_job,
             clock: Clock::set_wrong_by(clock_offset),
             offers: Offers::default(),
             work: None,
@@ -99,7 +106,11 @@ impl AgentServer {
             self.work = None;
             return;
         }
-        let mut said = match work.agent.poll(now) {
+        let job = work
+            .job
+            .as_mut()
+            .map_or_else(|| Ok(Vec::new()), |job| job.poll());
+        let (mut said, of_job) = match work.agent.poll(now).and_then(|said| Ok((said, job?))) {
             Ok(said) => said,
             Err(problem) => return self.fail(&format!("{problem:#}")),
         };
@@ -117,6 +128,9 @@ impl AgentServer {
                 Said::Received(received) => FromAgent::Received(received),
             };
             self.send(&message);
+        }
+        for value in of_job {
+            self.send(&FromAgent::Job(value));
         }
     }
 
@@ -171,6 +185,7 @@ impl AgentServer {
             opener,
             sealer,
             agent: Agent::watching(self.watched),
+            job: None,
             is_running: false,
             heard_at: message.at,
             next_state: message.at,
@@ -243,6 +258,17 @@ impl AgentServer {
                     Err(problem) => return self.fail(&format!("{problem:#}")),
                 }
             }
+            ToAgent::StartJob {
+                order,
+                begin_agent_ns,
+            } => return self.start_job(order, begin_agent_ns, say),
+            ToAgent::EndJob => {
+                let job = self.work.as_mut().and_then(|work| work.job.as_mut());
+                if let Some(job) = job {
+                    job.end();
+                }
+                return;
+            }
             ToAgent::AdmitSubscribers => Order::AdmitSubscribers,
             ToAgent::Release => Order::Release,
             ToAgent::Sample(number) => Order::Sample(number),
@@ -260,6 +286,29 @@ impl AgentServer {
             Ok(()) if is_prepare => self.send(&FromAgent::Prepared),
             Ok(()) => {}
             Err(problem) => self.fail(&format!("{problem:#}")),
+        }
+    }
+
+    /// Starts a job, instead of an earlier one.
+    fn start_job(&mut self, order: Value, begin_agent_ns: i64, say: &mut impl FnMut(&str)) {
+        let begin = self.clock.instant(begin_agent_ns);
+        let started = begin.context("a clock that cannot be represented");
+        let started = started.and_then(|begin| {
+            let surroundings = Surroundings {
+                cores: &self.info.cores,
+                limits: self.limits,
+                watched: self.watched,
+                begin,
+            };
+            (self.start_job)(order, surroundings)
+        });
+        match (started, &mut self.work) {
+            (Ok(job), Some(work)) => {
+                say(&job.words());
+                work.job = Some(job);
+            }
+            (Ok(_), None) => {}
+            (Err(problem), _) => self.fail(&format!("{problem:#}")),
         }
     }
 

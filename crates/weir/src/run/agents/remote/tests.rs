@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::bail;
 use weir_net::Stop;
 
 use super::{
@@ -13,18 +14,19 @@ use super::{
     clocks::Clock,
     envelope::{Sealer, SharedKey},
     fleet::{Fleet, Wanted},
+    job::StartJob,
     members::{HELLO, publish},
     protocol::{AgentInfo, Limits, SentPlan, ToAgent},
     server::{AgentServer, check_name},
 };
 use crate::run::agents::Share;
 
-fn key(letter: &str) -> SharedKey {
+pub(crate) fn key(letter: &str) -> SharedKey {
     SharedKey::new(letter.repeat(32).as_bytes()).unwrap()
 }
 
 /// An agent on a thread of its own.
-struct Agent {
+pub(crate) struct Agent {
     stop: Stop,
     said: Receiver<String>,
     thread: Option<JoinHandle<()>>,
@@ -32,6 +34,16 @@ struct Agent {
 
 impl Agent {
     fn start(hub: &Hub, name: &str, key: SharedKey, clock_offset: Duration) -> Self {
+        Self::with_jobs(hub, name, key, clock_offset, |_, _| bail!("no jobs"))
+    }
+
+    pub(crate) fn with_jobs(
+        hub: &Hub,
+        name: &str,
+        key: SharedKey,
+        clock_offset: Duration,
+        start_job: StartJob,
+    ) -> Self {
         let info = AgentInfo {
             name: name.to_owned(),
             id: String::new(),
@@ -52,7 +64,7 @@ impl Agent {
         let thread = thread::Builder::new().spawn(move || {
             let bus = Box::new(hub.connect());
             let mut server =
-                AgentServer::new(bus, key, info, (limits, None, clock_offset)).unwrap();
+                AgentServer::new(bus, key, info, (limits, None, clock_offset), start_job).unwrap();
             ready.send(()).unwrap();
             let say = |text: &str| drop(sender.send(text.to_owned()));
             server.serve(&stopped, say).unwrap();
@@ -66,7 +78,7 @@ impl Agent {
     }
 
     /// Waits until the agent says something that contains `text`.
-    fn expect(&self, text: &str) {
+    pub(crate) fn expect(&self, text: &str) {
         loop {
             let said = self.said.recv_timeout(Duration::from_secs(30)).unwrap();
             if said.contains(text) {
@@ -83,7 +95,7 @@ impl Drop for Agent {
     }
 }
 
-fn claim(hub: &Hub, letter: &str, agents: usize) -> anyhow::Result<Fleet> {
+pub(crate) fn claim(hub: &Hub, letter: &str, agents: usize) -> anyhow::Result<Fleet> {
     let wanted = Wanted {
         agents,
         publishers_at: Vec::new(),
