@@ -74,7 +74,7 @@ impl Effort {
 }
 
 /// Steps of all fetches in one turn, so that a packet with many of them does not hold up the others.
-const EFFORT_MAX: usize = 2048;
+const EFFORT_MAX: usize = 1024;
 
 /// The fetches of one track.
 #[derive(Default)]
