@@ -5,7 +5,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 PROFILE ?= profiles/audio.ini
 FUZZ_SECONDS ?= 30
-MINUTES ?= 60
+MINUTES ?= $(if $(filter soak,$(MAKECMDGOALS)),120,60)
 ROUNDS ?= 20
 SEEDS ?= 10000
 FUZZ_TOOLCHAIN ?= nightly
@@ -46,6 +46,16 @@ doc: ## The crates' documentation; a broken link is an error
 .PHONY: test-drafts
 test-drafts: ## The relay's stories with clients of each draft (`make test` has them in the newest, and the pairs of all)
 	@for draft in 22 21 20 19 18; do echo "== draft-$$draft"; WEIR_DRAFT=$$draft $(CARGO) test --locked -p weir-relay --test relay || exit 1; done
+
+.PHONY: hostile
+hostile: ## Honest subscribers beside 200 hostile sessions, on a relay in a cgroup of 512 MB, into docs/hard-results.md (five minutes; needs root)
+	$(CARGO) build --release --locked --bin weir
+	scripts/hostile.sh target/release/weir --results docs/hard-results.md
+
+.PHONY: soak
+soak: ## A relay for MINUTES (120 for 10^8 objects): memory, file descriptors or timers that grow fail; into docs/hard-results.md
+	$(CARGO) build --release --locked --bin weir
+	scripts/soak.sh target/release/weir --minutes $(MINUTES) --results docs/hard-results.md
 
 .PHONY: seeds
 seeds: ## SEEDS random stories of the relay (10,000): loss, reordering, cut links, clients that vanish; each twice, with equal packets
@@ -215,9 +225,10 @@ cost: $(PEERS)/bin/moq-relay-ietf ## What a delivered datagram costs: our relay 
 	scripts/cost.sh --other 'moq-relay-ietf=$(PEERS)/bin/moq-relay-ietf --bind 127.0.0.1:15443 --tls-cert %cert% --tls-key %key%'
 
 .PHONY: instructions
-instructions: ## Count the instructions of the fan-out and of HTTP/3 requests; more than 2 % above the committed numbers fails
-	$(CARGO) build --release --locked -p weir-bench -p weir-http3 --example fanout --example requests
+instructions: ## Count the instructions of the fan-out, of HTTP/3 requests and of the relay's longest turns; more than the committed ones fails
+	$(CARGO) build --release --locked -p weir-bench -p weir-http3 -p weir-relay --example fanout --example requests --example turns
 	scripts/count-instructions.sh
+	scripts/count-turns.sh
 
 .PHONY: memory
 memory: ## What a session costs the relay in memory, idle and subscribed; more than it may fails

@@ -5,12 +5,13 @@
 
 mod absent;
 mod contradiction;
+mod eviction;
 mod gaps;
 mod parts;
 mod span;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -28,6 +29,7 @@ use self::parts::Parts;
 pub(crate) use self::{
     absent::{Absent, LAST, after, before},
     contradiction::Contradiction,
+    eviction::EVICTIONS_AT_ONCE,
     gaps::declared_by,
     span::Span,
 };
@@ -45,6 +47,10 @@ pub(crate) struct Ledger {
     pub(crate) fetched_parts: Parts,
     /// When the cache timer is due.
     pub(crate) wake: Option<Instant>,
+    /// Tracks whose cache is beyond its limit until the timer has evicted the rest.
+    pub(crate) overfull: BTreeSet<TrackId>,
+    /// The bytes that the cache is being cut to, because memory runs out.
+    pub(crate) aim: Option<u64>,
     /// Every cached group, ordered by the time at which it began or was last examined, earliest first.
     queue: BTreeMap<u64, Aging>,
     next: u64,
@@ -271,6 +277,11 @@ impl Entry {
 }
 
 impl TrackCache {
+    /// Returns the number of groups of which the cache holds objects.
+    pub(crate) fn groups_len(&self) -> usize {
+        self.groups.len()
+    }
+
     /// Returns whether the cache holds no object.
     pub(crate) fn is_empty(&self) -> bool {
         self.groups.is_empty()
@@ -357,8 +368,8 @@ impl TrackCache {
         self.bytes += added;
         keeper.ledger.bytes += added;
         keeper.ledger.objects += 1;
-        while self.bytes > limits.cache_track_bytes_max && self.len() > 1 {
-            self.evict(keeper.ledger, keeper.counters);
+        if !self.cut(keeper.ledger, keeper.counters, limits, EVICTIONS_AT_ONCE) {
+            keeper.ledger.overfull.insert(keeper.track);
         }
         Ok(())
     }
@@ -465,53 +476,6 @@ impl TrackCache {
     fn group_above(&self, group: u64) -> u64 {
         let below = self.groups.range(..group).next_back();
         below.map_or(0, |(&below, _)| below.saturating_add(1))
-    }
-
-    /// Evicts the group that began first, or the first half of it if it is the only one.
-    pub(crate) fn evict(&mut self, ledger: &mut Ledger, counters: &mut Counters) {
-        let Some((_, &group)) = self.order.first_key_value() else {
-            return;
-        };
-        if self.groups.len() > 1 {
-            counters.cache_groups_evicted += 1;
-            return self.forget_group(ledger, group);
-        }
-        let objects = self
-            .groups
-            .get(&group)
-            .map_or(0, |group| group.objects.len());
-        self.forget_objects(ledger, group, objects.div_ceil(2));
-        counters.cache_objects_evicted += objects.div_ceil(2) as u64;
-    }
-
-    /// Expires a group that is due in the ledger. If objects were added to the group since `oldest`, only earlier ones
-    /// are removed, and the group is queued again.
-    pub(crate) fn expire(
-        &mut self,
-        ledger: &mut Ledger,
-        counters: &mut Counters,
-        aging: Aging,
-        oldest: Instant,
-    ) {
-        let Some(group) = self.groups.get_mut(&aging.group) else {
-            return;
-        };
-        if group.touched <= oldest {
-            counters.cache_groups_expired += 1;
-            return self.forget_group(ledger, aging.group);
-        }
-        let mut objects = group.objects.iter();
-        let expired = objects.position(|entry| entry.received > oldest);
-        let since = group.touched;
-        let before = group.number;
-        ledger.queue.remove(&before);
-        self.order.remove(&before);
-        let number = ledger.enqueue(aging.track, aging.group, since);
-        group.number = number;
-        self.order.insert(number, aging.group);
-        let expired = expired.unwrap_or(0);
-        counters.cache_objects_evicted += expired as u64;
-        self.forget_objects(ledger, aging.group, expired);
     }
 
     /// Removes all objects and all ranges known not to exist.

@@ -4,13 +4,15 @@ mod closing;
 mod inspection;
 mod requests;
 
+use std::collections::VecDeque;
+
 pub use self::inspection::TrackState;
 pub(crate) use self::inspection::{fleet_state, link_states, registry_due, track_states};
 use weir_moqt::{
     data::ObjectDatagram,
     error::{RequestErrorCode, SessionError},
     message::Setup,
-    session::{self, StreamEnd},
+    session::{self, RequestId, StreamEnd},
 };
 use weir_quic::{Event, Handle};
 use weir_transport::{Direction, StreamId};
@@ -26,6 +28,7 @@ use crate::{
     ids::{RequestKey, TrackId},
     links::{Linking, Links},
     registry::RelayId,
+    sessions::peer::Purpose,
     timers::Timer,
     track::Tracks,
     turn::Turn,
@@ -39,6 +42,10 @@ pub(crate) struct Owners {
     fetches: Fetches,
     catalogue: Catalogue,
     links: Links,
+    /// Sessions that are to be closed because they hold the most, with the bytes that they hold.
+    greedy: VecDeque<(u64, Handle)>,
+    /// Sessions that are gone, with their requests that have not been ended yet.
+    ending: VecDeque<(Handle, VecDeque<(RequestId, Purpose)>)>,
 }
 
 impl Owners {
@@ -191,11 +198,11 @@ impl Owners {
             }
         }
         self.tracks.on_session_lost(turn, handle);
-        for (request, purpose) in peer.into_requests() {
-            self.on_ended(turn, (handle, request), purpose);
+        self.ending
+            .push_back((handle, peer.into_requests().into_iter().collect()));
+        if self.ending.len() == 1 {
+            self.end_requests(turn);
         }
-        self.fetches.forget_session(handle);
-        self.publish_grown(turn);
     }
 
     /// Handles all events of a session, delivers what arrived with them, and sets the session's timer.
@@ -352,6 +359,8 @@ impl Owners {
             }
             Timer::Streams(handle) => self.serving().resume_pending(turn, handle),
             Timer::Judge => self.on_judge(turn),
+            Timer::Greedy => self.close_greedy(turn),
+            Timer::Ending => self.end_requests(turn),
             Timer::Trim => self.delivery.on_trim_due(&mut self.tracks),
             Timer::Unauthorized(handle) => turn.on_unauthorized_too_long(handle),
             Timer::Silence(handle) => turn.on_silence_check(handle),
@@ -411,10 +420,13 @@ impl Owners {
             Effect::NamespaceAnnounced(namespace, handle) => {
                 let from = turn.kind(handle);
                 self.links.announce(turn, from, &namespace);
-                let start = walks::start(&namespace);
-                let rest = self
-                    .linking()
-                    .ask_announcer(turn, &namespace, handle, &start);
+                let mut rest = Some(walks::start(&namespace));
+                if self.catalogue.may_walk(turn)
+                    && let Some(start) = rest.take()
+                {
+                    let mut linking = self.linking();
+                    rest = linking.ask_announcer(turn, &namespace, handle, &start);
+                }
                 let walk = Walk::Announcer(handle, namespace);
                 self.catalogue.walk_on(turn, walk, rest);
             }

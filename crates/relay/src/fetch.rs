@@ -13,7 +13,10 @@ mod upstream_stream;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 
 use weir_moqt::session::RequestId;
 use weir_quic::Handle;
@@ -43,7 +46,35 @@ pub(crate) struct Fetches {
     streams_received: BTreeMap<(Handle, StreamId), RequestId>,
     /// Sessions that have refused a FETCH as not supported.
     without_support: BTreeSet<Handle>,
+    effort: Effort,
 }
+
+/// What was done for all fetches at one time, in steps.
+#[derive(Default)]
+struct Effort {
+    at: Option<Instant>,
+    steps: usize,
+}
+
+impl Effort {
+    /// Returns whether more may be done at this time.
+    fn is_left(&mut self, now: Instant) -> bool {
+        if self.at != Some(now) {
+            *self = Self {
+                at: Some(now),
+                steps: 0,
+            };
+        }
+        self.steps < EFFORT_MAX
+    }
+
+    fn spend(&mut self, steps: usize) {
+        self.steps += steps;
+    }
+}
+
+/// Steps of all fetches in one turn, so that a packet with many of them does not hold up the others.
+const EFFORT_MAX: usize = 1024;
 
 /// The fetches of one track.
 #[derive(Default)]

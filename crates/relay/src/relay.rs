@@ -71,6 +71,11 @@ impl Relay {
         Gauges::of(&self.owners, &self.sessions)
     }
 
+    /// Returns the number of wake-ups that are planned.
+    pub fn timers(&self) -> usize {
+        self.timers.len()
+    }
+
     /// Returns the number of open sessions in each draft, in the order of [`Draft::ALL`]. Visits every session.
     pub fn sessions_by_draft(&self) -> [u64; Draft::ALL.len()] {
         self.sessions.by_draft()
@@ -167,7 +172,11 @@ impl App for Relay {
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let (owners, mut turn) = self.turn(now, endpoint);
-        while let Some(timer) = turn.timers.expired(now) {
+        // The host reads its sockets before it comes back for the rest.
+        for _ in 0..TIMERS_MAX {
+            let Some(timer) = turn.timers.expired(now) else {
+                break;
+            };
             owners.on_timer(&mut turn, timer);
         }
         if registry_due(owners).is_some_and(|at| at <= now) {
@@ -186,3 +195,6 @@ impl App for Relay {
         self.sessions.is_finished()
     }
 }
+
+/// Timers that one turn handles, so that many at one time do not hold up the packets that arrive.
+const TIMERS_MAX: usize = 32;

@@ -54,6 +54,10 @@ pub(crate) enum Timer {
     Cache,
     /// More sessions are to be judged by rules that have changed.
     Judge,
+    /// More requests of sessions that are gone are to be ended.
+    Ending,
+    /// More sessions that hold much are to be closed, because memory runs out.
+    Greedy,
     /// Subgroups that subscribers have released are to be trimmed.
     Trim,
     /// A fetch continues that paused for the sake of others.
@@ -83,6 +87,11 @@ impl Timers {
 
     pub(crate) fn cancel(&mut self, at: Instant, timer: Timer) {
         self.queue.remove(&(at, timer));
+    }
+
+    /// Returns the number of wake-ups.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {

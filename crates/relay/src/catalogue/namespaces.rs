@@ -1,7 +1,7 @@
 //! PUBLISH_NAMESPACE: announced namespaces, and the sessions that announced them. In a fleet, also the namespaces that
 //! other relays have registered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use weir_moqt::{error::RequestErrorCode, message::RequestOk, name::Namespace};
 use weir_quic::Handle;
@@ -121,26 +121,28 @@ impl Announcements {
     /// `max` clients at each prefix of the namespace.
     fn matching(&self, namespace: &Namespace, max: usize) -> Matching {
         let (mut sessions, mut links) = (Vec::new(), Vec::new());
-        let (mut seen, mut is_cut) = (BTreeSet::new(), false);
+        // Sessions of longer prefixes. One prefix has each session once.
+        let (mut seen, mut is_cut) = (Vec::new(), false);
         for announcers in prefixes(namespace).filter_map(|prefix| self.announcers.get(&prefix)) {
             for announcer in announcers {
                 let Some(handle) = announcer.session() else {
                     continue;
                 };
-                let is_seen = seen.contains(&handle);
-                if !is_seen && !announcer.kind.is_link() && sessions.len() >= max {
+                if seen.binary_search(&handle).is_ok() {
+                    continue;
+                }
+                if announcer.kind.is_link() {
+                    links.push(handle);
+                } else if sessions.len() < max {
+                    sessions.push(handle);
+                } else {
                     is_cut = true;
                     break;
                 }
-                if !is_seen {
-                    seen.insert(handle);
-                    if announcer.kind.is_link() {
-                        links.push(handle);
-                    } else {
-                        sessions.push(handle);
-                    }
-                }
             }
+            seen.clear();
+            seen.extend(sessions.iter().chain(&links).copied());
+            seen.sort_unstable();
         }
         sessions.append(&mut links);
         Matching { sessions, is_cut }

@@ -233,6 +233,7 @@ impl Offering<'_> {
                 return turn.push(Effect::UpdateFailed(handle, id, code));
             }
             if let Kind::Namespaces { notified } = &mut subscription.kind {
+                turn.note_matches(handle, notified.len());
                 notified.retain(|namespace| namespace.starts_with(prefix));
             }
             turn.push(subscription.wanted());
@@ -250,8 +251,12 @@ impl Offering<'_> {
     /// Sends everything that a new or changed subscription covers and that its session was not sent, in pieces.
     fn send_all_matches(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
         if let Some(subscription) = self.catalogue.subscriptions.get(key) {
-            let start = walks::start(&subscription.prefix);
-            let rest = self.send_matches(turn, key, &start);
+            let mut rest = Some(walks::start(&subscription.prefix));
+            if self.catalogue.may_walk(turn)
+                && let Some(start) = rest.take()
+            {
+                rest = self.send_matches(turn, key, &start);
+            }
             self.catalogue.walk_on(turn, Walk::Prefix(key), rest);
         }
     }
@@ -313,6 +318,10 @@ impl Catalogue {
         key: RequestKey,
         wanted: &PrefixSubscription,
     ) -> Result<(), RequestErrorCode> {
+        if !turn.may_count_matches(key.0) {
+            turn.counters.refused_limit_prefixes += 1;
+            return Err(RequestErrorCode::EXCESSIVE_LOAD);
+        }
         let max = turn.config.limits.matches_per_prefix_max;
         let counted = max.saturating_add(1);
         let matches = match wanted.kind {
@@ -322,6 +331,7 @@ impl Catalogue {
             }
             Kind::Tracks { .. } => tracks.under(&wanted.prefix).take(counted).count(),
         };
+        turn.note_matches(key.0, matches);
         if matches > max {
             turn.counters.refused_too_large += 1;
             return Err(RequestErrorCode::NAMESPACE_TOO_LARGE);

@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeMap,
     ops::Bound::{Excluded, Unbounded},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use weir_moqt::name::{FullTrackName, Namespace, TrackName};
@@ -33,6 +33,8 @@ pub(super) struct Walks {
     last: Option<Walk>,
     /// Whether the timer is set.
     is_armed: bool,
+    /// When a walk began last with its request, and not with the timer.
+    begun: Option<Instant>,
 }
 
 impl Walks {
@@ -49,6 +51,12 @@ impl Catalogue {
     /// Takes the next walk, with the name at which it continues.
     pub(crate) fn take_walk(&mut self) -> Option<(Walk, FullTrackName)> {
         self.walks.take()
+    }
+
+    /// Returns whether a walk may begin with its request: one at a time. Others, which may come in the same packet, begin
+    /// with the timer.
+    pub(crate) fn may_walk(&mut self, turn: &Turn<'_>) -> bool {
+        self.walks.begun.replace(turn.now) != Some(turn.now)
     }
 
     /// Continues a walk later, at a name; `None` if it is at its end.
@@ -86,7 +94,7 @@ pub(crate) const WALKS_PER_TURN: usize = 4;
 /// Notifications that one walk sends in a turn.
 pub(crate) const NOTIFICATIONS_MAX: usize = 64;
 /// Tracks that one walk examines in a turn, of which most need nothing.
-pub(crate) const TRACKS_MAX: usize = 256;
+pub(crate) const TRACKS_MAX: usize = 128;
 /// The time between two turns of walks.
 const PAUSE: Duration = Duration::from_millis(1);
 

@@ -1,6 +1,8 @@
 //! What ends: requests, publishers and tracks, and sessions that the relay closes because they lost their rights or hold
 //! too much memory.
 
+use std::time::Duration;
+
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
     message::PublishDone,
@@ -16,11 +18,32 @@ use crate::{
     ids::{PublisherId, TrackId},
     links::is_moved,
     sessions::peer::Purpose,
+    timers::Timer,
     track::{Publisher, Track},
     turn::Turn,
 };
 
 impl Owners {
+    /// Ends requests of sessions that are gone, some in each turn: a session may have thousands.
+    pub(super) fn end_requests(&mut self, turn: &mut Turn<'_>) {
+        for _ in 0..ENDED_PER_TURN {
+            let Some((handle, requests)) = self.ending.front_mut() else {
+                break;
+            };
+            let handle = *handle;
+            if let Some((request, purpose)) = requests.pop_front() {
+                self.on_ended(turn, (handle, request), purpose);
+            } else {
+                self.fetches.forget_session(handle);
+                self.ending.pop_front();
+            }
+        }
+        self.publish_grown(turn);
+        if !self.ending.is_empty() {
+            turn.timers.set(turn.now + CLOSING_PAUSE, Timer::Ending);
+        }
+    }
+
     /// Handles the end of a request or of a whole session.
     pub(super) fn on_ended(
         &mut self,
@@ -210,15 +233,34 @@ impl Owners {
             }
         }
         held.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
-        for (bytes, handle) in held.into_iter().take(CLOSED_AT_ONCE_MAX) {
+        held.truncate(CLOSED_AT_ONCE_MAX);
+        self.greedy.clear();
+        for (bytes, handle) in held {
             if rest == 0 {
-                return;
+                break;
             }
             rest = rest.saturating_sub(bytes);
+            self.greedy.push_back((bytes, handle));
+        }
+        self.close_greedy(turn);
+    }
+
+    /// Closes the next sessions that hold the most, a few in each turn.
+    pub(super) fn close_greedy(&mut self, turn: &mut Turn<'_>) {
+        for _ in 0..CLOSED_PER_TURN {
+            let Some((bytes, handle)) = self.greedy.pop_front() else {
+                return;
+            };
+            if turn.sessions.get(handle).is_none() {
+                continue;
+            }
             turn.counters.sessions_closed_memory += 1;
             tracing::info!(connection = handle.index(), bytes, "closed: out of memory");
             let reason = "the relay is out of memory, and this session holds the most";
             self.close_session(turn, handle, SessionError::INTERNAL_ERROR, reason);
+        }
+        if !self.greedy.is_empty() {
+            turn.timers.set(turn.now + CLOSING_PAUSE, Timer::Greedy);
         }
     }
 
@@ -296,3 +338,9 @@ impl Owners {
 const HELD_BYTES_MIN: u64 = 64 << 10;
 /// Sessions that are closed before memory is measured again.
 const CLOSED_AT_ONCE_MAX: usize = 64;
+/// Sessions of those that are closed in one turn. Each may have thousands of requests.
+const CLOSED_PER_TURN: usize = 2;
+/// Requests of sessions that are gone that are ended in one turn.
+const ENDED_PER_TURN: usize = 512;
+/// The time between two turns that close sessions or end requests.
+const CLOSING_PAUSE: Duration = Duration::from_millis(1);

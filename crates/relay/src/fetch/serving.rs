@@ -82,7 +82,13 @@ impl Serving<'_> {
         if is_premature && self.begin_wait(turn, id, fetch) {
             return Outcome::Waits;
         }
+        let mut pause = PAUSE;
         for _ in 0..STEPS_MAX {
+            if !self.fetches.effort.is_left(turn.now) {
+                // Before those that had their share.
+                pause = Duration::from_micros(1);
+                break;
+            }
             if fetch.is_answer_due() {
                 self.send_answer(turn, id, fetch);
             }
@@ -100,7 +106,7 @@ impl Serving<'_> {
                 }
             }
         }
-        turn.timers.set(turn.now + PAUSE, Timer::Fetch(id.0, id.1));
+        turn.timers.set(turn.now + pause, Timer::Fetch(id.0, id.1));
         Outcome::Waits
     }
 
@@ -117,7 +123,14 @@ impl Serving<'_> {
         };
         let track_priority = track.properties().publisher_priority();
         let oldest = oldest(turn.now, turn.config.limits.cache_age_max, track);
-        match track.cache().look(next, fetch.span(), oldest) {
+        let known = track.cache().look(next, fetch.span(), oldest);
+        let visited = match known {
+            // Only stale objects may have been passed over.
+            Known::Unknown(_) => track.cache().groups_len(),
+            Known::Object(_) | Known::Absent(_) => 0,
+        };
+        self.fetches.effort.spend(1 + visited / GROUPS_PER_STEP);
+        match known {
             Known::Object(entry) => {
                 let (object, payload) = entry.fetched(next.group, track_priority);
                 turn.counters.fetch_objects_sent += 1;
@@ -342,6 +355,8 @@ impl Serving<'_> {
 /// Objects and gaps of one fetch that are served in one turn. The rest follows after [`PAUSE`], so that a fetch of many
 /// small objects does not hold up the others.
 const STEPS_MAX: usize = 256;
+/// Groups that are passed over in about the time of a step.
+const GROUPS_PER_STEP: usize = 16;
 /// The time between two turns of a fetch.
 const PAUSE: Duration = Duration::from_micros(200);
 

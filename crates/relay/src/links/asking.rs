@@ -95,9 +95,15 @@ impl Linking<'_> {
             return false;
         };
         let announcers = self.catalogue.announcers_of(turn, &track.name().namespace);
-        let mut is_asked = false;
+        let (mut is_asked, mut is_full) = (false, false);
         for handle in announcers {
+            if is_full && !turn.is_link(handle) {
+                turn.counters.publishers_not_asked += 1;
+                continue;
+            }
+            let before = turn.counters.publishers_not_asked;
             is_asked |= Some(handle) != except && self.ask_session(turn, id, handle);
+            is_full |= turn.counters.publishers_not_asked > before;
         }
         is_asked
     }

@@ -25,6 +25,8 @@ pub(crate) struct Peer {
     _counted: Option<Counted>,
     /// The rate of its updates.
     pub(super) updates: Rate,
+    /// The rate at which matches of its prefixes are counted.
+    pub(super) matches: Rate,
     /// The rate of its stream resets and stops.
     pub(super) resets: Rate,
     /// When the session's timer in the relay's queue is due.
@@ -221,6 +223,7 @@ impl Peer {
             kind,
             _counted: counted,
             updates: Rate::default(),
+            matches: Rate::default(),
             resets: Rate::default(),
             session,
             timer: None,

@@ -17,6 +17,13 @@ pub(crate) struct Rate {
 impl Rate {
     /// Counts an event; returns whether it is within `max` of its second.
     pub(crate) fn permits(&mut self, now: Instant, max: u32) -> bool {
+        let is_left = self.is_left(now, max);
+        self.note(1);
+        is_left
+    }
+
+    /// Returns whether fewer than `max` events were counted in this second.
+    fn is_left(&mut self, now: Instant, max: u32) -> bool {
         let is_same = |since: Instant| now.saturating_duration_since(since) < SECOND;
         if !self.since.is_some_and(is_same) {
             *self = Self {
@@ -24,8 +31,11 @@ impl Rate {
                 count: 0,
             };
         }
-        self.count = self.count.saturating_add(1);
-        self.count <= max
+        self.count < max
+    }
+
+    fn note(&mut self, count: u32) {
+        self.count = self.count.saturating_add(count);
     }
 }
 
@@ -38,6 +48,19 @@ impl Turn<'_> {
             peer.is_some_and(|peer| peer.is_link() || peer.updates.permits(self.now, max));
         self.counters.updates_refused += u64::from(!is_permitted);
         is_permitted
+    }
+
+    /// Returns whether the matches of one more prefix of a session may be counted now.
+    pub(crate) fn may_count_matches(&mut self, handle: Handle) -> bool {
+        let peer = self.sessions.get(handle);
+        peer.is_some_and(|peer| peer.matches.is_left(self.now, MATCHES_PER_SECOND_MAX))
+    }
+
+    /// Notes that matches of prefixes of a session were counted or passed over.
+    pub(crate) fn note_matches(&mut self, handle: Handle, count: usize) {
+        if let Some(peer) = self.sessions.get(handle) {
+            peer.matches.note(u32::try_from(count).unwrap_or(u32::MAX));
+        }
     }
 
     /// Returns the purpose of a request of the relay that the peer asks to move, if the rate limit permits it.
@@ -87,6 +110,8 @@ impl Turn<'_> {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Matches of prefixes that are counted for one session in a second: those of sixteen prefixes of the largest size.
+const MATCHES_PER_SECOND_MAX: u32 = 1 << 16;
 
 #[cfg(test)]
 mod tests {

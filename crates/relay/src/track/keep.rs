@@ -12,7 +12,7 @@ use weir_quic::Handle;
 
 use super::{AdmittedDatagram, Ended, Mark, Subgroup, Tracks};
 use crate::{
-    cache::{Content, Contradiction, Keeper, TrackCache},
+    cache::{Content, Contradiction, EVICTIONS_AT_ONCE, Keeper, TrackCache},
     effect::Effect,
     ids::{SubgroupId, TrackId},
     sessions::peer::PeerKind,
@@ -157,60 +157,126 @@ impl Tracks {
     /// Evicts what exceeds the limits of the cache, and updates its timer.
     #[inline]
     fn tend_cache(&mut self, turn: &mut Turn<'_>) {
-        self.cut_cache(turn, turn.config.limits.cache_bytes_max);
-        if self.ledger.wake.is_none() {
-            self.wake_for_cache(turn, None);
+        self.cut_cache(turn, EVICTIONS_AT_ONCE);
+        if self.is_overfull(turn) {
+            self.wake_for_cache(turn, turn.now + CACHE_PAUSE);
+        } else if self.ledger.wake.is_none() {
+            self.wake_for_cache(turn, turn.now);
         }
     }
 
-    /// Evicts the oldest groups until `bytes` are freed or nothing is left. Returns the bytes freed.
+    /// Evicts the oldest groups until `bytes` are freed or nothing is left, most of them in later turns. Returns the bytes
+    /// that are freed then.
     pub(crate) fn shrink_cache(&mut self, turn: &mut Turn<'_>, bytes: u64) -> u64 {
         let before = self.ledger.bytes();
-        self.cut_cache(turn, before.saturating_sub(bytes));
-        before - self.ledger.bytes()
+        let aim = before.saturating_sub(bytes);
+        self.ledger.aim = Some(self.ledger.aim.map_or(aim, |earlier| earlier.min(aim)));
+        self.cut_cache(turn, EVICTIONS_PER_TURN);
+        if self.is_overfull(turn) {
+            self.wake_for_cache(turn, turn.now + CACHE_PAUSE);
+        }
+        before - aim
     }
 
-    /// Evicts the oldest groups until no more than `max` bytes are left.
-    fn cut_cache(&mut self, turn: &mut Turn<'_>, max: u64) {
-        while self.ledger.bytes() > max {
-            let Some(id) = self.ledger.oldest() else {
-                break;
+    /// Returns whether the limits of the cache do not hold yet.
+    fn is_overfull(&self, turn: &Turn<'_>) -> bool {
+        !self.ledger.overfull.is_empty() || self.ledger.bytes() > self.cache_max(turn)
+    }
+
+    /// Returns the bytes that the cache may hold at present.
+    fn cache_max(&self, turn: &Turn<'_>) -> u64 {
+        let max = turn.config.limits.cache_bytes_max;
+        self.ledger.aim.map_or(max, |aim| aim.min(max))
+    }
+
+    /// Evicts the oldest groups while there is too much in the cache, at most so many. Returns how many were evicted.
+    fn cut_cache(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
+        let max = self.cache_max(turn);
+        for evicted in 0..most {
+            let oldest = self.ledger.oldest().filter(|_| self.ledger.bytes() > max);
+            let Some(id) = oldest else {
+                self.ledger.aim = None;
+                return evicted;
             };
             if let Some(track) = self.table.get(id) {
                 track.cache.evict(&mut self.ledger, turn.counters);
             }
             turn.push(Effect::Released(id));
         }
+        most
     }
 
-    fn wake_for_cache(&mut self, turn: &mut Turn<'_>, earliest: Option<Instant>) {
-        if let Some((due, _)) = self.ledger.due(turn.config.limits.cache_age_max) {
-            let wake = earliest.map_or(due, |earliest| due.max(earliest));
-            self.ledger.wake = Some(wake);
+    /// Sets the timer of the cache to when its first group expires, but not before `earliest`; to `earliest` if the limits
+    /// do not hold.
+    fn wake_for_cache(&mut self, turn: &mut Turn<'_>, earliest: Instant) {
+        let due = self.ledger.due(turn.config.limits.cache_age_max);
+        let wake = if self.is_overfull(turn) {
+            Some(earliest)
+        } else {
+            due.map(|(due, _)| due.max(earliest))
+        };
+        let Some(wake) = wake else {
+            return;
+        };
+        if self.ledger.wake.is_none_or(|planned| wake < planned) {
+            if let Some(planned) = self.ledger.wake.replace(wake) {
+                turn.timers.cancel(planned, Timer::Cache);
+            }
             turn.timers.set(wake, Timer::Cache);
         }
     }
 
-    /// Removes objects that have expired.
+    /// Removes objects that have expired, and those beyond the limits, in pieces.
     pub(crate) fn on_cache_due(&mut self, turn: &mut Turn<'_>) {
         self.ledger.wake = None;
+        let mut left = EVICTIONS_PER_TURN - self.cut_cache(turn, EVICTIONS_PER_TURN);
+        while left > 0
+            && let Some(id) = self.ledger.overfull.pop_first()
+        {
+            let Some(track) = self.table.get(id) else {
+                continue;
+            };
+            let before = turn.counters.cache_groups_evicted;
+            let (ledger, limits) = (&mut self.ledger, &turn.config.limits);
+            if !track.cache.cut(ledger, turn.counters, limits, left) {
+                self.ledger.overfull.insert(id);
+            }
+            let evicted = turn.counters.cache_groups_evicted - before;
+            left = left.saturating_sub(usize::try_from(evicted).unwrap_or(left));
+        }
+        let is_done = self.expire(turn, left) && !self.is_overfull(turn);
+        let rest = if is_done { CACHE_REST } else { CACHE_PAUSE };
+        self.wake_for_cache(turn, turn.now + rest);
+    }
+
+    /// Removes groups that have expired, at most so many. Returns whether none is left.
+    fn expire(&mut self, turn: &mut Turn<'_>, most: usize) -> bool {
         let age_max = turn.config.limits.cache_age_max;
         let Some(oldest) = turn.now.checked_sub(age_max) else {
-            return;
+            return true;
         };
+        let mut left = most;
         while let Some((due, aging)) = self.ledger.due(age_max)
             && due <= turn.now
         {
+            if left == 0 {
+                return false;
+            }
+            left -= 1;
             if let Some(track) = self.table.get(aging.track) {
                 let (ledger, counters) = (&mut self.ledger, &mut *turn.counters);
                 track.cache.expire(ledger, counters, aging, oldest);
             }
             turn.push(Effect::Released(aging.track));
         }
-        self.wake_for_cache(turn, Some(turn.now + CACHE_REST));
+        true
     }
 }
 
+/// Groups that the timer of the cache removes in one turn.
+const EVICTIONS_PER_TURN: usize = 1024;
+/// The time between two such turns.
+const CACHE_PAUSE: Duration = Duration::from_millis(1);
 /// The smallest interval between two checks of the cache.
 const CACHE_REST: Duration = Duration::from_secs(1);
 /// Space for the header of an object in a datagram: type, alias, group, object, priority, length of properties.

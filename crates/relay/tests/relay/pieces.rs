@@ -37,8 +37,9 @@ fn a_prefix_with_many_namespaces_is_answered_in_pieces() {
         stage.step("the first piece", FIRST);
         for watch in watches {
             assert!(stage.is_accepted(watch));
-            assert!((1..=64).contains(&stage.heard(watch).len()));
+            assert!(stage.heard(watch).len() <= 64);
         }
+        assert!(!stage.heard(watches[0]).is_empty());
         // What comes meanwhile is reported once.
         stage.announce(announcer, "a-0-new");
         stage.announce(announcer, "a-99-new");

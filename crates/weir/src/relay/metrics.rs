@@ -120,6 +120,13 @@ fn relay(page: &mut Page, numbers: &Numbers) {
     for ((name, value), help) in gauges.into_iter().zip(Gauges::descriptions()) {
         page.gauge(&format!("weir_relay_{name}"), help, value);
     }
+    page.gauge(
+        "weir_relay_timers",
+        "Wake-ups that are planned. They follow sessions, requests and tracks.",
+        snapshots()
+            .map(|snapshot| snapshot.timers as u64)
+            .sum::<u64>(),
+    );
     let name = "weir_relay_sessions_in_draft";
     page.family(
         name,

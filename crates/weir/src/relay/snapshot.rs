@@ -86,6 +86,8 @@ pub(crate) struct Snapshot {
     pub(crate) drafts: [u64; Draft::ALL.len()],
     pub(crate) quic: weir_quic::Counters,
     pub(crate) connections: usize,
+    /// Wake-ups of the relay that are planned.
+    pub(crate) timers: usize,
     /// Why new sessions and requests are refused, if they are because of load.
     pub(crate) overload: Option<Overload>,
     /// When the snapshot was taken; `None` before the first one.
@@ -252,6 +254,7 @@ impl Observed {
             drafts: self.relay.sessions_by_draft(),
             quic: endpoint.counters(),
             connections: endpoint.connections(),
+            timers: self.relay.timers(),
             overload: self.relay.overload(),
             at: Some(now),
         };

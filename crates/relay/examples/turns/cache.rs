@@ -1,0 +1,74 @@
+//! Scenes of a full cache.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use weir_moqt::property::{self, Properties};
+use weir_quic::Handle;
+use weir_relay::Config;
+use weir_transport::Transport as _;
+
+use crate::{Scene, note, stage::Stage};
+
+/// A track of tiny groups, as many as its cache holds.
+pub(crate) fn of_small_objects() -> Scene {
+    let mut stage = Stage::new(Config::default());
+    let publisher = stage.client();
+    stage.publish(publisher, "a--x", 0);
+    stage.settle();
+    send_groups(&mut stage, publisher, 23_000);
+    let client = stage.client();
+    for _ in 0..FETCHES {
+        stage.fetch(client, "a--x");
+    }
+    note("fetches-of-20000-objects", 1, &stage.strike())?;
+    let counters = stage.counters();
+    assert!(counters.fetch_objects_sent > 1000, "{counters:?}");
+    stage.leave(client);
+    stage.settle();
+    let stream = stage.begin(publisher, 0, 1 << 20, LARGE as u64);
+    let payload = Bytes::from(vec![7; LARGE]);
+    stage.write(publisher, stream, payload.slice(1..));
+    stage.settle();
+    stage.act(publisher, |_, connection| {
+        let _written = connection.write(stream, &mut payload.slice(..1));
+        connection.finish(stream);
+    });
+    note("object-of-8-mib-that-displaces-10000", 1, &stage.strike())?;
+    assert!(stage.counters().cache_groups_evicted > 10_000);
+    stage.settle();
+    let overdue = stage.overdue(Duration::from_secs(65));
+    note("end-of-the-age-of-10000-objects", 1, &overdue)
+}
+
+/// A track whose objects may no longer be served.
+pub(crate) fn of_stale_objects() -> Scene {
+    let mut stage = Stage::new(Config::default());
+    let publisher = stage.client();
+    let properties = Properties::builder().int(property::MAX_CACHE_DURATION, 1);
+    stage.publish_with(publisher, "a--x", 0, properties.build());
+    stage.settle();
+    send_groups(&mut stage, publisher, 10_000);
+    let client = stage.client();
+    for _ in 0..FETCHES {
+        stage.fetch(client, "a--x");
+    }
+    note("fetches-of-10000-stale-objects", 1, &stage.strike())
+}
+
+fn send_groups(stage: &mut Stage, publisher: Handle, count: u64) {
+    for group in 0..count {
+        stage.datagram(publisher, 0, group);
+        if group % 200 == 199 {
+            stage.settle();
+        }
+    }
+    stage.settle();
+    let held = stage.gauges().cache_objects;
+    assert!(held >= count.min(20_000), "{held} objects are cached");
+}
+
+/// Fetches in one packet.
+const FETCHES: usize = 60;
+/// The largest object that the cache keeps.
+const LARGE: usize = 8 << 20;

@@ -1,0 +1,54 @@
+//! The longest turns of the relay under callgrind, which counts their instructions (`make instructions`).
+//!
+//! Each scene fills a relay with much state, and delivers one hostile packet. Counted are the turn that receives the
+//! packet, from the UDP payload to the packets that answer it, and each later turn for which that one left work.
+//! `scripts/count-turns.sh` compares the longest turn of each scene with its bound.
+//!
+//! Prints, for each scene, its name, how many turns were counted, and how many subscribers or notifications share its
+//! longest turn. Fails if a scene is not what it claims to be.
+
+mod audience;
+mod cache;
+mod catalogue;
+mod stage;
+mod words;
+
+use std::{
+    error::Error,
+    io::{self, Write as _},
+};
+
+use crate::stage::Struck;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let only = std::env::args().nth(1);
+    let scenes = [
+        ("catalogue", catalogue::announced as fn() -> Result<_, _>),
+        ("waiting", catalogue::waiting),
+        ("crowded", catalogue::crowded),
+        ("audience", audience::of_one_track),
+        ("tracks", audience::of_many_tracks),
+        ("streams", audience::with_streams),
+        ("small", cache::of_small_objects),
+        ("stale", cache::of_stale_objects),
+    ];
+    for (name, scene) in scenes {
+        if only.as_ref().is_none_or(|only| only == name) {
+            scene()?;
+        }
+    }
+    Ok(())
+}
+
+/// The result of a scene.
+type Scene = Result<(), Box<dyn Error>>;
+
+/// Prints a scene whose longest turn is for `units` subscribers or notifications; 1 if the bound is one of the turn.
+fn note(name: &str, units: usize, struck: &Struck) -> Scene {
+    let turns = struck.turns;
+    writeln!(
+        io::stdout(),
+        r#"{{"scene":"{name}","turns":{turns},"units":{units}}}"#
+    )?;
+    Ok(())
+}

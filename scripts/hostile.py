@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Prints what scripts/hostile.sh measured, as Markdown. Exits with 1 if an honest subscriber lost an object.
+
+usage: hostile.py FOLDER SECONDS SUBSCRIBERS
+"""
+import glob, json, os, platform, sys
+from statistics import median
+
+folder, seconds, subscribers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+MEBIBYTE = 2**20
+
+
+def samples(name):
+    """Returns the rows of sessions, bytes of the cgroup, bytes of the heap, packets received."""
+    rows = []
+    for line in open(f"{folder}/{name}.samples"):
+        fields = line.split()
+        if len(fields) == 4:
+            rows.append([float(field) for field in fields])
+    return rows
+
+
+def processor():
+    names = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {len(names)} cores, Linux {platform.release()}"
+
+
+rounds = {"alone": [], "hostile": []}
+for kind, found in rounds.items():
+    for path in sorted(glob.glob(f"{folder}/*.{kind}.json")):
+        report = json.load(open(path))
+        slo = report["slo"]
+        rows = samples(os.path.basename(path).removesuffix(".json"))
+        found.append(
+            {
+                "lost": slo["lost_objects"],
+                "failed": next(it["measured"] for it in slo["clauses"] if it["metric"] == "failed"),
+                "p99": slo["latency_p99_ms"],
+                "sessions": median(row[0] for row in rows),
+                "cgroup": max(row[1] for row in rows),
+                "heap": max(row[2] for row in rows),
+                "packets": (rows[-1][3] - rows[0][3]) / (len(rows) - 1),
+                "cpu": report["relay"]["cost"]["cpu_percent"],
+                "lateness": report["generator"]["publisher_lateness"]["p99_ms"],
+            }
+        )
+
+# The sessions of the bench and of the bystanders of the probes are honest.
+own = subscribers + 1
+print(f"Measured on {processor()}: `make hostile`.\n")
+print(f"{len(rounds['hostile'])} rounds of {seconds} s without and with hostile sessions, in turns; {subscribers} honest subscribers.")
+print("The relay is on a core of its own, in a cgroup of 512 MiB with `limits.load.memory_bytes_max = \"400MiB\"`.\n")
+print("| Round | Other sessions | Packets a second | Lost | Failed | p99 | Publisher late, p99 | CPU of the relay | Heap at most | Cgroup at most |")
+print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+for number in range(len(rounds["hostile"])):
+    for kind, words in (("alone", "without"), ("hostile", "with")):
+        one = rounds[kind][number]
+        print(
+            f"| {number + 1}, {words} | {max(0, one['sessions'] - own):.0f} | {one['packets']:,.0f} | {one['lost']} | {one['failed']:.0f} "
+            f"| {one['p99']:.2f} ms | {one['lateness']:.2f} ms | {one['cpu']:.0f} % "
+            f"| {one['heap'] / MEBIBYTE:.0f} MiB | {one['cgroup'] / MEBIBYTE:.0f} MiB |"
+        )
+closed, sheddings = (float(it) for it in open(f"{folder}/relay.counts").read().split())
+before, after = (median(one["p99"] for one in rounds[kind]) for kind in ("alone", "hostile"))
+print(f"\nThe relay was not killed. It closed {closed:.0f} sessions for their memory, and began to refuse new sessions {sheddings:.0f} times.")
+print(f"The median p99 with hostile sessions is {(after / before - 1) * 100:+.0f} % against that without them.")
+sys.exit(any(one["lost"] or one["failed"] for kind in rounds for one in rounds[kind]))

@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# Honest subscribers beside hostile sessions, on a relay in a cgroup of 512 MB: rounds without and with the hostile ones,
+# in turns. Fails if the relay is killed or an honest subscriber loses an object; latencies are reported.
+#
+# scripts/hostile.sh WEIR [--seconds N] [--rounds N] [--subscribers N] [--probes N] [--hostile-cpu PER_CENT] [--results FILE]
+#
+# WEIR       the program
+# --probes   hostile processes: each runs hostile cases of `weir probe` all the while, with up to eight sessions at once
+# --hostile-cpu  what the hostile processes together may take of a core, so that their rate is that of a link, not of the
+#            machine
+# --results  write the section `hostile` of this page
+#
+# Needs root, a writable cgroup with the memory controller (version 1 or 2), openssl, python3 and two cores.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+weir=$1
+shift
+seconds=60 rounds=2 subscribers=100 probes=70 hostile_cpu=60 results=''
+while [ $# -gt 0 ]; do
+    case $1 in
+    --seconds) seconds=$2 ;;
+    --rounds) rounds=$2 ;;
+    --subscribers) subscribers=$2 ;;
+    --probes) probes=$2 ;;
+    --hostile-cpu) hostile_cpu=$2 ;;
+    --results) results=$2 ;;
+    *) echo "error: unknown option $1" >&2 && exit 2 ;;
+    esac
+    shift 2
+done
+
+LISTEN=127.0.0.1:15480 ADMIN=127.0.0.1:15481
+# The memory of the cgroup, and what the relay may use of it.
+CGROUP_BYTES=$((512 << 20)) RELAY_MEMORY=400MiB
+# The kinds of hostile peers, by the names of their cases.
+KINDS=greedy.,slow.,vanishing.,large.,limit.,storm.
+
+folder=$(mktemp -d) relay='' cgroup='' hostile_cgroup='' hostile=()
+finish() {
+    for process in "${hostile[@]}" $relay; do
+        kill "$process" 2>/dev/null || true
+    done
+    wait
+    for group in $cgroup $hostile_cgroup; do
+        rmdir "$group" || true
+    done
+    rm -rf "$folder"
+}
+trap finish EXIT
+
+# Prints the folder of a new cgroup of the controller $1, if possible below the one of this shell, so that the limits above
+# it hold too. Its limit is $3 in the file $2 of version 1, or $5 in $4 of version 2.
+make_cgroup() {
+    local first second parent cgroup
+    first=$(sed -n "s/^[0-9]*:$1://p" /proc/self/cgroup)
+    second=$(sed -n 's/^0:://p' /proc/self/cgroup)
+    for parent in "/sys/fs/cgroup/$1$first" "/sys/fs/cgroup/$1" "/sys/fs/cgroup$second" /sys/fs/cgroup; do
+        cgroup=${parent%/}/weir-hostile-$$
+        mkdir "$cgroup" 2>/dev/null || continue
+        # A write to a file that does not exist would make one.
+        if { [ -e "$cgroup/$2" ] && echo "$3" 2>/dev/null >"$cgroup/$2"; } ||
+            { [ -e "$cgroup/$4" ] && echo "$5" 2>/dev/null >"$cgroup/$4"; }; then
+            echo "$cgroup"
+            return
+        fi
+        rmdir "$cgroup"
+    done
+    echo "error: no cgroup with a limit of $1 can be made: this needs root and that controller" >&2
+    return 2
+}
+
+# Prints a metric of the relay.
+metric() { curl --silent --max-time 2 "http://$ADMIN/metrics" | awk -v name="$1" '$1 == name { print $2 }'; }
+
+start_relay() {
+    # shellcheck disable=SC2016
+    sh -c 'echo $$ >"$0/cgroup.procs" && exec taskset -c 0 "$@"' "$cgroup" \
+        "$weir" relay --listen "$LISTEN" --admin "$ADMIN" --cert "$folder/cert.pem" --key "$folder/key.pem" \
+        --set "limits.load.memory_bytes_max=$RELAY_MEMORY" --set limits.relay.cache_bytes_max=128MiB \
+        >"$folder/relay.txt" 2>"$folder/relay.log" &
+    relay=$!
+    local deadline=$((SECONDS + 20))
+    until [ -s "$folder/relay.txt" ]; do
+        kill -0 "$relay" 2>/dev/null || { cat "$folder/relay.log" >&2 && echo "error: the relay ended" >&2 && exit 1; }
+        [ $SECONDS -lt $deadline ] || { echo "error: the relay does not listen" >&2 && exit 1; }
+        sleep 0.1
+    done
+}
+
+# Runs hostile cases until it is ended, on any core.
+attack() {
+    local seed=$1 probe=''
+    echo "$BASHPID" >"$hostile_cgroup/cgroup.procs"
+    trap 'kill "$probe" 2>/dev/null; exit' TERM
+    while true; do
+        "$weir" probe "moqt://$LISTEN" --draft 18 --insecure --only "$KINDS" --patience 2s --settle 0s \
+            --seed "$seed" >"$folder/probe.$1.txt" 2>&1 &
+        probe=$!
+        wait "$probe" || true
+        seed=$((seed + probes))
+        sleep 0.1
+    done
+}
+
+# Prints the sessions of the relay, the memory of its cgroup, its heap and its packets, once a second.
+sample() {
+    while sleep 1; do
+        echo "$(metric weir_relay_sessions) $(cat "$cgroup/memory.usage_in_bytes" "$cgroup/memory.current" 2>/dev/null)" \
+            "$(metric weir_heap_bytes) $(metric weir_host_packets_received_total)"
+    done
+}
+
+# Sets what the hostile processes together may take, in per cent of a core; nothing for no limit.
+throttle() {
+    local quota=${1:+$(($1 * 1000))}
+    if [ -e "$hostile_cgroup/cpu.max" ]; then
+        echo "${quota:-max} 100000" >"$hostile_cgroup/cpu.max"
+    else
+        echo "${quota:--1}" >"$hostile_cgroup/cpu.cfs_quota_us"
+    fi
+}
+
+# Measures the honest subscribers in round $1 of the kind $2.
+measure() {
+    local name=$1.$2 sampler
+    hostile=()
+    if [ "$2" = hostile ]; then
+        for ((probe = 1; probe <= probes; probe++)); do
+            attack "$probe" &
+            hostile+=($!)
+        done
+        sleep 8
+        throttle "$hostile_cpu"
+    fi
+    sample >"$folder/$name.samples" &
+    sampler=$!
+    hostile+=("$sampler")
+    "$weir" bench profiles/audio.ini --relay "moqt://$LISTEN" --relay-pid "$relay" --insecure \
+        --subscribers "$subscribers" --ramp 50 --seconds "$seconds" --slo loss=0,failed=0 --json "$folder/$name.json" \
+        >"$folder/$name.txt" 2>&1 || true
+    kill "$sampler"
+    throttle ''
+    for process in "${hostile[@]}"; do
+        kill "$process" 2>/dev/null || true
+        wait "$process" 2>/dev/null || true
+    done
+    hostile=()
+    [ -e "$folder/$name.json" ] || { cat "$folder/$name.txt" >&2 && echo "error: nothing was measured" >&2 && exit 1; }
+    kill -0 "$relay" 2>/dev/null || { tail -n 3 "$folder/relay.log" >&2 && echo "FAIL: the relay was killed" >&2 && exit 1; }
+}
+
+cgroup=$(make_cgroup memory memory.limit_in_bytes "$CGROUP_BYTES" memory.max "$CGROUP_BYTES")
+hostile_cgroup=$(make_cgroup cpu cpu.cfs_quota_us -1 cpu.max 'max 100000')
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
+    -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE \
+    -keyout "$folder/key.pem" -out "$folder/cert.pem" 2>"$folder/openssl.txt"
+start_relay
+for ((round = 1; round <= rounds; round++)); do
+    echo "round $round of $rounds" >&2
+    measure "$round" alone
+    measure "$round" hostile
+done
+{
+    metric weir_relay_sessions_closed_memory_total
+    metric weir_relay_load_sheddings_total
+} | paste -sd ' ' >"$folder/relay.counts"
+python3 scripts/hostile.py "$folder" "$seconds" "$subscribers" >"$folder/section.md" || code=$?
+cat "$folder/section.md"
+[ -z "$results" ] || scripts/write-section.sh "$results" hostile <"$folder/section.md"
+exit "${code:-0}"
