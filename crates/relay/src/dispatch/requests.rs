@@ -243,6 +243,7 @@ impl Owners {
         };
         match (purpose, ok) {
             (Purpose::Source(track), Accepted::Subscribe(ok)) => {
+                self.links.note_accepted(track);
                 let demand = self.delivery.demand(track, turn.kind(id.0));
                 self.tracks.on_subscribe_ok(turn, (track, id), &ok, demand);
             }

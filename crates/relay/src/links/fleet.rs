@@ -402,21 +402,24 @@ impl Linking<'_> {
             return false;
         }
         let relays = self.catalogue.relays_of(&track.name().namespace);
-        let order = fleet.order(&relays, declined);
-        let next = match fleet.trees.next(id, declined) {
-            Next::Redirected(relay) if fleet.is_slow(relay) => Next::Again,
-            next @ (Next::Redirected(_) | Next::Again | Next::Registered) => next,
-        };
-        match next {
-            Next::Redirected(relay) if self.ask_relay(turn, id, relay, demand) => true,
-            Next::Redirected(_) | Next::Again => {
-                if let Some(fleet) = &mut self.links.fleet {
+        let may_follow = fleet.trees.redirected(id).is_some_and(|relay| {
+            !fleet.is_slow(relay) && fleet.is_usable(&self.links.upstreams, relay)
+        });
+        match fleet.trees.next(id, declined, may_follow) {
+            Next::Redirected(relay) => {
+                if !self.ask_relay(turn, id, relay, demand)
+                    && let Some(fleet) = &mut self.links.fleet
+                {
                     fleet.trees.pause(turn, id);
                 }
                 true
             }
-            Next::Registered => {
-                let mut order = order.into_iter();
+            Next::Again => {
+                fleet.trees.pause(turn, id);
+                true
+            }
+            Next::Registered(after) => {
+                let mut order = fleet.order(&relays, after).into_iter();
                 order.any(|relay| self.ask_relay(turn, id, relay, demand))
             }
         }

@@ -48,6 +48,8 @@ struct Way {
     is_redirected: bool,
     /// Whether a redirect led nowhere.
     is_lost: bool,
+    /// How often redirects led nowhere since a relay has accepted.
+    attempts: u32,
     /// When the publisher's relay is asked again, after a redirect that led nowhere.
     again_at: Option<Instant>,
     /// Relays that this one has redirected.
@@ -61,8 +63,8 @@ pub(super) enum Next {
     Redirected(RelayId),
     /// The publisher's relay, after a pause.
     Again,
-    /// The next relay that registered the namespace.
-    Registered,
+    /// The next relay that registered the namespace, after this one if there is one.
+    Registered(Option<RelayId>),
 }
 
 impl Trees {
@@ -84,22 +86,46 @@ impl Trees {
         way.is_some_and(|way| way.again_at.is_some())
     }
 
-    /// Returns whom to ask for a track, after a relay that declined.
-    pub(super) fn next(&self, track: TrackId, declined: Option<RelayId>) -> Next {
-        let Some((way, &last)) = self
-            .ways
-            .get(&track)
-            .and_then(|way| Some((way, way.hops.last()?)))
-        else {
-            return Next::Registered;
+    /// Returns the relay to which this one was redirected for a track and which it has not asked.
+    pub(super) fn redirected(&self, track: TrackId) -> Option<RelayId> {
+        let way = self.ways.get(&track).filter(|way| way.is_redirected);
+        way?.hops.last().copied()
+    }
+
+    /// Returns whom to ask for a track, after a relay that declined. `may_follow` tells whether the relay to which this one was
+    /// redirected can be asked.
+    pub(super) fn next(
+        &mut self,
+        track: TrackId,
+        declined: Option<RelayId>,
+        may_follow: bool,
+    ) -> Next {
+        let Some(way) = self.ways.get_mut(&track) else {
+            return Next::Registered(declined);
         };
-        let has_declined = declined == Some(last);
-        if way.is_redirected {
-            Next::Redirected(last)
-        } else if has_declined && (way.is_lost || way.hops.len() > 1) {
-            Next::Again
-        } else {
-            Next::Registered
+        let [first, last] = match way.hops[..] {
+            [only] => [only, only],
+            [first, .., last] => [first, last],
+            [] => return Next::Registered(declined),
+        };
+        let has_declined = declined == Some(last) && (way.is_lost || way.hops.len() > 1);
+        if way.is_redirected && may_follow {
+            return Next::Redirected(last);
+        }
+        if !way.is_redirected && !has_declined {
+            return Next::Registered(declined);
+        }
+        if way.attempts < ATTEMPTS_MAX {
+            return Next::Again;
+        }
+        (way.is_redirected, way.attempts) = (false, 0);
+        Next::Registered(Some(first))
+    }
+
+    /// Notes that a relay has accepted to send a track.
+    fn note_accepted(&mut self, track: TrackId) {
+        if let Some(way) = self.ways.get_mut(&track) {
+            way.attempts = 0;
         }
     }
 
@@ -118,6 +144,7 @@ impl Trees {
         let way = self.ways.entry(track).or_default();
         (way.is_redirected, way.is_lost) = (false, false);
         if way.again_at.is_none() {
+            way.attempts += 1;
             let at = turn.now + AGAIN_PAUSE;
             way.again_at = Some(at);
             turn.timers.set(at, Timer::Redirected(track));
@@ -145,6 +172,13 @@ impl Links {
             relay.is_some() && relay.as_ref() == hops.last()
         });
         if comes { hops } else { &[] }
+    }
+
+    /// Notes that a session has accepted to send a track.
+    pub(crate) fn note_accepted(&mut self, track: TrackId) {
+        if let Some(fleet) = &mut self.fleet {
+            fleet.trees.note_accepted(track);
+        }
     }
 
     /// Ends the pause of a track after a redirect that led nowhere. Returns false if it has ended before.
@@ -300,3 +334,5 @@ impl Turn<'_> {
 /// The pause before the publisher's relay is asked again, after a redirect that led nowhere. A relay that died is noticed
 /// within 1.5 s.
 const AGAIN_PAUSE: Duration = Duration::from_millis(200);
+/// Redirects that may lead nowhere before the next relay that registered the namespace is asked.
+const ATTEMPTS_MAX: u32 = 10;

@@ -217,6 +217,35 @@ fn redirects_to_a_relay_that_just_died_are_asked_for_again() {
 }
 
 #[test]
+fn a_relay_that_cannot_reach_where_it_is_redirected_to_asks_another_publishers_relay() {
+    story(&lasting(), |stage| {
+        stage.edge.fleet_children_max = 1;
+        let fleet = Fleet::new(stage, 4);
+        let publishers = [0, 1].map(|relay| fleet.client(stage, relay));
+        let both = publishers.map(|publisher| stage.publish(publisher, "a--x"));
+        stage.step("published at two relays", millis(200));
+        let near = fleet.client(stage, 2);
+        let near = stage.subscribe(near, "a--x");
+        stage.wait_for_answers(&[near]);
+        let (now, [third, fourth]) = (stage.sim.elapsed(), [2, 3].map(|it| fleet.relays[it]));
+        stage.sim.blackhole(fourth, third, now, now + secs(60));
+        let far = fleet.client(stage, 3);
+        let far = stage.subscribe(far, "a--x");
+        stage.wait_for_answers(&[far]);
+        for publication in both {
+            stage.group(publication, 1, 3, 500);
+        }
+        stage.step("a group", millis(300));
+        stage.expect_objects(far, &[1], 3, 500);
+        assert_eq!(
+            [0, 1].map(|relay| fleet.subscriptions(stage, relay)),
+            [1, 1]
+        );
+        assert!(stage.counters_at(fourth).fleet_redirects_followed > 0);
+    });
+}
+
+#[test]
 fn a_relay_of_the_tree_drains_without_a_gap_below() {
     story(&lasting(), |stage| {
         let mut tree = Tree::new(stage, 6, 2);
