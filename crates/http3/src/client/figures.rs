@@ -475,7 +475,7 @@ mod tests {
         assert_eq!((one.successes, one.failed(), one.refused()), (2, 1, 1));
         assert_eq!(one.failures(Failure::Status4xx), 1);
         assert_eq!(one.refusal_words(Refusal::Tls), Some("bad certificate"));
-        assert_eq!(one.elapsed(), Duration::from_millis(3_000));
+        assert_eq!(one.elapsed(), Duration::from_secs(3));
         assert_eq!((one.seconds.len(), one.content_bytes), (3, 203));
         assert_eq!(one.seconds[0].failed, 2);
         assert_eq!(one.path_successes, [1, 1]);
