@@ -50,7 +50,7 @@ fn what_is_wrong_is_named_with_its_place() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
     assert!(
-        lines[0].ends_with("relay.toml:3: unknown key `drain.times`; did you mean `time`?"),
+        lines[0].ends_with("relay.toml:3: unknown key `drain.times`; did you mean `drain.time`?"),
         "{text}"
     );
     assert!(
