@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    net::{Ipv4Addr, UdpSocket},
+    ops::Range,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -16,6 +17,7 @@ use super::{
     url::Url,
 };
 use crate::{
+    event_loop,
     harness::contender::{self, Contender, Entry, refused_flag},
     run::TrustArguments,
 };
@@ -325,13 +327,21 @@ impl Files {
     }
 }
 
-/// Returns a free UDP port of this machine.
+/// Returns a UDP port of this machine that is free, and that no other program gets unless it asks for it: servers are started
+/// on it in several rounds. It is below the ports that Linux gives to sockets without one (`ip_local_port_range`).
 pub(crate) fn free_port() -> anyhow::Result<u16> {
-    let socket = UdpSocket::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
-        .and_then(|socket| socket.local_addr())
-        .context("cannot find a free port")?;
-    Ok(socket.port())
+    let first = u16::from_le_bytes(event_loop::seed()?);
+    let candidates = (0..PORTS.len()).map(|step| {
+        let place = (usize::from(first) + step) % PORTS.len();
+        PORTS.start + u16::try_from(place).unwrap_or_default()
+    });
+    let is_free = |port: &u16| UdpSocket::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    let mut free = candidates.filter(is_free);
+    free.next().context("cannot find a free port")
 }
+
+/// The ports of servers.
+const PORTS: Range<u16> = 10_000..32_768;
 
 /// Flags of `weir h3 bench` that a comparison sets itself, and what to use instead.
 const OWN_FLAGS: [(&str, &str); 14] = [
