@@ -89,7 +89,7 @@ impl App for Scout {
             return;
         }
         if self.handle.is_some() {
-            self.found = Some(Err("no answer".to_owned()));
+            self.found = Some(Err("no answer within the patience of a case".to_owned()));
             return;
         }
         self.wakes_at = Some(self.ends_at);

@@ -141,6 +141,44 @@ fn runs_in_real_time_go_through_relays_that_run_already() {
     }
 }
 
+#[test]
+fn a_run_that_fails_through_a_relay_that_runs_already_costs_the_others_nothing() {
+    let folder = Folder::new("failing-relay");
+    let (trace, json) = (folder.file("link.mahimahi"), folder.file("runs.json"));
+    fs::write(&trace, "12\n").unwrap();
+    let issuer = folder.file("issuer");
+    // A key of an earlier run is not replaced.
+    drop(fs::remove_file(format!("{issuer}.pem")));
+    assert!(weir(&["token", "key", &issuer]).status.success());
+    let closed = Relay::start(&["--set", &format!("auth.jwt.keys={issuer}.jwk")]);
+    let open = Relay::start(&[]);
+    let run = |urls: &str| {
+        let only = [
+            "--net",
+            "--strategies",
+            "weir",
+            "--trace",
+            &trace,
+            "--trace-time",
+            "3s",
+        ];
+        lab(&[&only[..], &["--relay", urls, "--json", &json]].concat())
+    };
+    let [refusing, working] = [&closed, &open].map(|relay| format!("moqt://{}", relay.address()));
+    let (code, table, errors) = run(&format!("{refusing},{working}"));
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(
+        table.contains("Runs that failed and are left out: 1"),
+        "{table}"
+    );
+    assert!(table.contains("UNAUTHORIZED"), "{table}");
+    let runs: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(runs.as_array().unwrap().len(), 1, "{runs}");
+    let (code, _, errors) = run(&refusing);
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("every run failed"), "{errors}");
+}
+
 /// A program in place of ffmpeg, and a PATH on which it comes first.
 fn in_place_of_ffmpeg(folder: &Folder, script: &str) -> String {
     use std::os::unix::fs::PermissionsExt as _;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 use weir_link::Bitrate;
@@ -150,19 +150,19 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     arguments.check_files()?;
     let tasks = || tasks(arguments, arguments.seeds);
     let mut before = Vec::new();
-    let mut disturbed = Disturbed::default();
+    let mut troubles = Troubles::default();
     if arguments.agreement {
         let seeds = arguments.seeds.max(VIRTUAL_SEEDS_MIN);
         before.push(rows(&virtually(arguments, self::tasks(arguments, seeds)?)?));
         if arguments.browser {
-            before.push(rows(&really(tasks()?, &mut disturbed)?));
+            before.push(rows(&really(tasks()?, &mut troubles)?));
         }
     }
     let done = if arguments.browser {
         // One at a time: two browsers would compete for the CPU.
-        at_once(tasks()?, 1, browser::run)?
+        at_once(tasks()?, 1, |task| browser::run(task).map(Some))?
     } else if arguments.net || arguments.agreement {
-        really(tasks()?, &mut disturbed)?
+        really(tasks()?, &mut troubles)?
     } else {
         virtually(arguments, tasks()?)?
     };
@@ -179,11 +179,11 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     if !before.is_empty() {
         let (compared, agrees) = agreement(&before, &rows);
         let (ways, last) = ways(arguments);
-        let (bound, quiet) = (bound(), disturbed.sentence());
+        let (bound, quiet) = (bound(), troubles.sentence());
         text = format!("{ways}:\n\n{compared}\n{bound}{quiet}\n\n{last} alone. {text}");
         holds = agrees;
     } else if arguments.net {
-        let quiet = disturbed.sentence();
+        let quiet = troubles.sentence();
         text = format!("{text}\n{}\n", quiet.trim_start());
     }
     print_out(&text)?;
@@ -413,37 +413,84 @@ fn profiles(arguments: &LabArguments) -> anyhow::Result<Vec<NetworkProfile>> {
 fn virtually(arguments: &LabArguments, tasks: Vec<Task>) -> anyhow::Result<Vec<Done>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.and_then(|jobs| usize::try_from(jobs).ok());
-    at_once(tasks, jobs.unwrap_or(cores), lab::run)
+    at_once(tasks, jobs.unwrap_or(cores), |task| {
+        lab::run(task).map(Some)
+    })
 }
 
 /// Makes runs in real time: all strategies over one link at the same time, unless ffmpeg encodes. A run that the hypervisor
-/// disturbed is repeated, and counted in `disturbed`.
-fn really(tasks: Vec<Task>, disturbed: &mut Disturbed) -> anyhow::Result<Vec<Done>> {
-    let noted = Mutex::new(disturbed);
+/// disturbed is repeated. A run that fails through a relay of others is left out, so that it costs the other runs nothing.
+/// Both are noted in `troubles`.
+///
+/// # Errors
+/// A run through weir's own relay fails, or all runs do.
+fn really(tasks: Vec<Task>, troubles: &mut Troubles) -> anyhow::Result<Vec<Done>> {
+    let noted = Mutex::new(&mut *troubles);
     let is_encoded = |task: &Task| matches!(task.material, Material::Encoder);
     let jobs = if tasks.iter().any(is_encoded) {
         1
     } else {
         strategy::NAMES.len()
     };
-    at_once(tasks, jobs, |task| {
+    let done = at_once(tasks, jobs, |task| {
         let make = || {
             let (run, stolen) = MachineTime::stolen_during(|| real_time::run(task));
             anyhow::Ok((run?, stolen))
         };
-        let (run, disturbed) = undisturbed(make)?;
+        let made = undisturbed(make);
         let mut noted = noted.lock().map_err(|_| anyhow!("a run panicked"))?;
-        noted.again += disturbed.again;
-        noted.kept += disturbed.kept;
-        Ok(run)
-    })
+        match made {
+            Ok((run, disturbed)) => {
+                noted.disturbed.again += disturbed.again;
+                noted.disturbed.kept += disturbed.kept;
+                Ok(Some(run))
+            }
+            Err(problem) if task.relay.is_some() => {
+                let (link, seed) = (&task.link, task.seed);
+                let failed = format!(
+                    "{} over {link}, seed {seed}: {problem:#}",
+                    task.controller()
+                );
+                print_line(&format!("left out: the controller {failed}"));
+                noted.failed.push(failed);
+                Ok(None)
+            }
+            Err(problem) => Err(problem),
+        }
+    })?;
+    match troubles.failed.first() {
+        Some(failed) if done.is_empty() => bail!("every run failed; the first: {failed}"),
+        _ => Ok(done),
+    }
 }
 
-/// Makes all runs, up to `jobs` at once. Returns them in order.
+/// What a reader of the figures of runs in real time has to know.
+#[derive(Debug, Default)]
+struct Troubles {
+    disturbed: Disturbed,
+    /// The runs that failed, with the reason.
+    failed: Vec<String>,
+}
+
+impl Troubles {
+    /// Returns sentences with a blank before them.
+    fn sentence(&self) -> String {
+        let quiet = self.disturbed.sentence();
+        match self.failed.len() {
+            0 => quiet,
+            count => format!(
+                "{quiet} Runs that failed and are left out: {count} ({}).",
+                self.failed.join("; ")
+            ),
+        }
+    }
+}
+
+/// Makes all runs, up to `jobs` at once. Returns them in order, without those that `make` leaves out.
 fn at_once(
     tasks: Vec<Task>,
     jobs: usize,
-    make: impl Fn(&Task) -> anyhow::Result<Run> + Sync,
+    make: impl Fn(&Task) -> anyhow::Result<Option<Run>> + Sync,
 ) -> anyhow::Result<Vec<Done>> {
     let count = tasks.len();
     let waiting = Mutex::new(tasks.into_iter().enumerate());
@@ -465,8 +512,9 @@ fn at_once(
                 task.link,
                 task.seed
             ));
-            let run = make(&task)?;
-            done.push((place, Done { task, run }));
+            if let Some(run) = make(&task)? {
+                done.push((place, Done { task, run }));
+            }
         }
     };
     let mut all = Vec::new();
