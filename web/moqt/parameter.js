@@ -90,7 +90,7 @@ const ROWS = [
     scopes: [
       "SUBSCRIBE REQUEST_OK REQUEST_UPDATE",
       "SUBSCRIBE SUBSCRIBE_TRACKS REQUEST_OK REQUEST_UPDATE",
-      "SUBSCRIBE PUBLISH REQUEST_UPDATE",
+      "SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH REQUEST_UPDATE",
     ],
     ...varint(),
   },
@@ -101,14 +101,14 @@ const ROWS = [
     read: readPrefixedToken,
     write: writePrefixedToken,
   },
-  { code: 0x04n, key: "rendezvousTimeout", scopes: ["SUBSCRIBE", "SUBSCRIBE SUBSCRIBE_TRACKS", "SUBSCRIBE"], ...varint() },
+  { code: 0x04n, key: "rendezvousTimeout", scopes: ["SUBSCRIBE", "SUBSCRIBE SUBSCRIBE_TRACKS", "SUBSCRIBE SUBSCRIBE_TRACKS"], ...varint() },
   {
     code: 0x06n,
     key: "subgroupDeliveryTimeout",
     scopes: [
       "SUBSCRIBE REQUEST_OK REQUEST_UPDATE",
       "SUBSCRIBE SUBSCRIBE_TRACKS REQUEST_OK REQUEST_UPDATE",
-      "SUBSCRIBE PUBLISH REQUEST_UPDATE",
+      "SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH REQUEST_UPDATE",
     ],
     ...varint(),
   },
@@ -144,7 +144,7 @@ const ROWS = [
     scopes: [
       "SUBSCRIBE FETCH REQUEST_UPDATE REQUEST_OK",
       "SUBSCRIBE SUBSCRIBE_TRACKS FETCH REQUEST_UPDATE REQUEST_OK",
-      "SUBSCRIBE PUBLISH FETCH REQUEST_UPDATE FILL",
+      "SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH FETCH REQUEST_UPDATE FILL",
     ],
     read: (cursor) => BigInt(cursor.uint8()),
     write: (writer, value) => writer.uint8(Number(value)),
@@ -163,7 +163,7 @@ const ROWS = [
   {
     code: 0x22n,
     key: "groupOrder",
-    scopes: ["SUBSCRIBE REQUEST_OK FETCH", "SUBSCRIBE SUBSCRIBE_TRACKS FETCH", "SUBSCRIBE PUBLISH FETCH SUBSCRIBE_TRACKS FILL"],
+    scopes: ["SUBSCRIBE REQUEST_OK FETCH", "SUBSCRIBE SUBSCRIBE_TRACKS PUBLISH FETCH", "SUBSCRIBE PUBLISH FETCH SUBSCRIBE_TRACKS FILL"],
     read: (cursor) => oneOf(cursor.uint8(), ["ascending", "descending"], 1, "GROUP_ORDER is neither 1 nor 2"),
     write: (writer, value) => writer.uint8(value === "descending" ? 2 : 1),
   },
@@ -185,7 +185,7 @@ const ROWS = [
     scopes: [
       "SUBSCRIBE REQUEST_OK REQUEST_UPDATE",
       "SUBSCRIBE SUBSCRIBE_TRACKS REQUEST_OK REQUEST_UPDATE",
-      "SUBSCRIBE REQUEST_UPDATE",
+      "SUBSCRIBE SUBSCRIBE_TRACKS REQUEST_UPDATE",
     ],
     ...varint(),
   },
