@@ -118,6 +118,11 @@ fuzz: ## Each fuzz target for FUZZ_SECONDS (needs FUZZ_TOOLCHAIN and cargo-fuzz)
 			-max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit 1; \
 	done
 
+.PHONY: results-fuzz
+results-fuzz: ## Each fuzz target for FUZZ_SECONDS on one core; the sum of all such runs into docs/hard-results.md
+	scripts/fuzz.sh run $(FUZZ_SECONDS)
+	scripts/fuzz.sh results docs/hard-results.md
+
 .PHONY: fuzz-corpus
 fuzz-corpus: ## Put what `make fuzz` found into the committed corpora, as far as the coverage needs it
 	FUZZ_TOOLCHAIN=$(FUZZ_TOOLCHAIN) scripts/fuzz-corpus.sh minimize
