@@ -212,11 +212,11 @@ fn sessions_that_hold_too_much_are_closed_in_pieces() {
         let honest = stage.client();
         stage.publish(honest, "a--x");
         let hostile = stage.clients(9);
-        for &node in &hostile {
+        for (place, &node) in hostile.iter().enumerate() {
             for number in 0..2 {
                 let bulk = Bytes::from(vec![7; 50_000]);
                 let properties = Properties::builder().bytes(0x3ff1, bulk).build();
-                let track = format!("{node:?}--{number}");
+                let track = format!("b-{place}--{number}");
                 stage.publish_with(node, &track, Parameters::default(), properties);
             }
         }
