@@ -57,6 +57,11 @@ soak: ## A relay for MINUTES (120 for 10^8 objects): memory, file descriptors or
 	$(CARGO) build --release --locked --bin weir
 	scripts/soak.sh target/release/weir --minutes $(MINUTES) --results docs/hard-results.md
 
+.PHONY: kills
+kills: ## kill -9 of a publisher, the relay and a viewer, 50 times each, into docs/hard-results.md (twenty minutes; needs node, ffmpeg, openssl)
+	$(CARGO) build --release --locked --bin weir
+	node scripts/kills.mjs target/release/weir --results docs/hard-results.md
+
 .PHONY: seeds
 seeds: ## SEEDS random stories of the relay (10,000): loss, reordering, cut links, clients that vanish; each twice, with equal packets
 	WEIR_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p weir-relay --test relay -- --nocapture seeds::
@@ -112,6 +117,11 @@ fuzz: ## Each fuzz target for FUZZ_SECONDS (needs FUZZ_TOOLCHAIN and cargo-fuzz)
 		$(CARGO) +$(FUZZ_TOOLCHAIN) fuzz run $$target -- \
 			-max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit 1; \
 	done
+
+.PHONY: results-fuzz
+results-fuzz: ## Each fuzz target for FUZZ_SECONDS on one core; the sum of all such runs into docs/hard-results.md
+	scripts/fuzz.sh run $(FUZZ_SECONDS)
+	scripts/fuzz.sh results docs/hard-results.md
 
 .PHONY: fuzz-corpus
 fuzz-corpus: ## Put what `make fuzz` found into the committed corpora, as far as the coverage needs it

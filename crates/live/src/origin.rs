@@ -203,7 +203,7 @@ impl Origin {
                 SessionEvent::GoAway(_) if self.drain.is_some() => {}
                 SessionEvent::GoAway(goaway) => self.on_goaway(turn, goaway),
                 SessionEvent::Violated(violation) => {
-                    let reason = violation.reason;
+                    let reason = violation.text();
                     let reason = format!("the relay violated the protocol: {reason}");
                     self.client.fail(turn, violation.code, reason);
                 }

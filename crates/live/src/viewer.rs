@@ -259,7 +259,7 @@ impl Viewer {
             SessionEvent::Closed { id, .. } => self.on_track_end(now, id, None),
             SessionEvent::GoAway(goaway) => self.on_goaway(turn, &goaway),
             SessionEvent::Violated(violation) => {
-                let reason = violation.reason;
+                let reason = violation.text();
                 let reason = format!("the relay violated the protocol: {reason}");
                 self.client.fail(turn, violation.code, reason);
             }

@@ -76,6 +76,14 @@ impl Draft {
         Self::ALL.into_iter().find(is_named)
     }
 
+    /// Returns which names [`by_name`](Self::by_name) finds, as the end of an error text.
+    pub fn expected() -> String {
+        format!(
+            "expected one of {}, or its number",
+            Self::alpns().join(", ")
+        )
+    }
+
     /// Returns whether a session may have several subscriptions to one track [moqt-19 §5.1].
     pub const fn permits_several_subscriptions(self) -> bool {
         match self {

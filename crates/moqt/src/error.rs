@@ -4,6 +4,7 @@
 //! The code types are open: an unknown value is kept, and is treated like `INTERNAL_ERROR` of its registry
 //! [moqt-18 §14]. Misuse by the calling role is an assertion, never one of these errors.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// Why bytes could not be decoded.
@@ -13,12 +14,14 @@ pub enum DecodeError {
     #[error("more bytes are needed")]
     Short,
     /// The peer violated the protocol, or exceeded a limit of this endpoint.
-    #[error("{reason} ({code})")]
+    #[error("{}", self.into_violation())]
     Invalid {
         /// The code that closes the session.
         code: SessionError,
         /// The fault, as a sentence fragment.
         reason: &'static str,
+        /// The number at the end of that sentence: an unknown type.
+        number: Option<u64>,
     },
 }
 
@@ -28,6 +31,16 @@ impl DecodeError {
         Self::Invalid {
             code: SessionError::PROTOCOL_VIOLATION,
             reason,
+            number: None,
+        }
+    }
+
+    /// Returns the error of an unknown message type, which cannot be skipped [moqt-18 §10].
+    pub(crate) const fn unknown_message(message_type: u64) -> Self {
+        Self::Invalid {
+            code: SessionError::PROTOCOL_VIOLATION,
+            reason: "unknown message type",
+            number: Some(message_type),
         }
     }
 
@@ -36,6 +49,7 @@ impl DecodeError {
         Self::Invalid {
             code: SessionError::KEY_VALUE_FORMATTING_ERROR,
             reason,
+            number: None,
         }
     }
 
@@ -43,22 +57,40 @@ impl DecodeError {
     pub const fn into_violation(self) -> Violation {
         match self {
             Self::Short => Violation::protocol("ends in the middle of a field"),
-            Self::Invalid { code, reason } => Violation { code, reason },
+            Self::Invalid {
+                code,
+                reason,
+                number,
+            } => Violation {
+                code,
+                reason,
+                number,
+            },
         }
     }
 }
 
 /// A protocol violation of the peer, which closes the session.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason} ({code})")]
+#[error("{} ({code})", self.text())]
 pub struct Violation {
     /// The code that closes the session.
     pub code: SessionError,
     /// The fault, as a sentence fragment.
     pub reason: &'static str,
+    /// The number at the end of that sentence: an unknown type.
+    pub number: Option<u64>,
 }
 
 impl Violation {
+    /// Returns the reason, with its number in hexadecimal.
+    pub fn text(&self) -> Cow<'static, str> {
+        match self.number {
+            Some(number) => format!("{} {number:#x}", self.reason).into(),
+            None => self.reason.into(),
+        }
+    }
+
     /// Returns a `PROTOCOL_VIOLATION` with `reason`.
     pub const fn protocol(reason: &'static str) -> Self {
         SessionError::PROTOCOL_VIOLATION.violation(reason)
@@ -83,6 +115,7 @@ impl From<Violation> for DecodeError {
         Self::Invalid {
             code: violation.code,
             reason: violation.reason,
+            number: violation.number,
         }
     }
 }
@@ -195,7 +228,11 @@ wire_codes! {
 impl SessionError {
     /// Returns the violation that closes the session with this code.
     pub const fn violation(self, reason: &'static str) -> Violation {
-        Violation { code: self, reason }
+        Violation {
+            code: self,
+            reason,
+            number: None,
+        }
     }
 }
 

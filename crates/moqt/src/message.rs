@@ -376,7 +376,9 @@ impl Message {
     ///
     /// The error is never [`DecodeError::Short`]: a payload that ends within a field is invalid.
     pub fn decode(draft: Draft, message_type: u64, payload: &Bytes) -> Result<Self, DecodeError> {
-        let kind = draft.message_kind(message_type).ok_or(UNKNOWN_MESSAGE)?;
+        let kind = draft
+            .message_kind(message_type)
+            .ok_or(DecodeError::unknown_message(message_type))?;
         let mut cursor = Cursor::new(payload);
         let message = Self::read(draft, kind, &mut cursor).map_err(|error| match error {
             DecodeError::Short => DecodeError::protocol("a message is shorter than its fields"),
@@ -441,9 +443,6 @@ impl Message {
         }
     }
 }
-
-/// An unknown message type, which cannot be skipped [moqt-18 §10].
-pub(crate) const UNKNOWN_MESSAGE: DecodeError = DecodeError::protocol("unknown message type");
 
 /// Reads text with its length, at most `bytes_max` bytes; `beyond` is the error for longer text.
 fn read_text(

@@ -502,7 +502,7 @@ impl Session {
             self.counters.messages_too_long += u64::from(violation == Violation::MESSAGE_TOO_LONG);
             self.counters.object_headers_too_long +=
                 u64::from(violation == Violation::HEADER_TOO_LONG);
-            self.close(transport, violation.code, violation.reason);
+            self.close(transport, violation.code, &violation.text());
             self.events.push_back(Event::Violated(violation));
         }
     }

@@ -86,7 +86,7 @@ impl Vector {
         match decoded {
             Ok(value) => assert_eq!(value, &self.json[key], "{}", self.name()),
             Err(DecodeError::Short) => panic!("{}: still short at the end", self.name()),
-            Err(DecodeError::Invalid { code, reason }) => {
+            Err(DecodeError::Invalid { code, reason, .. }) => {
                 let expected = &self.json["error"];
                 assert_eq!(
                     &json!(code.to_string()),

@@ -275,7 +275,7 @@ impl Owners {
                 turn.counters.sessions_violated += 1;
                 let is_overflow = violation.code == SessionError::AUTH_TOKEN_CACHE_OVERFLOW;
                 turn.counters.sessions_token_overflow += u64::from(is_overflow);
-                self.on_lost(turn, handle, violation.reason);
+                self.on_lost(turn, handle, &violation.text());
             }
             E::Namespace { id, suffix } => {
                 self.linking().on_namespace(turn, (handle, id), &suffix);

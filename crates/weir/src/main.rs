@@ -3,6 +3,8 @@
 mod certificate_check;
 mod cmd;
 #[cfg(test)]
+mod corpus;
+#[cfg(test)]
 mod documents;
 mod event_loop;
 mod h3;

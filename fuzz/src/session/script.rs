@@ -5,10 +5,10 @@ use bytes::{Bytes, BytesMut};
 use super::*;
 
 /// The bytes of the input, followed by zeros.
-pub(super) struct Input<'a>(pub(super) &'a [u8]);
+pub(in super::super) struct Input<'a>(pub(in super::super) &'a [u8]);
 
 impl Input<'_> {
-    pub(super) fn byte(&mut self) -> u8 {
+    pub(in super::super) fn byte(&mut self) -> u8 {
         self.0.split_off_first().copied().unwrap_or(0)
     }
 
@@ -16,7 +16,7 @@ impl Input<'_> {
         u64::from(self.byte() % below)
     }
 
-    pub(super) fn bytes(&mut self) -> Vec<u8> {
+    pub(in super::super) fn bytes(&mut self) -> Vec<u8> {
         let len = usize::from(self.byte() % 64).min(self.0.len());
         self.0.split_off(..len).unwrap_or_default().to_vec()
     }

@@ -130,6 +130,7 @@ fn read_path(path: &[u8]) -> Result<String, DecodeError> {
     const MALFORMED: DecodeError = DecodeError::Invalid {
         code: SessionError::MALFORMED_PATH,
         reason: "PATH is not the path of a URI",
+        number: None,
     };
     let starts_well = matches!(path.first(), None | Some(b'/' | b'?'));
     if !starts_well {
@@ -143,6 +144,7 @@ fn read_authority(authority: &[u8]) -> Result<String, DecodeError> {
     const MALFORMED: DecodeError = DecodeError::Invalid {
         code: SessionError::MALFORMED_AUTHORITY,
         reason: "AUTHORITY is not the authority of a URI",
+        number: None,
     };
     let text = read_uri_text(authority, b":@[]").ok_or(MALFORMED)?;
     let behind_user = text

@@ -6,7 +6,7 @@ use super::buffer::ReadBuffer;
 use crate::cursor::Cursor;
 use crate::draft::Draft;
 use crate::error::{DecodeError, Violation};
-use crate::message::{MESSAGE_BYTES_MAX, Message, UNKNOWN_MESSAGE};
+use crate::message::{MESSAGE_BYTES_MAX, Message};
 use crate::varint;
 
 /// Bytes before a message's payload: the longest type and a length of 16 bits.
@@ -86,7 +86,7 @@ fn read_frame(
 ) -> Result<(u64, Bytes), DecodeError> {
     let message_type = cursor.varint()?;
     if draft.message_kind(message_type).is_none() {
-        return Err(UNKNOWN_MESSAGE);
+        return Err(DecodeError::unknown_message(message_type));
     }
     let len = cursor.uint16()?;
     if usize::from(len) > payload_bytes_max {

@@ -197,8 +197,10 @@ fn a_message_longer_than_the_limit_is_refused_by_its_length() {
 fn an_unknown_message_is_refused_by_its_type() {
     let mut reader = MessageReader::new(DRAFT, MESSAGE_BYTES_MAX);
     reader.push(Bytes::from_static(&[0x1E]));
-    assert_eq!(
-        reader.poll().map_err(code),
-        Err(SessionError::PROTOCOL_VIOLATION)
-    );
+    let error = reader.poll().expect_err("no draft has it");
+    assert_eq!(code(error), SessionError::PROTOCOL_VIOLATION);
+    let text = error.to_string();
+    assert!(text.starts_with("unknown message type 0x1e ("), "{text}");
+    let decoded = Message::decode(DRAFT, 0x1E, &Bytes::new());
+    assert_eq!(decoded, Err(error));
 }

@@ -36,8 +36,8 @@ impl Turn<'_> {
             Ok(named) => named,
             Err(violation) => {
                 self.counters.sessions_violated += 1;
-                let Violation { code, reason } = violation;
-                return self.push(Effect::CloseSession(handle, code, reason.to_owned()));
+                let reason = violation.text().into_owned();
+                return self.push(Effect::CloseSession(handle, violation.code, reason));
             }
         };
         let Some(peer) = self.sessions.get(handle) else {
@@ -316,17 +316,11 @@ fn asked_for(
     };
     if setup.path.is_some() {
         let reason = "PATH over WebTransport";
-        return Err(Violation {
-            code: SessionError::INVALID_PATH,
-            reason,
-        });
+        return Err(SessionError::INVALID_PATH.violation(reason));
     }
     if setup.authority.is_some() {
         let reason = "AUTHORITY over WebTransport";
-        return Err(Violation {
-            code: SessionError::INVALID_AUTHORITY,
-            reason,
-        });
+        return Err(SessionError::INVALID_AUTHORITY.violation(reason));
     }
     Ok((Some(request.path.clone()), Some(request.authority.clone())))
 }

@@ -1,15 +1,17 @@
 //! SUBSCRIBE_TRACKS: tracks are offered to the sessions that subscribe to a prefix.
 
 use weir_moqt::{
+    draft::Draft,
     error::{PublishDoneCode, RequestErrorCode},
     location::Location,
     name::TrackName,
-    parameter::{Filter, Parameters},
+    parameter::{Filter, GroupOrder, Parameters},
     property::Properties,
 };
 
 use crate::{
     actor::{Heard::Blocked, Manner},
+    slow::{parameters, slow_down, times, windows},
     stage::{Asked, Setting, Stage, forward, millis, name, rendezvous, secs, space, story},
 };
 
@@ -263,4 +265,43 @@ fn a_second_publisher_brings_no_second_offer_and_a_new_start_does() {
         assert_eq!(stage.actor(node).offered.len(), 2);
         assert_eq!(stage.actor(node).offered[1].1.track, name("a--x"));
     });
+}
+
+/// Asks for the tracks under each of two prefixes over one slow link, with these priorities.
+fn two_prefixes(stage: &mut Stage, priorities: [u8; 2]) -> [(Asked, Asked); 2] {
+    let (publisher, subscriber) = (stage.client(), stage.client());
+    for (namespace, priority) in ["a", "b"].into_iter().zip(priorities) {
+        let wanted = parameters(priority, GroupOrder::Ascending);
+        stage.collect(subscriber, space(namespace), wanted);
+    }
+    stage.wait(millis(50));
+    let mut places = ["a--x", "b--x"].into_iter().zip(0..);
+    let tracks = [(); 2].map(|()| {
+        let (track, place) = places.next().expect("there are two");
+        let publication = stage.publish(publisher, track);
+        stage.step("a track is offered", millis(100));
+        (publication, stage.offered(subscriber, place))
+    });
+    slow_down(stage, tracks[0].1, 60_000);
+    tracks
+}
+
+#[test]
+fn tracks_under_an_urgent_prefix_go_first() {
+    for mut setting in windows() {
+        // SUBSCRIBE_TRACKS has no priority before.
+        setting.draft = setting.draft.max(Draft::Draft19);
+        story(&setting, |stage| {
+            let [(bulk, to_bulk), (urgent, to_urgent)] = two_prefixes(stage, [200, 10]);
+            for group in 0..4 {
+                stage.group(bulk, group, 1, 8000);
+            }
+            stage.step("bulk", millis(100));
+            stage.group(urgent, 0, 1, 2000);
+            stage.step("and something urgent", secs(15));
+            assert_eq!(stage.outcome(to_bulk).objects().len(), 4);
+            let (_, complete) = times(stage, to_urgent, 0);
+            assert!(complete <= times(stage, to_bulk, 2).0);
+        });
+    }
 }

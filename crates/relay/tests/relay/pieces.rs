@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use weir_moqt::{name::Namespace, parameter::Parameters};
+use bytes::Bytes;
+use weir_moqt::{
+    error::RequestErrorCode, name::Namespace, parameter::Parameters, property::Properties,
+};
+use weir_relay::Load;
 
 use crate::{
     actor::{Heard, Manner},
-    stage::{Setting, millis, name, rendezvous, secs, space, story},
+    stage::{Asked, Setting, Stage, millis, name, rendezvous, secs, space, story},
 };
 
 /// Just after the first packets that answer a request have arrived.
@@ -116,5 +120,171 @@ fn a_fetch_of_many_small_objects_is_served_in_pieces() {
         stage.step("the others", millis(200));
         assert_eq!(stage.fetched(fetch).objects().len(), 1000);
         stage.expect_complete(fetch);
+    });
+}
+
+/// Returns by how much a figure of the relay falls in each turn until it is 0. The relay waits a millisecond between two
+/// turns of such work, so no more than one is within half a millisecond.
+fn falls(stage: &mut Stage, figure: impl Fn(&Stage) -> u64) -> Vec<u64> {
+    let deadline = stage.sim.elapsed() + secs(20);
+    let mut falls = Vec::new();
+    let mut last = figure(stage);
+    while last > 0 {
+        assert!(stage.sim.elapsed() < deadline, "{last} are left: {falls:?}");
+        stage.wait(Duration::from_micros(500));
+        let left = figure(stage);
+        falls.extend((left < last).then(|| last - left));
+        last = left;
+    }
+    falls
+}
+
+/// Publishes groups of one object each.
+fn small_groups(stage: &mut Stage, count: u64) -> Asked {
+    let publisher = stage.client();
+    let publication = stage.publish(publisher, "a--x");
+    stage.wait(millis(50));
+    for group in 0..count {
+        stage.datagram(publication, group, 0, b"object");
+        if group % 100 == 99 {
+            stage.wait(millis(5));
+        }
+    }
+    stage.step("many small groups", millis(100));
+    assert_eq!(stage.gauges().cache_objects, count);
+    publication
+}
+
+#[test]
+fn groups_of_the_cache_expire_in_pieces() {
+    let mut setting = wide();
+    setting.relay.cache_age_max = secs(3);
+    setting.client.keep_alive = Some(secs(1));
+    story(&setting, |stage| {
+        small_groups(stage, 3000);
+        let falls = falls(stage, |stage| stage.gauges().cache_objects);
+        assert!(falls.iter().all(|&count| count <= 1024), "{falls:?}");
+        assert_eq!(falls.iter().sum::<u64>(), 3000);
+        assert_eq!(stage.counters().cache_groups_expired, 3000);
+    });
+}
+
+#[test]
+fn groups_of_the_cache_are_evicted_for_memory_in_pieces() {
+    story(&wide(), |stage| {
+        small_groups(stage, 3000);
+        stage.load(Load {
+            heap_bytes: 1 << 30,
+            ..Load::default()
+        });
+        assert_eq!(stage.gauges().cache_objects, 3000 - 1024, "the first piece");
+        let falls = falls(stage, |stage| stage.gauges().cache_objects);
+        assert!(falls.iter().all(|&count| count <= 1024), "{falls:?}");
+        let counters = stage.counters();
+        // The last group is evicted by its objects.
+        let evicted = counters.cache_groups_evicted + counters.cache_objects_evicted;
+        assert_eq!(evicted, 3000);
+    });
+}
+
+#[test]
+fn groups_of_a_track_make_room_for_a_large_object_in_pieces() {
+    let mut setting = wide();
+    setting.relay.cache_track_bytes_max = 4_000_000;
+    story(&setting, |stage| {
+        let publication = small_groups(stage, 3000);
+        let mut outgoing = stage.open(publication, 3000);
+        stage.object(publication, &mut outgoing, 0, &vec![7; 4_100_000]);
+        let falls = falls(stage, |stage| {
+            stage.gauges().cache_objects.saturating_sub(1)
+        });
+        // The first ones go with the object, which is counted as it comes.
+        assert!(falls[0] <= 64, "{falls:?}");
+        assert!(falls.iter().all(|&count| count <= 1024), "{falls:?}");
+    });
+}
+
+#[test]
+fn sessions_that_hold_too_much_are_closed_in_pieces() {
+    let mut setting = wide();
+    setting.client.keep_alive = Some(secs(10));
+    story(&setting, |stage| {
+        let honest = stage.client();
+        stage.publish(honest, "a--x");
+        let hostile = stage.clients(9);
+        for (place, &node) in hostile.iter().enumerate() {
+            for number in 0..2 {
+                let bulk = Bytes::from(vec![7; 50_000]);
+                let properties = Properties::builder().bytes(0x3ff1, bulk).build();
+                let track = format!("b-{place}--{number}");
+                stage.publish_with(node, &track, Parameters::default(), properties);
+            }
+        }
+        stage.step("nine sessions hold much", secs(2));
+        assert_eq!(stage.gauges().tracks, 19);
+        stage.load(Load {
+            heap_bytes: 1 << 30,
+            ..Load::default()
+        });
+        assert_eq!(
+            stage.counters().sessions_closed_memory,
+            2,
+            "the first piece"
+        );
+        let falls = falls(stage, |stage| stage.gauges().sessions - 1);
+        assert_eq!(falls, [2, 2, 2, 1]);
+        assert_eq!(stage.counters().sessions_closed_memory, 9);
+        assert!(stage.actor(honest).lost.is_none());
+    });
+}
+
+#[test]
+fn requests_of_a_session_that_is_gone_end_in_pieces() {
+    story(&wide(), |stage| {
+        let (viewer, other) = (stage.client(), stage.client());
+        for number in 0..900 {
+            stage.subscribe_with(viewer, &format!("a--{number}"), rendezvous(secs(20)));
+        }
+        stage.subscribe_with(other, "a--0", rendezvous(secs(20)));
+        stage.step("nine hundred requests wait", millis(300));
+        assert_eq!(stage.gauges().waiting, 901);
+        stage.sim.shutdown(viewer);
+        let falls = falls(stage, |stage| stage.gauges().waiting - 1);
+        assert_eq!(falls, [512, 388]);
+    });
+}
+
+#[test]
+fn matches_that_are_counted_for_a_session_in_a_second_are_bounded() {
+    const SPACES: u64 = 600;
+    let mut setting = wide();
+    setting.relay.resets_per_second_max = 10_000;
+    story(&setting, |stage| {
+        let announcer = stage.client();
+        for number in 0..SPACES {
+            stage.announce(announcer, &format!("a-{number}"));
+        }
+        let [greedy, modest] = [stage.client(), stage.client()];
+        stage.step("six hundred namespaces", millis(300));
+        // All but the first overlap with it, which is found after their matches were counted.
+        let asked: Vec<_> = (0..130).map(|_| stage.watch(greedy, space("a"))).collect();
+        stage.step("each asks for all of them", millis(400));
+        assert!(stage.is_accepted(asked[0]));
+        let refused = |stage: &Stage, code| {
+            let codes = asked.iter().filter_map(|&asked| stage.refusal(asked));
+            codes.filter(|found| *found == code).count() as u64
+        };
+        let counted = (1_u64 << 16).div_ceil(SPACES);
+        let overlaps = refused(stage, RequestErrorCode::PREFIX_OVERLAP);
+        assert_eq!(overlaps, counted - 1);
+        let busy = refused(stage, RequestErrorCode::EXCESSIVE_LOAD);
+        assert_eq!(busy, 130 - counted);
+        let watch = stage.watch(modest, space("a"));
+        stage.step("another session may ask", millis(700));
+        assert!(stage.is_accepted(watch));
+        let again = stage.watch(greedy, space("a"));
+        stage.step("and the first one a second later", millis(100));
+        let overlap = Some(RequestErrorCode::PREFIX_OVERLAP);
+        assert_eq!(stage.refusal(again), overlap);
     });
 }

@@ -244,7 +244,7 @@ fn few_streams_are_shared_by_the_subscriptions_of_a_session() {
 }
 
 /// Returns the parameters for a subscription's priority and group order.
-fn parameters(priority: u8, order: GroupOrder) -> Parameters {
+pub(crate) fn parameters(priority: u8, order: GroupOrder) -> Parameters {
     Parameters {
         subscriber_priority: Some(priority),
         group_order: Some(order),
@@ -253,7 +253,7 @@ fn parameters(priority: u8, order: GroupOrder) -> Parameters {
 }
 
 /// Returns settings in which the connection, or the relay, orders the waiting data.
-fn windows() -> [Setting; 2] {
+pub(crate) fn windows() -> [Setting; 2] {
     [1 << 20, 8000].map(|send_bytes_max| {
         let mut setting = setting();
         setting.quic.send_bytes_max = send_bytes_max;
@@ -281,7 +281,7 @@ fn two_tracks(stage: &mut Stage, asked: [Parameters; 2]) -> [(Asked, Asked); 2] 
 }
 
 /// Returns when the first object of a group began and was complete.
-fn times(stage: &Stage, subscription: Asked, group: u64) -> (Instant, Instant) {
+pub(crate) fn times(stage: &Stage, subscription: Asked, group: u64) -> (Instant, Instant) {
     let streams = &stage.outcome(subscription).streams;
     let stream = streams.iter().find(|stream| stream.header.group == group);
     let object = &stream.expect("the group came").objects[0];

@@ -1,8 +1,8 @@
 //! Rights of clients: by token, by client certificate, or without credentials.
 
-mod issuers;
+pub(crate) mod issuers;
 mod jwt;
-mod revoked;
+pub(crate) mod revoked;
 mod signer;
 
 use std::{path::Path, sync::Arc, time::Instant};
@@ -15,9 +15,9 @@ use weir_relay::{Authority, Credentials, Denial, Grant, TokenMemo};
 use crate::relay::{
     authority::{issuers::Issuers, jwt::TokenVerifier, revoked::RevokedFile},
     config::Configured,
-    metrics::Keys,
 };
 
+pub(crate) use issuers::Keys;
 pub(crate) use jwt::{Claims, Prefix, Prefixes};
 pub(crate) use signer::{Signer, public};
 

@@ -10,7 +10,7 @@ use weir_net::{Delays, TelemetrySnapshot};
 use weir_relay::{Counters, Gauges, LinkState};
 use weir_report::process::Usage;
 
-use crate::relay::{lifecycle::Phase, snapshot::Snapshot};
+use crate::relay::{authority::Keys, lifecycle::Phase, snapshot::Snapshot};
 
 /// The values of the page, at one moment.
 #[derive(Clone, Debug)]
@@ -36,14 +36,6 @@ pub(crate) struct Numbers {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reloads {
     pub(crate) done: u64,
-    pub(crate) failed: u64,
-}
-
-/// Issuers' keys: how many are loaded, and counts of JWKS fetches by result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Keys {
-    pub(crate) held: u64,
-    pub(crate) fetched: u64,
     pub(crate) failed: u64,
 }
 

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use weir_moqt::draft::Draft;
 use weir_quic::Congestion;
 
-use crate::{run, urls::Redacted};
+use crate::urls::Redacted;
 
 /// A value as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -467,7 +467,7 @@ impl Form for Draft {
             Raw::Text(name) | Raw::String(name) => Self::by_name(name.trim()),
             Raw::Boolean(_) | Raw::List(_) | Raw::Other(_) => None,
         };
-        draft.ok_or_else(|| format!("{}, not {raw}", run::expected_draft()))
+        draft.ok_or_else(|| format!("{}, not {raw}", Draft::expected()))
     }
 
     fn show(&self, _: Shape) -> Option<toml::Value> {

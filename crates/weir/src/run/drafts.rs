@@ -59,12 +59,7 @@ pub(crate) fn protocols() -> Vec<&'static str> {
 
 /// Parses the name of a draft: its ALPN or its number.
 pub(crate) fn draft(name: &str) -> Result<Draft, String> {
-    Draft::by_name(name).ok_or_else(expected)
-}
-
-/// Says which drafts there are, as the end of an error text.
-pub(crate) fn expected() -> String {
-    format!("expected one of {}, or its number", protocols().join(", "))
+    Draft::by_name(name).ok_or_else(Draft::expected)
 }
 
 #[cfg(test)]

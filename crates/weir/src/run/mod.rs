@@ -39,7 +39,7 @@ use crate::harness::{
 };
 
 pub(crate) use self::agents::remote;
-pub(crate) use self::drafts::{DraftArguments, expected as expected_draft, protocols};
+pub(crate) use self::drafts::{DraftArguments, protocols};
 pub(crate) use self::plan::{CoreChoice, Meetings, Plan, RelayChoice};
 pub(crate) use self::target::{RelayUrl, UrlError, resolver, target as client_target};
 pub(crate) use self::token::{ClientTokens, token, token_in};

@@ -135,7 +135,8 @@ fn list(folder: &Path, paths: &mut BTreeSet<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of the repository") {
         let path = entry.expect("an entry of a folder").path();
         let name = path.file_name().expect("an entry has a name");
-        if BUILT.iter().any(|built| name == *built) {
+        // Links lead to files of the repository, which are read where they are.
+        if path.is_symlink() || BUILT.iter().any(|built| name == *built) {
             continue;
         }
         if path.is_dir() {

@@ -29,9 +29,16 @@ use weir_net::{
 use crate::relay::{
     authority::jwt::{IssuerKey, algorithms},
     config::Configured,
-    metrics::Keys,
     settings::SecretUrl,
 };
+
+/// Issuers' keys: how many are loaded, and counts of JWKS fetches by result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Keys {
+    pub(crate) held: u64,
+    pub(crate) fetched: u64,
+    pub(crate) failed: u64,
+}
 
 /// The current keys of all issuers.
 pub(crate) struct Issuers {

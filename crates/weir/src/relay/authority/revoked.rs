@@ -31,7 +31,7 @@ impl Revoked {
     }
 
     /// Reads a text with one `jti ID` or `sub SUBJECT` in a line. Empty lines and lines that begin with `#` are ignored.
-    fn read(text: &str) -> anyhow::Result<Self> {
+    pub(crate) fn read(text: &str) -> anyhow::Result<Self> {
         let mut revoked = Self::default();
         for (number, line) in (1..).zip(text.lines().map(str::trim)) {
             if line.is_empty() || line.starts_with('#') {

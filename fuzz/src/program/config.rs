@@ -1,0 +1,1 @@
+../../../crates/weir/src/relay/config.rs
