@@ -17,6 +17,9 @@ NATS_PATH := $(abspath $(dir $(NATS_SERVER))):$(PATH)
 # Backtraces with line numbers, and small, fast builds. The same setting everywhere, so that a contributor's machine and
 # CI have the same build outputs.
 export CARGO_PROFILE_DEV_DEBUG := line-tables-only
+# What `make test` and `make test-fleet` build, the same for both. No comment has an example to run, which the tidy test checks,
+# and clippy compiles examples and benchmarks.
+TESTS := --workspace --locked --lib --bins --tests
 # Tests that run the program mostly wait, so run more of them than there are cores.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
@@ -32,7 +35,7 @@ bench: ## The main job: benchmark our relay with PROFILE
 
 .PHONY: test
 test: lint doc ## Everything a change has to pass
-	$(CARGO) test --workspace --locked
+	$(CARGO) test $(TESTS)
 
 .PHONY: lint
 lint: ## Formatting and clippy

@@ -52,7 +52,6 @@ fn clients_that_share_nothing_are_measured_as_one_audience() {
     let counts = (&audience["sockets"], &audience["threads"]);
     assert_eq!(counts, (&7.into(), &7.into()));
     assert_eq!(audience["acknowledgements"], "immediate");
-    assert!(per_packet(audience) > 0.8, "{audience}");
     assert!(shown.contains("7 sockets, 7 threads, no"), "{shown}");
     // The subscribers of all threads, in order.
     let rows = report["tracks"][0]["subscribers"].as_array().unwrap();
@@ -75,7 +74,18 @@ fn subscribers_of_several_threads_share_a_socket_each() {
     let counts = (&audience["sockets"], &audience["threads"]);
     assert_eq!(counts, (&2.into(), &2.into()));
     assert_eq!(audience["acknowledgements"], "delayed");
-    assert!(per_packet(audience) < 0.8, "{audience}");
+}
+
+/// On a busy machine a thread finds several packets at once, and acknowledges them together: only the difference is sure.
+#[test]
+fn subscribers_that_acknowledge_at_once_do_so_more_often() {
+    let [immediate, delayed] = ["immediate", "delayed"].map(|way| {
+        let (report, _) = run(&format!(
+            "sockets=own,threads=7,acknowledgements={way},receive_pause=0"
+        ));
+        per_packet(&report["run"]["audience"])
+    });
+    assert!(immediate > delayed, "{immediate} and {delayed} per packet");
 }
 
 #[test]

@@ -71,6 +71,11 @@ fn functions_are_short() {
 }
 
 #[test]
+fn comments_have_no_examples_to_run() {
+    assert_kept(&sources::check_examples(&read_tree_without_tidy()));
+}
+
+#[test]
 fn file_names_say_something() {
     assert_kept(&text::check_names(&read_tree()));
 }

@@ -85,6 +85,33 @@ pub(crate) fn check_functions(files: &[SourceFile]) -> Vec<Finding> {
     findings
 }
 
+/// Fences in documentation comments are text: `make test` runs no examples of comments, which takes a compilation of each
+/// crate more.
+pub(crate) fn check_examples(files: &[SourceFile]) -> Vec<Finding> {
+    let rule = "no test runs an example in a comment: write a test, or mark the fence as text";
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let mut is_inside = false;
+        for (index, line) in file.text.lines().enumerate() {
+            let Some(fence) = fence_in_comment(line) else {
+                continue;
+            };
+            if !is_inside && fence != "text" {
+                findings.push(file.finding(index + 1, rule));
+            }
+            is_inside = !is_inside;
+        }
+    }
+    findings
+}
+
+/// What stands behind the fence, if this line is one in a documentation comment.
+fn fence_in_comment(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let comment = line.strip_prefix("///").or(line.strip_prefix("//!"))?;
+    comment.trim_start().strip_prefix("```").map(str::trim)
+}
+
 /// The name of the function that begins on this line.
 fn function_name(line: &str) -> Option<&str> {
     let (before, after) = line.split_once("fn ")?;
@@ -144,6 +171,14 @@ mod tests {
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].path, "crates/net/src/socket.rs");
         assert_eq!(findings[0].line, 4);
+    }
+
+    #[test]
+    fn finds_examples_that_no_test_runs() {
+        let text = "//! ```text\n//! a\n//! ```\n\n    /// ```\n    /// f();\n    /// ```\n/// ```no_run\n/// ```\n// ```\n";
+        let findings = check_examples(&[SourceFile::new("crates/net/src/socket.rs", text)]);
+        let lines: Vec<usize> = findings.iter().map(|finding| finding.line).collect();
+        assert_eq!(lines, [5, 8]);
     }
 
     #[test]
