@@ -8,7 +8,7 @@ import { withTimeout } from "../moqt/timeout.js";
 import { Reception, shownRelay } from "./reception.js";
 
 /** The time without an object after which a second connection is tried, in milliseconds. */
-export const WATCHDOG_MS = 2000;
+export const WATCHDOG_MS = 1500;
 /** The shortest and the longest pause between attempts, in milliseconds. */
 const PAUSE_MIN_MS = 250;
 const PAUSE_MAX_MS = 8000;

@@ -171,7 +171,7 @@ test("after a reception that lasted the pause is short again, after a short one 
   stage.receiver.stop();
 });
 
-test("without an object for two seconds a second connection is tried, and kept if it brings something", async () => {
+test("without an object for a while a second connection is tried, and kept if it brings something", async () => {
   const stage = new Stage();
   await stage.pass(500);
   await stage.pass(1000, () => stage.sessions[0].bring("first"));
@@ -209,7 +209,7 @@ test("second connections are tried less and less often", async () => {
   await stage.pass(60_000);
   const pauses = stage.pauses.slice(1, 7);
   assert.deepEqual([...pauses].sort((one, other) => one - other), pauses);
-  assert.ok(pauses[0] <= 3000 && pauses[5] >= 10_000 && pauses[5] <= 10_500, `${pauses}`);
+  assert.ok(pauses[0] <= WATCHDOG_MS + 1000 && pauses[5] >= WATCHDOG_MS + 8000 && pauses[5] <= WATCHDOG_MS + 8500, `${pauses}`);
   stage.receiver.stop();
 });
 
