@@ -149,8 +149,10 @@ export class Receiver {
     const { relays = [target.relay] } = target;
     if (relays[this.turn % relays.length] === besides) this.turn += 1;
     target.relay = this.successor ?? relays[this.turn % relays.length] ?? target.relay;
+    // A publisher at a relay that goes away leaves it between two groups, and its next group is at another relay.
+    const join = this.isGoingAway ? "current" : this.join;
     /** @type {Reception} */
-    const reception = new Reception(target, this.join, {
+    const reception = new Reception(target, join, {
       onPlan: (plan) => {
         const occasion = this.plans.has(reception) ? "catalog" : "connected";
         this.plans.set(reception, plan);

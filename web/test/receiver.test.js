@@ -32,17 +32,21 @@ class PlayedSession {
     });
     /** @type {Map<string, import("../moqt/subscription.js").Sink>} */
     this.sinks = new Map();
+    /** Where each track was joined.
+     * @type {Map<string, string>} */
+    this.filters = new Map();
     /** @type {((goAway: { newSessionUri: string }) => void) | undefined} */
     this.onGoAway = undefined;
   }
 
   /**
    * @param {{ trackName: Uint8Array }} track
-   * @param {unknown} _parameters
+   * @param {{ filter?: { type: string } }} parameters
    * @param {import("../moqt/subscription.js").Sink} sink
    */
-  async subscribe({ trackName }, _parameters, sink) {
+  async subscribe({ trackName }, parameters, sink) {
     const name = new TextDecoder().decode(trackName);
+    this.filters.set(name, parameters.filter?.type ?? "");
     if (name === "catalog") sink.onObject(/** @type {any} */ ({ payload: this.catalog }));
     else this.sinks.set(name, sink);
     return { ok: { parameters: {} }, cancel: () => {} };
@@ -222,6 +226,8 @@ test("a relay that goes away is played from until another connection brings some
   await stage.pass(3000, () => first.bring("first"));
   const [, second] = stage.sessions;
   assert.deepEqual([stage.sessions.length, first.isClosed, second.isClosed], [2, false, false]);
+  const joined = [first, second].map(({ filters }) => filters.get("video"));
+  assert.deepEqual(joined, ["NextGroupStart", "LargestObject"], "the rest of a group may be at no other relay");
   assert.equal(stage.taken.at(-1), "first");
   second.bring("second");
   assert.deepEqual(stage.occasions, ["connected", "handover"]);
