@@ -80,8 +80,9 @@ fleet-demo: $(NATS_SERVER) ## Three NATS servers and three relays; kills the rel
 	PATH="$(NATS_PATH)" node scripts/fleet.mjs target/release/weir --demo
 
 .PHONY: results-fleet
-results-fleet: $(NATS_SERVER) ## What viewers notice of failures of a fleet, into docs/fleet-results.md (half an hour; ROUNDS=20)
+results-fleet: $(NATS_SERVER) ## What viewers notice of failures of a fleet, into docs/fleet-results.md (an hour; ROUNDS=20; needs root, unshare, ip, nft, chromium)
 	$(CARGO) build --release --locked --bin weir
+	cd web && npm ci --no-audit --no-fund --silent
 	PATH="$(NATS_PATH)" node scripts/fleet.mjs target/release/weir --results docs/fleet-results.md --rounds $(ROUNDS)
 
 .PHONY: fleet-sim
@@ -97,7 +98,7 @@ fleet-hops: $(NATS_SERVER) ## What one more relay costs in latency and CPU, into
 .PHONY: fleet-topology
 fleet-topology: ## The draft's own topology in three network namespaces: its Table 4 (needs root, ip, nats-server)
 	$(CARGO) build --release --locked --bin weir
-	scripts/topology.sh target/release/weir
+	scripts/topology.sh target/release/weir --results docs/fleet-results.md
 
 .PHONY: test-web
 test-web: ## The page: types, vectors, and stories in a real browser (needs node, npm, chromium, ffmpeg, openssl)
@@ -139,6 +140,12 @@ interop: $(addprefix $(PEERS)/bin/,moq-test-client moq-relay-ietf moq-relay moq-
 	cd web && npm ci --no-audit --no-fund --silent
 	cd interop/moq-net && npm ci --no-audit --no-fund --silent
 	interop/relays.sh --weir target/release/weir --peers $(PEERS)/bin --markdown docs/interop.md
+	interop/upstreams.sh --weir target/release/weir --peers $(PEERS)/bin --results docs/interop.md
+
+.PHONY: interop-upstreams
+interop-upstreams: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## Chains of our relay and others (--upstream), into docs/interop.md (five minutes)
+	$(CARGO) build --release --locked --bin weir
+	interop/upstreams.sh --weir target/release/weir --peers $(PEERS)/bin --results docs/interop.md
 
 .PHONY: generator-memory
 generator-memory: ## The load generator's memory from 10^6 to 10^7 objects (four minutes)

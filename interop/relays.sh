@@ -13,17 +13,12 @@
 # --markdown FILE  for the table, beside standard output
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. interop/programs.sh
 
-READY_SECONDS_MAX=10
 RUN_SECONDS_MAX=60
 MEDIA_SECONDS=6
 SUBSCRIBERS=5
 DRAFTS=(22 21 20 19 18)
-
-die() {
-    echo "error: $1" >&2
-    exit 2
-}
 
 weir='' peers='' output=target/interop markdown=''
 while [ $# -gt 0 ]; do
@@ -40,81 +35,6 @@ done
 [ -x "$weir" ] || die "no program at '$weir'"
 [ -d "$peers" ] || die "no folder '$peers': \`make interop\` fills one"
 mkdir -p "$output"
-
-# Ends the started programs, each by its process ID.
-processes=()
-end_all() {
-    local process
-    for process in "${processes[@]}"; do
-        kill -TERM "$process" 2>/dev/null || true
-        wait "$process" 2>/dev/null || true
-    done
-    processes=()
-}
-trap end_all EXIT
-
-# Prints name and version: what the program prints, or else what cargo recorded at its installation.
-version() {
-    local text
-    text=$("$1" --version 2>/dev/null | head -n 1) || true
-    [ -n "$text" ] || text=$(sed -n "s/^\"\($(basename "$1") [0-9.]*\) .*/\1/p" "$peers/../.crates.toml" 2>/dev/null) || true
-    echo "${text:-$(basename "$1")}"
-}
-
-rows=() failed=0
-# Adds a row: the two programs, how, how objects travel, the failure (empty if none), and a note.
-row() {
-    local result=pass${5:+, $5}
-    if [ -n "$4" ]; then
-        result="fail: ${4//|/ }"
-        failed=$((failed + 1))
-    fi
-    rows+=("| $1 | $2 | $3 | $result |")
-    printf '%-34s %-26s %-34s %s\n' "$1" "$2" "$3" "$result"
-}
-# Adds a row for a case that cannot be tested here.
-missing() {
-    rows+=("| $1 | $2 | $3 | not tried: no \`$4\` here |")
-    printf '%-34s %-26s %-34s not tried: no %s\n' "$1" "$2" "$3" "$4"
-}
-
-certificate() {
-    [ -s "$output/cert.pem" ] && return
-    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 13 \
-        -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 \
-        -keyout "$output/key.pem" -out "$output/cert.pem" 2>"$output/openssl.log" ||
-        die "no certificate: $(tail -n 1 "$output/openssl.log")"
-}
-
-# Starts a relay on a port, and sets `address`. Other relays do not say when they are ready, so the tests wait.
-start() {
-    local kind=$1
-    address=127.0.0.1:$2
-    case $kind in
-    moq-relay-ietf)
-        "$peers/moq-relay-ietf" --bind "$address" --tls-cert "$output/cert.pem" \
-            --tls-key "$output/key.pem" >"$output/$kind.log" 2>&1 &
-        ;;
-    moq-relay)
-        "$peers/moq-relay" --listen "$address" --listen-tls-cert "$output/cert.pem" \
-            --listen-tls-key "$output/key.pem" --auth-public '**' >"$output/$kind.log" 2>&1 &
-        ;;
-    weir)
-        "$weir" relay --listen "$address" --cert "$output/cert.pem" --key "$output/key.pem" \
-            >"$output/$kind.log" 2>&1 &
-        ;;
-    esac
-    processes+=($!)
-    local process=$! deadline=$((SECONDS + READY_SECONDS_MAX))
-    # In hexadecimal, as in the table of UDP sockets.
-    local entry
-    entry=$(printf '0100007F:%04X' "$2")
-    until grep -q "$entry" /proc/net/udp; do
-        kill -0 "$process" 2>/dev/null || die "$kind ended: $(tail -n 3 "$output/$kind.log")"
-        [ $SECONDS -lt $deadline ] || die "$kind does not listen"
-        sleep 0.05
-    done
-}
 
 # Tests weir's publisher and subscribers with a relay: every subscription of both tracks must be good, and the stream
 # track complete. Datagrams may be lost, and some relays lose them on a busy machine; the note says so. The verdict on
@@ -345,6 +265,17 @@ EOF
             cat "$output/http3.md"
         fi
         cat <<'EOF'
+
+## Chains of two relays
+
+weir's relay with `--upstream`, and other relays that connect to weir's: publisher at one relay, subscribers at the other.
+`make interop-upstreams` measures this section again.
+
+<!-- upstreams begin: made by make interop-upstreams -->
+
+Not measured yet.
+
+<!-- upstreams end -->
 
 ## Relays of the draft
 

@@ -1,17 +1,19 @@
 // Kills relays and NATS servers of a fleet, and measures what viewers notice. Three NATS servers, three relays; a publisher at the
-// first relay, viewers at the third. Everything is on loopback.
+// first relay, viewers at the third: players without a screen, and a page in Chromium.
 //
 //     node scripts/fleet.mjs WEIR --demo
-//     node scripts/fleet.mjs WEIR --results FILE [--rounds COUNT] [--only kills,stops,hop,cost,nats]
+//     node scripts/fleet.mjs WEIR --results FILE [--rounds COUNT] [--only kills,drops,cuts,stops,restarts,hop,cost,nats]
 //     node scripts/fleet.mjs WEIR --hops FILE [--viewers COUNT] [--seconds SECONDS]
 //     cargo test ... | node scripts/fleet.mjs - --sim FILE
 //
-// Needs nats-server, ffmpeg and openssl in PATH. --results replaces the sections of FILE that were measured, --hops the sections
-// hop and cost, within five minutes. --sim writes the table of a simulated fleet that a test has printed.
+// Needs nats-server, ffmpeg and openssl in PATH, and for the page Chromium and `npm ci` in web/. Everything is on loopback, but
+// drops and cuts give each relay a network namespace of its own, and need root, unshare, ip and nft. --results replaces the
+// sections of FILE that were measured, --hops the sections hop and cost, within five minutes. --sim writes the table of a simulated
+// fleet that a test has printed.
 
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { X509Certificate } from "node:crypto";
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, loadavg, release, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -22,17 +24,19 @@ const flag = (name, otherwise) => (flags.includes(name) ? flags[flags.indexOf(na
 const isDemo = flags.includes("--demo");
 const results = flag("--results") ?? flag("--hops") ?? flag("--sim");
 const rounds = Number(flag("--rounds", "20"));
-const only = flag("--only", flags.includes("--hops") ? "hop,cost" : "kills,stops,hop,cost,nats").split(",");
+const only = flag("--only", flags.includes("--hops") ? "hop,cost" : "kills,drops,cuts,restarts,hop,cost,nats").split(",");
+/** Whether each relay has a network namespace of its own; this script has one too. */
+const isApart = flags.includes("--apart");
 /** Most viewers at each relay, and how long objects are sent to them, in seconds. */
 const most = Number(flag("--viewers", "100"));
 const seconds = Number(flag("--seconds", "10"));
 if (!weir || (!isDemo && !results) || !(rounds >= 1) || !(most >= 1) || !(seconds >= 4)) {
-  console.error("usage: fleet.mjs WEIR --demo | --results FILE [--rounds COUNT] [--only kills,stops,hop,cost,nats]");
+  console.error("usage: fleet.mjs WEIR --demo | --results FILE [--rounds COUNT] [--only kills,drops,cuts,stops,restarts,hop,cost,nats]");
   console.error("                      | --hops FILE [--viewers COUNT] [--seconds SECONDS, at least 4] | --sim FILE");
   process.exit(2);
 }
 
-/** Viewers of each round. */
+/** Players without a screen in each round. */
 const VIEWERS = 3;
 /** The longest wait for a state that has to come, in milliseconds. */
 const PATIENCE_MS = 60_000;
@@ -74,11 +78,13 @@ async function until(what, look) {
 
 const nats = [];
 const routes = [0, 1, 2].map((number) => `nats://127.0.0.1:${NATS_PORT + 10 + number}`).join(",");
-const servers = [0, 1, 2].map((number) => `nats://127.0.0.1:${NATS_PORT + number}`).join(",");
+/** Where NATS and all clients are. */
+const HUB = isApart ? "10.78.0.1" : "127.0.0.1";
+const servers = [0, 1, 2].map((number) => `nats://${HUB}:${NATS_PORT + number}`).join(",");
 
 function startNats(number) {
   nats[number] = start("nats-server", [
-    "-a", "127.0.0.1", "-p", String(NATS_PORT + number), "-m", String(NATS_PORT + 20 + number), "-n", `n${number}`, "-js",
+    "-a", HUB, "-p", String(NATS_PORT + number), "-m", String(NATS_PORT + 20 + number), "-n", `n${number}`, "-js",
     "-sd", join(folder, `nats-${number}`), "--cluster_name", "weir", "--cluster", `nats://127.0.0.1:${NATS_PORT + 10 + number}`,
     "--routes", routes,
   ]);
@@ -87,7 +93,7 @@ function startNats(number) {
 /** Returns the server that leads the bucket of leases. */
 async function leader() {
   for (let number = 0; number < 3; number += 1) {
-    const answer = await fetch(`http://127.0.0.1:${NATS_PORT + 20 + number}/jsz?streams=1`).catch(() => undefined);
+    const answer = await fetch(`http://${HUB}:${NATS_PORT + 20 + number}/jsz?streams=1`).catch(() => undefined);
     const streams = (await answer?.json())?.account_details?.[0]?.stream_detail ?? [];
     const found = streams.find((one) => one.name === "KV_weir-fleet-leases")?.cluster?.leader;
     if (found) return Number(found.slice(1));
@@ -98,14 +104,17 @@ async function leader() {
 // Relays.
 
 const files = { certificate: join(folder, "certificate.pem"), key: join(folder, "key.pem") };
-const url = (number, scheme = "moqt") => `${scheme}://127.0.0.1:${RELAY_PORT + number}`;
+const host = (number) => (isApart ? `10.78.0.${10 + number}` : "127.0.0.1");
+const space = (number) => `weir-${process.pid}-${number}`;
+const url = (number, scheme = "moqt") => `${scheme}://${host(number)}:${RELAY_PORT + number}`;
 const relays = [];
 
 async function startRelay(number, scope) {
-  const relay = start(weir, [
-    "relay", "--listen", `127.0.0.1:${RELAY_PORT + number}`, "--cert", files.certificate, "--key", files.key,
+  const [program, ...before] = isApart ? ["ip", "netns", "exec", space(number), weir] : [weir];
+  const relay = start(program, [
+    ...before, "relay", "--listen", `${host(number)}:${RELAY_PORT + number}`, "--cert", files.certificate, "--key", files.key,
     "--fleet", servers, "--set", `fleet.scope=${scope}`, "--set", "upstream.insecure=true",
-    "--admin", `127.0.0.1:${ADMIN_PORT + number}`,
+    "--admin", `${host(number)}:${ADMIN_PORT + number}`,
   ], "pipe");
   relays[number] = relay;
   for await (const _ of createInterface({ input: relay.stdout })) break;
@@ -125,9 +134,52 @@ async function stopRelays() {
 }
 
 async function metric(number, name) {
-  const answer = await fetch(`http://127.0.0.1:${ADMIN_PORT + number}/metrics`);
+  const answer = await fetch(`http://${host(number)}:${ADMIN_PORT + number}/metrics`);
   const line = (await answer.text()).split("\n").find((one) => one.startsWith(`${name} `));
   return line === undefined ? undefined : Number(line.slice(name.length + 1));
+}
+
+// Networks.
+
+function ip(line) {
+  execFileSync("ip", line.split(" "));
+}
+
+/** Gives each relay a network namespace, with a switch between them in that of this script. */
+function separate() {
+  for (const line of ["link set lo up", "link add hub type bridge", `addr add ${HUB}/24 dev hub`, "link set hub up"]) ip(line);
+  for (const number of [0, 1, 2]) {
+    ip(`netns add ${space(number)}`);
+    ip(`link add port${number} type veth peer name eth0 netns ${space(number)}`);
+    ip(`link set port${number} master hub up`);
+    for (const line of ["link set lo up", `addr add ${host(number)}/24 dev eth0`, "link set eth0 up"]) ip(`-n ${space(number)} ${line}`);
+  }
+}
+
+/** Drops packets where they come in, so that no sender is told. */
+function drop(rule, device, ...within) {
+  const chain = `type filter hook ingress device "${device}" priority 0;\n${rule}`;
+  const [program, ...before] = [...within, "nft"];
+  execFileSync(program, [...before, "-f", "-"], { input: `table netdev weir {\nchain loss {\n${chain}\n}\n}\n` });
+}
+
+const inside = (number) => ["ip", "netns", "exec", space(number)];
+
+/** From now on no packet to and from a relay arrives. */
+function isolate(number) {
+  drop("policy drop;", "eth0", ...inside(number));
+  drop("policy drop;", `port${number}`);
+}
+
+/** From now on no packet between clients and a relay arrives; other relays and NATS reach it. */
+function cut(number) {
+  drop(`ip saddr ${HUB} meta l4proto udp drop;`, "eth0", ...inside(number));
+  drop(`ip daddr ${HUB} meta l4proto udp drop;`, `port${number}`);
+}
+
+function connect(number) {
+  execFileSync("ip", ["netns", "exec", space(number), "nft", "flush", "ruleset"]);
+  execFileSync("nft", ["flush", "ruleset"]);
 }
 
 // Live streams.
@@ -135,20 +187,58 @@ async function metric(number, name) {
 const clip = join(folder, "clip.mp4");
 
 function publish() {
-  const list = [0, 1, 2].map((number) => url(number)).join(",");
-  return start(weir, ["live", "publish", list, "--insecure", "--realtime", "--input", clip]);
+  return start(weir, ["live", "publish", from(0), "--insecure", "--realtime", "--input", clip]);
 }
 
-function play(number) {
+/** Returns all relays for a client that begins at this one. */
+const from = (first, scheme) => [0, 2, 1].map((step) => url((first + step) % 3, scheme)).join(",");
+
+function play(number, first = 2, ...more) {
   const report = join(folder, `viewer-${number}.json`);
-  const list = [2, 1, 0].map((relay) => url(relay)).join(",");
-  const child = start(weir, ["live", "play", list, "--insecure", "--patience", "20s", "--json", report]);
+  const child = start(weir, ["live", "play", from(first), "--insecure", "--patience", "20s", "--json", report, ...more]);
   return { child, report };
 }
 
+/** The browser, where there is one. */
+let stage;
+
+async function startBrowser() {
+  if (!existsSync("web/node_modules/playwright-core")) {
+    console.error("No page is measured: `npm ci` in web/ and Chromium are missing.");
+    return;
+  }
+  const { Stage } = await import("../web/browser/stage.js");
+  stage = new Stage();
+  await stage.browser();
+}
+
+/** Starts the server of a page, and returns the address. */
+async function servePage(first) {
+  const hash = new X509Certificate(readFileSync(files.certificate)).fingerprint256.replaceAll(":", "").toLowerCase();
+  const server = start(weir, [
+    "live", "watch", "--page", "127.0.0.1:0", "--certificate-hash", hash, "--relay", from(first, "https"),
+  ], "pipe");
+  for await (const line of createInterface({ input: server.stdout })) return { server, address: JSON.parse(line).page };
+  throw new Error("the server of the page ended");
+}
+
+/** Opens a page that plays. The result ends it, and returns its frames. */
+async function watch(first = 2) {
+  const { server, address } = await servePage(first);
+  const { page } = await stage.open(address);
+  await page.waitForFunction(`document.getElementById("state").textContent === "live"`, { timeout: PATIENCE_MS });
+  return async () => {
+    const { frames } = await page.evaluate("weir.export()");
+    await page.context().close();
+    await kill(server);
+    return frames;
+  };
+}
+
+const framesOf = (report) => JSON.parse(readFileSync(report, "utf8")).frames;
+
 /** Returns the longest time without a new picture that ended after `since`, in seconds. */
-function gap(report, since) {
-  const { frames } = JSON.parse(readFileSync(report, "utf8"));
+function gap(frames, since) {
   const shown = frames.map((frame) => frame.shown_us).filter((us) => us !== null).sort((one, other) => one - other);
   const last = shown.at(-1) ?? 0;
   if (last < (since + 5000) * 1000) return Infinity;
@@ -156,21 +246,24 @@ function gap(report, since) {
   return Math.max(...gaps) / 1e6;
 }
 
-/** Kills or stops a relay while a stream is played. Returns the gap of each viewer, in seconds. */
-async function killRelay(victim, signal, scope) {
+/** Lets a relay fail while a stream is played. Returns the gaps of the players without a screen and of pages, in seconds. */
+async function failRelay(victim, fail, scope) {
   await startRelays(scope);
   const publisher = publish();
   await until("the stream is published", async () => (await metric(2, "weir_relay_fleet_namespaces")) === 1);
   const viewers = Array.from({ length: VIEWERS }, (_, number) => play(number));
   await until("the viewers play", async () => (await metric(2, "weir_relay_subscriptions")) >= VIEWERS);
+  const leavePage = stage && await watch();
   await pause(4000 + Math.random() * 1000);
   const since = Date.now();
-  relays[victim].kill(signal);
+  fail(victim);
   await pause(10_000);
   await Promise.all(viewers.map(({ child }) => kill(child, "SIGINT")));
+  const players = viewers.map(({ report }) => gap(framesOf(report), since));
+  const pages = leavePage ? [gap(await leavePage(), since)] : [];
   await kill(publisher);
   await stopRelays();
-  return viewers.map(({ report }) => gap(report, since));
+  return { players, pages };
 }
 
 // Numbers and tables.
@@ -198,26 +291,98 @@ function write(name, title, lines, [target, how] = ["results-fleet", machine()])
   console.error(section);
 }
 
-/** Measures the gap of viewers after a signal to a relay: SIGKILL, or SIGSTOP, after which it drops all packets. */
-async function measureKills(signal) {
+/** The ways in which a relay fails: the title of the section, what happens, and how. */
+const FAILURES = {
+  kills: ["Gap of viewers when a relay is killed", "`kill -9`", (number) => relays[number].kill("SIGKILL")],
+  stops: ["Gap of viewers when a relay stands still", "`kill -STOP`", (number) => relays[number].kill("SIGSTOP")],
+  drops: ["Gap of viewers when all packets of a relay are dropped", "the loss of all packets to and from the relay", isolate],
+  cuts: [
+    "Gap of viewers when clients cannot reach a relay",
+    "the loss of all packets between the relay and clients, while other relays and NATS reach it", cut,
+  ],
+};
+
+/** Measures the gap of viewers after a relay fails. */
+async function measureFailures(name) {
   const rows = [];
-  const isKilled = signal === "SIGKILL";
-  for (const [victim, name] of [[2, "the viewers' relay"], [0, "the publisher's relay"]]) {
-    const gaps = [];
+  const [title, what, fail] = FAILURES[name];
+  await startBrowser();
+  for (const [victim, of] of [[2, "the viewers' relay"], [0, "the publisher's relay"]]) {
+    const gaps = { players: [], pages: [] };
     for (let round = 0; round < rounds; round += 1) {
-      const of = await killRelay(victim, signal, `${signal}-${victim}-${round}`);
-      console.error(`${name}, round ${round + 1}: ${of.map((one) => number(one)).join(", ")} s`);
-      gaps.push(...of);
+      const { players, pages } = await failRelay(victim, fail, `${name}-${victim}-${round}`);
+      if (isApart) connect(victim);
+      console.error(`${of}, round ${round + 1}: ${players.map((one) => number(one)).join(", ")} s; pages: ${pages.map((one) => number(one)).join(", ")} s`);
+      gaps.players.push(...players);
+      gaps.pages.push(...pages);
     }
-    const row = [name, rounds, gaps.length, ...[0.5, 0.95, 1].map((share) => number(quantile(gaps, share)))];
-    rows.push(`| ${row.join(" | ")} |`);
+    for (const [viewers, all] of [["`weir live play`", gaps.players], ["page in Chromium", gaps.pages]]) {
+      const figures = [0.5, 0.95, 1].map((share) => number(quantile(all, share)));
+      if (all.length > 0) rows.push(`| ${[of, rounds, viewers, all.length, ...figures].join(" | ")} |`);
+    }
   }
-  const [section, title] = isKilled
-    ? ["kills", "Gap of viewers when a relay is killed"]
-    : ["stops", "Gap of viewers when a relay drops all packets"];
-  write(section, title, [
-    `| ${isKilled ? "killed" : "stopped"} | times | viewers | p50 s | p95 s | longest s |`, "|---|--:|--:|--:|--:|--:|", ...rows, "",
-    `The gap is the longest time without a new picture after \`kill -${isKilled ? "9" : "STOP"}\`, in \`weir live play\` with three relays. Groups last one second.`,
+  await stage?.end();
+  write(name, title, [
+    "| relay | times | viewers | gaps | p50 s | p95 s | longest s |", "|---|--:|---|--:|--:|--:|--:|", ...rows, "",
+    `The gap is the longest time without a new picture after ${what}.`,
+    "Groups last one second, and all clients know three relays.",
+  ]);
+}
+
+/** Measures failures in a network namespace of their own, which this script needs to drop packets. */
+async function measureApart(name) {
+  if (isApart) {
+    separate();
+    for (const one of [0, 1, 2]) startNats(one);
+    return measureFailures(name);
+  }
+  if (process.getuid() !== 0) throw new Error(`${name} needs root: choose others with --only`);
+  const again = [...process.argv.slice(1, 3), "--results", results, "--rounds", String(rounds), "--only", name, "--apart"];
+  const child = spawn("unshare", ["--net", process.execPath, ...again], { stdio: "inherit" });
+  const code = await new Promise((resolve) => child.once("exit", resolve));
+  if (code !== 0) throw new Error(`${name} could not be measured`);
+}
+
+/** Restarts the relays one after the other, while a stream is published and played at all of them. Clients follow GOAWAY. */
+async function measureRestarts() {
+  const [scope, times] = ["restarts", Math.min(rounds, 5)];
+  await startBrowser();
+  await startRelays(scope);
+  const publisher = publish();
+  await until("the stream is published", async () => (await metric(2, "weir_relay_fleet_namespaces")) === 1);
+  const players = Array.from({ length: 3 * VIEWERS }, (_, one) => play(one, one % 3, "--join", "current"));
+  const pages = stage ? [await watch(0), await watch(1), await watch(2)] : [];
+  await pause(5000);
+  const took = [];
+  for (let round = 0; round < 3 * times; round += 1) {
+    const [number, began] = [round % 3, Date.now()];
+    await kill(relays[number], "SIGTERM");
+    took.push((Date.now() - began) / 1000);
+    await startRelay(number, scope);
+    await until("a relay joins its fleet", async () => (await metric(number, "weir_relay_fleet_stale")) === 0);
+    await pause(3000);
+  }
+  await Promise.all(players.map(({ child }) => kill(child, "SIGINT")));
+  const seen = [["`weir live play --join current`", players.map(({ report }) => framesOf(report))], ["page in Chromium", []]];
+  for (const leave of pages) seen[1][1].push(await leave());
+  await stage?.end();
+  await kill(publisher);
+  await stopRelays();
+  const rows = seen.filter(([, all]) => all.length > 0).map(([viewers, all]) => {
+    const lost = all.map((frames) => {
+      const numbers = frames.filter((frame) => frame.arrived_us !== null).map((frame) => frame.number);
+      return Math.max(...numbers) - Math.min(...numbers) + 1 - new Set(numbers).size;
+    });
+    const longest = Math.max(...all.map((frames) => gap(frames, 0)));
+    console.error(`restarts, ${viewers}: ${lost.join(", ")} frames lost`);
+    const sum = (values) => values.reduce((total, one) => total + one, 0);
+    return `| ${[viewers, all.length, sum(all.map((frames) => frames.length)), sum(lost), number(longest)].join(" | ")} |`;
+  });
+  write("restarts", "Rolling restart", [
+    "| viewers | number | frames received | frames lost | longest time without a new picture s |", "|---|--:|--:|--:|--:|", ...rows, "",
+    `Each of three relays is restarted ${times} times, one after the other, while a third of the viewers are at each. From SIGTERM a relay`,
+    `takes ${number(Math.max(...took), 1)} s at most to end. Publisher and viewers follow GOAWAY. Lost are`,
+    "frames that the publisher sends at its next relay before the viewers' relay has found it there.",
   ]);
 }
 
@@ -335,7 +500,7 @@ async function measureNats() {
   add("quorum back after 60 s: the map is current after", `${number((Date.now() - back) / 1000, 1)} s`);
   await pause(2000);
   await Promise.all(viewers.map(({ child }) => kill(child, "SIGINT")));
-  const gaps = viewers.map(({ report }) => gap(report, since));
+  const gaps = viewers.map(({ report }) => gap(framesOf(report), since));
   add("longest time without a new picture, over all of it", `${number(Math.max(...gaps))} s`);
   await kill(publisher);
   await stopRelays();
@@ -346,15 +511,8 @@ async function demo() {
   await startRelays("demo");
   const publisher = publish();
   await until("the stream is published", async () => (await metric(2, "weir_relay_fleet_namespaces")) === 1);
-  const hash = new X509Certificate(readFileSync(files.certificate)).fingerprint256.replaceAll(":", "").toLowerCase();
-  const page = start(weir, [
-    "live", "watch", "--page", "127.0.0.1:0", "--certificate-hash", hash,
-    "--relay", [2, 1, 0].map((one) => url(one, "https")).join(","),
-  ], "pipe");
-  for await (const line of createInterface({ input: page.stdout })) {
-    console.log(`Open ${JSON.parse(line).page} in a browser. Its relay is killed in 20 seconds.`);
-    break;
-  }
+  const { address } = await servePage(2);
+  console.log(`Open ${address} in a browser. Its relay is killed in 20 seconds.`);
   const viewer = play(0);
   await pause(20_000);
   const since = Date.now();
@@ -362,7 +520,7 @@ async function demo() {
   console.log("The viewers' relay was killed.");
   await pause(10_000);
   await kill(viewer.child, "SIGINT");
-  console.log(`A player without a screen had no new picture for ${number(gap(viewer.report, since))} s. The page plays until Ctrl-C.`);
+  console.log(`A player without a screen had no new picture for ${number(gap(framesOf(viewer.report), since))} s. The page plays until Ctrl-C.`);
   await Promise.race([publisher.ended, new Promise((resolve) => process.once("SIGINT", resolve))]);
 }
 
@@ -385,17 +543,19 @@ async function measure() {
     "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", files.key, "-out", files.certificate,
   ], { stdio: "ignore" });
   const measures = {
-    kills: () => measureKills("SIGKILL"), stops: () => measureKills("SIGSTOP"), hop: measureHop, cost: measureCost, nats: measureNats,
+    ...Object.fromEntries(["kills", "stops"].map((name) => [name, () => measureFailures(name)])),
+    ...Object.fromEntries(["drops", "cuts"].map((name) => [name, () => measureApart(name)])),
+    restarts: measureRestarts, hop: measureHop, cost: measureCost, nats: measureNats,
   };
   const wanted = isDemo ? ["demo"] : Object.keys(measures).filter((name) => only.includes(name));
-  if (wanted.some((name) => name !== "hop" && name !== "cost")) {
+  if (wanted.some((name) => !["hop", "cost"].includes(name))) {
     execFileSync("ffmpeg", [
       "-hide_banner", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=24", "-t", "240", "-pix_fmt", "yuv420p",
       "-c:v", "libx264", "-preset", "ultrafast", "-b:v", "300k", "-g", "24", "-bf", "0", "-sc_threshold", "0", "-f", "mp4",
       "-movflags", "cmaf+frag_every_frame+empty_moov+default_base_moof", clip,
     ]);
   }
-  for (const one of [0, 1, 2]) startNats(one);
+  if (!isApart) for (const one of [0, 1, 2]) startNats(one);
   if (isDemo) return demo();
   for (const name of wanted) await measures[name]();
 }
@@ -404,6 +564,8 @@ try {
   if (flags.includes("--sim")) writeSimulated();
   else await measure();
 } finally {
+  await stage?.end();
   await Promise.all([...children].map((child) => kill(child)));
+  if (isApart) for (const one of [0, 1, 2]) spawnSync("ip", ["netns", "del", space(one)]);
   rmSync(folder, { recursive: true, force: true });
 }

@@ -141,7 +141,7 @@ test("the page recovers from whatever happens, without a reload", { skip, timeou
     const { connection } = await watched.figures();
     const [more, losses] = [connection.watchdogs - before.connection.watchdogs, connection.reconnects - before.connection.reconnects];
     console.log(`after the cut: ${more} second connections, ${losses} losses`);
-    assert.ok(more > 0, "after two seconds without an object a second connection was tried");
+    assert.ok(more > 0, "after a while without an object a second connection was tried");
     await isAtLiveEdge(watched, before, began);
   });
 

@@ -8,7 +8,7 @@ import { withTimeout } from "../moqt/timeout.js";
 import { Reception, shownRelay } from "./reception.js";
 
 /** The time without an object after which a second connection is tried, in milliseconds. */
-export const WATCHDOG_MS = 2000;
+export const WATCHDOG_MS = 1500;
 /** The shortest and the longest pause between attempts, in milliseconds. */
 const PAUSE_MIN_MS = 250;
 const PAUSE_MAX_MS = 8000;
@@ -149,8 +149,10 @@ export class Receiver {
     const { relays = [target.relay] } = target;
     if (relays[this.turn % relays.length] === besides) this.turn += 1;
     target.relay = this.successor ?? relays[this.turn % relays.length] ?? target.relay;
+    // A publisher at a relay that goes away leaves it between two groups, and its next group is at another relay.
+    const join = this.isGoingAway ? "current" : this.join;
     /** @type {Reception} */
-    const reception = new Reception(target, this.join, {
+    const reception = new Reception(target, join, {
       onPlan: (plan) => {
         const occasion = this.plans.has(reception) ? "catalog" : "connected";
         this.plans.set(reception, plan);

@@ -33,6 +33,7 @@ use weir_transport::StreamId;
 pub use self::config::{Choice, Join, ViewerConfig};
 use self::discovery::Discovery;
 use self::incoming::{Incoming, ReceivedFrame, StreamContent, Track};
+use self::moving::Departure;
 use self::numbering::Numbering;
 use self::patience::Patience;
 use self::phase::Phase;
@@ -86,6 +87,12 @@ pub struct Viewer {
     relays_left: u64,
     /// Whether the next catalog is the first one of another relay.
     has_moved: bool,
+    /// The relay that has sent GOAWAY, until the player leaves it.
+    departure: Option<Departure>,
+    /// The newest group of the first track.
+    newest_group: Option<u64>,
+    /// Where tracks are joined.
+    join: Join,
 }
 
 impl Viewer {
@@ -124,6 +131,9 @@ impl Viewer {
             revoked: None,
             relays_left: 0,
             has_moved: false,
+            departure: None,
+            newest_group: None,
+            join: config.join,
             config,
         }
     }
@@ -311,7 +321,7 @@ impl Viewer {
     /// Handles an accepted subscription. Fetches the earlier objects of the current group if the player joins there.
     fn on_subscribed(&mut self, turn: &mut Turn<'_>, id: RequestId, largest: Option<Location>) {
         self.on_accepted(id);
-        if self.config.join == Join::Next || largest.is_none() {
+        if self.join == Join::Next || largest.is_none() {
             return;
         }
         if let Some(place) = self.tracks.iter().position(|track| track.request == id) {
@@ -364,6 +374,9 @@ impl Viewer {
         let of = match found {
             Some((track, place)) => {
                 track.streams += 1;
+                if place == 0 {
+                    self.newest_group = self.newest_group.max(Some(header.group));
+                }
                 StreamContent::Track(place)
             }
             None if self.discovery.has(request) => StreamContent::Metadata(request),
@@ -491,6 +504,7 @@ impl App for Viewer {
         // A player opens no data streams, so it handles every event.
         let _nothing = self.client.handle_event(turn, event);
         self.handle_session_events(turn);
+        self.depart(turn);
         self.note_move();
         self.limit_queue(turn);
         self.play(now);
@@ -512,6 +526,7 @@ impl App for Viewer {
             give_up_at,
             self.phase.answer_by(),
             self.patience.poll_timeout(),
+            self.departure.as_ref().map(Departure::poll_timeout),
         ]
         .into_iter()
         .flatten()
@@ -532,6 +547,7 @@ impl App for Viewer {
         self.on_answer_timeout(turn);
         self.ask_again(turn);
         self.handle_session_events(turn);
+        self.depart(turn);
         self.note_move();
         self.play(now);
         self.leave(turn);

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use weir_client::turn::Turn;
-use weir_moqt::error::SessionError;
 use weir_moqt::message::GoAway;
 
 use super::incoming::Track;
@@ -93,11 +92,7 @@ impl Viewer {
     /// for another publisher; another player moves on to the next relay, or fails.
     pub(super) fn on_goaway(&mut self, turn: &mut Turn<'_>, goaway: &GoAway) {
         match self.phase {
-            Phase::Playing { .. } if self.client.follow(turn, goaway) => {}
-            Phase::Playing { .. } => {
-                let reason = "the relay is going away".to_owned();
-                self.client.fail(turn, SessionError::NO_ERROR, reason);
-            }
+            Phase::Playing { .. } => self.prepare_to_leave(turn, goaway),
             Phase::Ended { .. } => self.config.reconnect_timeout = Duration::ZERO,
             Phase::Waiting { .. } => self.client.close(turn, "the stream is over"),
         }

@@ -30,14 +30,14 @@ impl Viewer {
         self.await_answers(turn.now);
     }
 
-    /// Sends SUBSCRIBE for a media track, with the joining point of the configuration.
+    /// Sends SUBSCRIBE for a media track, with the present joining point.
     pub(super) fn subscribe_to_media(
         &mut self,
         turn: &mut Turn<'_>,
         name: &str,
         place: usize,
     ) -> Option<RequestId> {
-        let filter = match self.config.join {
+        let filter = match self.join {
             Join::Next => Filter::NextGroupStart,
             Join::Current => Filter::LargestObject,
         };

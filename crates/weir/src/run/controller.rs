@@ -39,7 +39,7 @@ pub(super) fn conduct(
     let started = clock::now();
     let patience = patience(plan);
     let length = longest(&plan.profile) + END_TIMEOUT + wait_for_others(plan);
-    let (mut is_admitted, mut released) = (false, None);
+    let (mut is_admitted, mut released, mut has_met_relay) = (false, None, false);
     loop {
         if stop.wait(STEP) {
             return because("interrupted");
@@ -65,7 +65,9 @@ pub(super) fn conduct(
             let (publishers, subscribers) = (one.publishers, one.subscribers);
             publishers.ready + publishers.failed + subscribers.ready + subscribers.failed > 0
         };
-        if now - started > START_TIMEOUT && !seen.iter().any(has_met) {
+        // Clients that move on to another relay are not ready meanwhile.
+        has_met_relay |= seen.iter().any(has_met);
+        if now - started > START_TIMEOUT && !has_met_relay {
             return because(&format!("no answer within {} s", START_TIMEOUT.as_secs()));
         }
         let last_packet_at = watch.last_packet_at(now, agents);

@@ -145,6 +145,30 @@ fn clients_with_two_relays_go_on_when_one_is_killed() {
 }
 
 #[test]
+fn a_publisher_alone_goes_on_when_its_relay_is_killed_late() {
+    let folder = Folder::new("moving-late");
+    let [first, second] = [Relay::start(&[]), Relay::start(&["--admin", "127.0.0.1:0"])];
+    let urls = format!("moqt://{},moqt://{}", first.address(), second.address());
+    let profile = profile(&folder, ["total_transmit_time", "20000"], ["", ""]);
+    let bench = start(&[
+        "bench",
+        &profile,
+        "--relay",
+        &urls,
+        "--insecure",
+        "--role",
+        "publish",
+        "--no-wait",
+    ]);
+    // By then a run that no relay has answered would have ended.
+    expect_at_least(second.admin(), "weir_relay_uptime_seconds", 12.0);
+    drop(first);
+    let output = bench.wait_with_output().unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+}
+
+#[test]
 fn a_relay_serves_without_its_nats_servers() {
     // A port of this machine that nobody listens on.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
