@@ -5,6 +5,7 @@ mod cmd;
 #[cfg(test)]
 mod documents;
 mod event_loop;
+mod file_kind;
 mod h3;
 mod harness;
 mod hints;
