@@ -381,8 +381,7 @@ async function measureRestarts() {
   write("restarts", "Rolling restart", [
     "| viewers | number | frames received | frames lost | longest time without a new picture s |", "|---|--:|--:|--:|--:|", ...rows, "",
     `Each of three relays is restarted ${times} times, one after the other, while a third of the viewers are at each. From SIGTERM a relay`,
-    `takes ${number(Math.max(...took), 1)} s at most to end. Publisher and viewers follow GOAWAY. Lost are`,
-    "frames that the publisher sends at its next relay before the viewers' relay has found it there.",
+    `takes ${number(Math.max(...took), 1)} s at most to end. Publisher and viewers follow GOAWAY.`,
   ]);
 }
 

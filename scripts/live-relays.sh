@@ -26,10 +26,10 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 
     -keyout "$folder/key.pem" -out "$folder/cert.pem" 2>"$folder/openssl.log"
 
 urls=()
-# Starts a relay that listens on port $1, and waits until it does. The rest is its command.
+# Starts the relay called $1, which listens on port $2, and waits until it does. The rest is its command.
 start() {
-    local port=$1 entry deadline=$((SECONDS + 10))
-    shift
+    local name=$1 port=$2 entry deadline=$((SECONDS + 10))
+    shift 2
     if ! command -v "$1" >/dev/null; then
         echo "left out: there is no $1" >&2
         return
@@ -45,13 +45,12 @@ start() {
         fi
         sleep 0.1
     done
-    urls+=("https://127.0.0.1:$port/")
+    urls+=("$name=https://127.0.0.1:$port/")
 }
-start 15441 "$weir" relay --listen 127.0.0.1:15441 --cert "$folder/cert.pem" --key "$folder/key.pem"
-start 15442 "$peers/moq-relay" --listen 127.0.0.1:15442 --listen-tls-cert "$folder/cert.pem" \
+start weir 15441 "$weir" relay --listen 127.0.0.1:15441 --cert "$folder/cert.pem" --key "$folder/key.pem"
+start moq-relay 15442 "$peers/moq-relay" --listen 127.0.0.1:15442 --listen-tls-cert "$folder/cert.pem" \
     --listen-tls-key "$folder/key.pem" --auth-public '**'
-start 15443 "$peers/moq-relay-ietf" --bind 127.0.0.1:15443 --tls-cert "$folder/cert.pem" --tls-key "$folder/key.pem"
+start moq-relay-ietf 15443 "$peers/moq-relay-ietf" --bind 127.0.0.1:15443 --tls-cert "$folder/cert.pem" --tls-key "$folder/key.pem"
 
 relays=$(IFS=,; echo "${urls[*]}")
-echo "15441: weir, 15442: moq-relay, 15443: moq-relay-ietf" >&2
 "$weir" live lab --net --source ffmpeg --relay "$relays" --strategies weir --profiles 500k,SPIKE,CASCADE,INTRA_CASCADE "$@"

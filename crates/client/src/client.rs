@@ -1,5 +1,6 @@
 //! One client: its connection from the first packet to the end of its session, and reconnection.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,21 @@ enum State {
     Moving { at: Instant },
     /// The client has left or failed. Events of its session can still be taken.
     Closed(Option<Peer>),
+}
+
+/// How far a client is on the way to its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The client has not begun to connect to its relay, or pauses before the next one.
+    Waiting,
+    /// The QUIC handshake, and that of WebTransport if used, is in progress.
+    Connecting,
+    /// The connection is established. The server's SETUP has not arrived.
+    AwaitsSetup,
+    /// The session is established.
+    Ready,
+    /// The client has left or failed.
+    Closed,
 }
 
 impl Client {
@@ -289,6 +305,22 @@ impl Client {
     /// Whether the session is established: both sides have sent SETUP.
     pub fn is_ready(&self) -> bool {
         self.setup_time.is_some() && !self.is_closed()
+    }
+
+    /// Returns how far the client is on the way to its session.
+    pub fn stage(&self) -> Stage {
+        match &self.state {
+            State::Idle | State::Moving { .. } => Stage::Waiting,
+            State::Connecting { .. } => Stage::Connecting,
+            State::Connected { .. } if self.setup_time.is_none() => Stage::AwaitsSetup,
+            State::Connected { .. } => Stage::Ready,
+            State::Closed(_) => Stage::Closed,
+        }
+    }
+
+    /// Returns the address of the present relay.
+    pub fn remote(&self) -> SocketAddr {
+        self.relay().remote
     }
 
     /// Whether the client has left or failed.

@@ -8,20 +8,22 @@
 
 use std::{
     error::Error,
+    hint::black_box,
     io::{self, Write as _},
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use bytes::BytesMut;
 use weir_http3::{
     Limits,
     client::{Client, Greeting, Load, Target, transport_limits},
     server::{self, Server, Site, SiteLimits},
 };
-use weir_quic::{App, EcnCodepoint, Endpoint, EndpointConfig, Packets, TimeSource};
-use weir_sim::{SERVER_NAME, Sim};
+use weir_quic::{App, EndpointConfig};
+use weir_sim::{
+    SERVER_NAME, Sim,
+    driven::{self, Driven},
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let sim = Sim::new(1);
@@ -62,91 +64,38 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// A turn of the load client. Callgrind counts while this function runs, so it must not be inlined, and its call must
 /// not become a jump.
 #[inline(never)]
-fn ask(now: Instant, client: &mut Side<Client>) -> bool {
+fn ask(now: Instant, client: &mut Driven<Client>) -> bool {
     let has_more = client.turn(now);
-    client.turns += 1;
-    has_more
+    black_box(has_more)
 }
 
 /// A turn of the server, counted in the same way.
 #[inline(never)]
-fn serve(now: Instant, server: &mut Side<Server>) -> bool {
+fn serve(now: Instant, server: &mut Driven<Server>) -> bool {
     let has_more = server.turn(now);
-    server.turns += 1;
-    has_more
+    black_box(has_more)
 }
 
 /// A turn of either, not counted.
-fn warm_up<A: App>(now: Instant, side: &mut Side<A>) -> bool {
+fn warm_up<A: App>(now: Instant, side: &mut Driven<A>) -> bool {
     side.turn(now)
 }
 
 /// Runs a turn of `from`, and delivers its packets to the other side.
-fn exchange<A: App, B>(
+fn exchange<A: App, B: App>(
     now: Instant,
-    from: &mut Side<A>,
-    to: &mut Side<B>,
-    turn: fn(Instant, &mut Side<A>) -> bool,
+    from: &mut Driven<A>,
+    to: &mut Driven<B>,
+    turn: fn(Instant, &mut Driven<A>) -> bool,
 ) {
     let mut has_more = true;
     while has_more {
         has_more = turn(now, from);
-        for packet in from.endpoint.outbox().iter() {
-            let size = packet.segment_size.unwrap_or(packet.data.len()).max(1);
-            // The packets of a train are contiguous, as in a host.
-            let mut train = BytesMut::from(packet.data);
-            while !train.is_empty() {
-                let data = train.split_to(size.min(train.len()));
-                to.arrived.push(Arrived {
-                    remote: from.address,
-                    ecn: packet.ecn,
-                    data,
-                });
-            }
-        }
-        from.endpoint.outbox().clear();
+        from.send(&mut to.arrived);
     }
 }
 
-/// The client or the server, with the packets that have arrived for it.
-struct Side<A> {
-    app: A,
-    endpoint: Endpoint,
-    address: SocketAddr,
-    arrived: Vec<Arrived>,
-    turns: u64,
-}
-
-struct Arrived {
-    remote: SocketAddr,
-    ecn: Option<EcnCodepoint>,
-    data: BytesMut,
-}
-
-impl<A: App> Side<A> {
-    /// Runs a turn as a host does: packets, timers, events, packets. Returns whether more packets are to be sent.
-    #[inline]
-    fn turn(&mut self, now: Instant) -> bool {
-        for Arrived { remote, ecn, data } in self.arrived.drain(..) {
-            self.endpoint.handle_packet(now, 0, remote, None, ecn, data);
-        }
-        self.tell(now);
-        self.endpoint.handle_timeout(now);
-        self.tell(now);
-        if self.app.poll_timeout().is_some_and(|due| due <= now) {
-            self.app.handle_timeout(now, &mut self.endpoint);
-        }
-        self.endpoint.fill(now)
-    }
-
-    fn tell(&mut self, now: Instant) {
-        while let Some(event) = self.endpoint.poll_event() {
-            self.app.handle_event(now, &mut self.endpoint, event);
-        }
-    }
-}
-
-fn client_side(sim: &Sim) -> Result<Side<Client>, Box<dyn Error>> {
+fn client_side(sim: &Sim) -> Result<Driven<Client>, Box<dyn Error>> {
     let load = Load {
         target: Target {
             address: SERVER.into(),
@@ -166,56 +115,29 @@ fn client_side(sim: &Sim) -> Result<Side<Client>, Box<dyn Error>> {
         sockets: 1,
     };
     let config = sim.client_config(&[weir_h3::ALPN]);
-    Ok(Side {
-        app: Client::new(load, config, Limits::default(), sim.now())?,
-        endpoint: Endpoint::new(EndpointConfig {
-            limits: transport_limits(DURATION),
-            ..endpoint(2)
-        })?,
-        address: CLIENT.into(),
-        arrived: Vec::new(),
-        turns: 0,
-    })
+    let client = Client::new(load, config, Limits::default(), sim.now())?;
+    let endpoint = EndpointConfig {
+        limits: transport_limits(DURATION),
+        ..endpoint(2)
+    };
+    Ok(Driven::new(client, CLIENT.into(), endpoint)?)
 }
 
-fn server_side(sim: &Sim) -> Result<Side<Server>, Box<dyn Error>> {
+fn server_side(sim: &Sim) -> Result<Driven<Server>, Box<dyn Error>> {
     let site = Arc::new(Site::new(SiteLimits::default()));
-    Ok(Side {
-        app: Server::new(server::Config::default(), site),
-        endpoint: Endpoint::new(EndpointConfig {
-            server: Some(sim.server_tls(&[weir_h3::ALPN])),
-            ..endpoint(3)
-        })?,
-        address: SERVER.into(),
-        arrived: Vec::new(),
-        turns: 0,
-    })
+    let server = Server::new(server::Config::default(), site);
+    let endpoint = EndpointConfig {
+        server: Some(sim.server_tls(&[weir_h3::ALPN])),
+        ..endpoint(3)
+    };
+    Ok(Driven::new(server, SERVER.into(), endpoint)?)
 }
 
+/// Returns the configuration of a client's endpoint.
 fn endpoint(seed: u8) -> EndpointConfig {
-    EndpointConfig {
-        limits: weir_quic::Limits::default(),
-        packets: Packets {
-            send_bytes_fixed: Some(PACKET_BYTES),
-            receive_bytes_max: PACKET_BYTES,
-            ..Packets::default()
-        },
-        server: None,
-        seed: [seed; 32],
-        time_source: Arc::new(Epoch),
-        qlog: None,
-        segmentation_offload: true,
-        handshake_counts: weir_quic::OriginCounts::default(),
-    }
-}
-
-/// The time of day, which only address tokens need.
-struct Epoch;
-
-impl TimeSource for Epoch {
-    fn now(&self) -> std::time::SystemTime {
-        std::time::UNIX_EPOCH
-    }
+    let mut config = driven::endpoint(seed, PACKET_BYTES);
+    config.packets.receive_bytes_max = PACKET_BYTES;
+    config
 }
 
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 1], 4433);

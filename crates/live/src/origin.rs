@@ -163,6 +163,11 @@ impl Origin {
         self.counters
     }
 
+    /// Returns the client of the relay.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Returns why the origin failed, if it did.
     pub fn failure(&self) -> Option<&str> {
         self.client.failure()

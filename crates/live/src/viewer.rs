@@ -85,6 +85,8 @@ pub struct Viewer {
     /// Why the relay ended a track that is played, if the authorization ended.
     revoked: Option<String>,
     relays_left: u64,
+    /// Why the player last left a relay for the next one.
+    last_move: Option<String>,
     /// Whether the next catalog is the first one of another relay.
     has_moved: bool,
     /// The relay that has sent GOAWAY, until the player leaves it.
@@ -130,6 +132,7 @@ impl Viewer {
             complaint: None,
             revoked: None,
             relays_left: 0,
+            last_move: None,
             has_moved: false,
             departure: None,
             newest_group: None,
@@ -203,6 +206,16 @@ impl Viewer {
     /// streams or too many bytes were incomplete.
     pub fn streams_refused(&self) -> u64 {
         self.streams_refused
+    }
+
+    /// Returns the client of the relay.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns why the player last left a relay for the next one, if it did.
+    pub fn last_move(&self) -> Option<&str> {
+        self.last_move.as_deref()
     }
 
     /// Returns true if the session with the relay was established.

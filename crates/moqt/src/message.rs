@@ -378,7 +378,7 @@ impl Message {
     pub fn decode(draft: Draft, message_type: u64, payload: &Bytes) -> Result<Self, DecodeError> {
         let kind = draft
             .message_kind(message_type)
-            .ok_or(DecodeError::unknown_message(message_type))?;
+            .ok_or_else(|| DecodeError::unknown_message(message_type))?;
         let mut cursor = Cursor::new(payload);
         let message = Self::read(draft, kind, &mut cursor).map_err(|error| match error {
             DecodeError::Short => DecodeError::protocol("a message is shorter than its fields"),

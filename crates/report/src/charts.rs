@@ -6,6 +6,7 @@
 mod agreement;
 mod compared;
 mod live;
+mod materials;
 mod relays;
 mod servers;
 mod soak;
@@ -13,6 +14,7 @@ mod sweep;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod through;
 
 use maud::{Markup, html};
 
@@ -40,9 +42,12 @@ pub fn chart(name: &str, markdown: &str) -> Option<Chart> {
         "live-lab" => live::image(&tables, markdown)?,
         "relays-compared" => compared::image("Relays under one load", &tables)?,
         "audiences" => compared::image("What an audience costs the relay", &tables)?,
+        "drafts" => compared::image("What drafts cost the relay", &tables)?,
+        "live-sources" => materials::image(&tables)?,
         "live-sweep" => sweep::image(&tables)?,
         "live-agreement" => agreement::image("Live video in virtual and in real time", &tables)?,
         "live-browser" => agreement::image("Live video in a browser", &tables)?,
+        "live-relays" => through::image(&tables)?,
         "soak-web" => soak::image(&tables)?,
         _ => return None,
     };
@@ -101,6 +106,22 @@ fn panels(panels: &[Panel]) -> (Markup, f64) {
         }
     };
     (content, count(rows) * tall - GAP / 2.0)
+}
+
+/// Returns the chart of some panels; none if there is none, or if one of them has no bar.
+fn of_panels(title: &str, lead: &str, shown: &[Panel]) -> Option<Image> {
+    if shown.is_empty() || shown.iter().any(|panel| panel.bars.is_empty()) {
+        return None;
+    }
+    let (content, height) = panels(shown);
+    Some(Image {
+        title: title.to_owned(),
+        lead: lead.to_owned(),
+        description: words(shown),
+        source: String::new(),
+        content,
+        height,
+    })
 }
 
 /// All figures of some panels in words.

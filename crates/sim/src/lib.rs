@@ -37,6 +37,7 @@
 mod agenda;
 mod certificate;
 mod clock;
+pub mod driven;
 mod network;
 mod node;
 mod sim;

@@ -7,6 +7,7 @@ mod corpus;
 #[cfg(test)]
 mod documents;
 mod event_loop;
+mod file_kind;
 mod h3;
 mod harness;
 mod hints;

@@ -83,9 +83,10 @@ impl Viewer {
 
     /// Begins again after the client has left its relay.
     pub(super) fn note_move(&mut self) {
-        if self.client.take_move().is_none() {
+        let Some(reason) = self.client.take_move() else {
             return;
-        }
+        };
+        self.last_move = Some(reason);
         self.relays_left += 1;
         self.has_moved = true;
         self.join = match self.departure.take() {

@@ -7,6 +7,7 @@ mod following;
 mod leaving;
 mod moving;
 mod patience;
+mod server;
 mod silent;
 mod stage;
 
@@ -16,6 +17,7 @@ use weir_link::{Config as Link, Delay, Loss, Probability};
 use weir_live::{Origin, PublishFlow, Viewer};
 
 use self::asker::Asker;
+use self::server::Server;
 use self::stage::{Pace, Show, Stage};
 
 /// Requests init segment and catalog long after they were published, through a relay that keeps objects for
@@ -145,9 +147,10 @@ fn who_asks_for_what_there_is_not_is_told_when_that_is_known() {
 fn who_changes_its_mind_before_anything_is_known_of_the_stream_is_answered_in_order() {
     for changes in [vec![], vec![true], vec![true, false]] {
         let mut stage = Stage::new(Duration::from_mins(1));
-        stage
-            .sim
-            .start(stage.relay, Asker::new("audio-2", changes.clone()));
+        stage.sim.start(
+            stage.relay,
+            Server::new(Asker::new("audio-2", changes.clone())),
+        );
         let live = Show {
             pace: Pace::Live,
             ..Show::usual(PublishFlow::Namespace)
@@ -156,7 +159,7 @@ fn who_changes_its_mind_before_anything_is_known_of_the_stream_is_answered_in_or
         stage.sim.run_until(Duration::from_secs(1), |_| false);
         let origin = stage.sim.app::<Origin>(stage.nodes[0]);
         assert_eq!(origin.failure(), None, "{changes:?}");
-        let asker = stage.sim.app::<Asker>(stage.relay);
+        let asker = &stage.sim.app::<Server<Asker>>(stage.relay).answers;
         let expected = std::iter::once("accepted").chain(changes.iter().map(|_| "updated"));
         assert!(
             asker.heard.iter().copied().eq(expected),

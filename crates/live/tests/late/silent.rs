@@ -1,16 +1,14 @@
 //! A relay that never responds, or refuses what it does not support: neither player nor origin waits for it for ever.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use weir_client::peer::Peer;
-use weir_client::turn::Turn;
 use weir_live::{Choice, Origin, PublishFlow, Viewer, ViewerConfig};
 use weir_moqt::error::{RequestErrorCode, ResetCode};
-use weir_moqt::limits::Limits;
-use weir_moqt::message::{RequestError, RequestOk, Setup};
-use weir_moqt::session::{Event as SessionEvent, Request, Side};
-use weir_quic::{App, Endpoint, Event};
+use weir_moqt::message::{RequestError, RequestOk};
+use weir_moqt::session::{Event as SessionEvent, Request, Session};
+use weir_quic::{App as _, Connection};
 
+use crate::server::{Answers, Server};
 use crate::stage::{Show, Stage};
 
 /// What the relay does with requests.
@@ -26,71 +24,34 @@ enum Answer {
     Refused,
 }
 
-/// The relay, with one peer.
-#[derive(Debug)]
-struct Silent {
-    answer: Answer,
-    peer: Option<Peer>,
-}
-
-impl Silent {
-    fn new(answer: Answer) -> Self {
-        Self { answer, peer: None }
-    }
-}
-
-impl App for Silent {
-    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        let turn = &mut Turn { now, endpoint };
-        if let Event::Connected { handle } = event {
-            let mut connection = turn.connection(handle).expect("it is connected");
-            let (setup, limits) = (Setup::default(), Limits::default());
-            self.peer = Peer::start(now, &mut connection, Side::Server, setup, limits);
-        }
-        let Some(peer) = &mut self.peer else {
+impl Answers for Answer {
+    fn answer(
+        &mut self,
+        session: &mut Session,
+        connection: &mut Connection<'_>,
+        event: SessionEvent,
+    ) {
+        let SessionEvent::Request { id, request } = event else {
             return;
         };
-        // The relay opens no data streams.
-        let _nothing = peer.handle_event(turn, event);
-        while let Some(event) = peer.poll_event() {
-            let SessionEvent::Request { id, request } = event else {
-                continue;
-            };
-            let Some((session, mut connection)) = peer.open(turn) else {
-                return;
-            };
-            let connection = &mut connection;
-            match (self.answer, request) {
-                (Answer::None, _) => {}
-                (Answer::Reset, _) => session.cancel(connection, id, ResetCode::INTERNAL_ERROR),
-                (Answer::NamespaceOnly, Request::PublishNamespace(_)) => {
-                    session.request_ok(connection, id, RequestOk::default());
-                }
-                (Answer::NamespaceOnly | Answer::Refused, _) => {
-                    let code = RequestErrorCode::NOT_SUPPORTED;
-                    session.request_error(connection, id, RequestError::new(code, "not here"));
-                }
+        match (self, request) {
+            (Self::None, _) => {}
+            (Self::Reset, _) => session.cancel(connection, id, ResetCode::INTERNAL_ERROR),
+            (Self::NamespaceOnly, Request::PublishNamespace(_)) => {
+                session.request_ok(connection, id, RequestOk::default());
+            }
+            (Self::NamespaceOnly | Self::Refused, _) => {
+                let code = RequestErrorCode::NOT_SUPPORTED;
+                session.request_error(connection, id, RequestError::new(code, "not here"));
             }
         }
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    fn handle_timeout(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
-
-    fn handle_shutdown(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
-
-    fn is_finished(&self) -> bool {
-        false
     }
 }
 
 /// Lets a player connect to the relay. Returns why the player has failed after `seconds`, if it has.
 fn play(answer: Answer, choice: Option<Choice>, seconds: u64) -> Option<String> {
     let mut stage = Stage::new(Duration::from_mins(1));
-    stage.sim.start(stage.relay, Silent::new(answer));
+    stage.sim.start(stage.relay, Server::new(answer));
     let config = stage.player_of("weir", &["video", "video-disposable"]);
     let choice = choice.unwrap_or_else(|| config.choice.clone());
     stage.play_with(ViewerConfig { choice, ..config });
@@ -128,7 +89,7 @@ fn an_origin_waits_for_an_answer_to_its_offer_so_long_and_no_longer() {
         (PublishFlow::Namespace, "PUBLISH_NAMESPACE"),
     ] {
         let mut stage = Stage::new(Duration::from_mins(1));
-        stage.sim.start(stage.relay, Silent::new(Answer::None));
+        stage.sim.start(stage.relay, Server::new(Answer::None));
         stage.publish(0, Show::usual(flow));
         stage.sim.run_until(Duration::from_secs(9), |_| false);
         let origin = stage.sim.app::<Origin>(stage.nodes[0]);
@@ -146,7 +107,7 @@ fn an_origin_offers_its_namespace_to_a_relay_that_does_not_support_publish() {
         let mut stage = Stage::new(Duration::from_mins(1));
         stage
             .sim
-            .start(stage.relay, Silent::new(Answer::NamespaceOnly));
+            .start(stage.relay, Server::new(Answer::NamespaceOnly));
         stage.publish(0, Show::usual(flow));
         stage.sim.run_until(Duration::from_secs(12), |_| false);
         let origin = stage.sim.app::<Origin>(stage.nodes[0]);
@@ -158,7 +119,7 @@ fn an_origin_offers_its_namespace_to_a_relay_that_does_not_support_publish() {
     }
     // The namespace is offered once: its refusal is the end.
     let mut stage = Stage::new(Duration::from_mins(1));
-    stage.sim.start(stage.relay, Silent::new(Answer::Refused));
+    stage.sim.start(stage.relay, Server::new(Answer::Refused));
     stage.publish(0, Show::usual(PublishFlow::Publish));
     stage.sim.run_until(Duration::from_secs(1), |_| false);
     let origin = stage.sim.app::<Origin>(stage.nodes[0]);

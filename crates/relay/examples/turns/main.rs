@@ -10,7 +10,10 @@
 mod audience;
 mod cache;
 mod catalogue;
+mod requests;
 mod stage;
+#[expect(dead_code, reason = "the stories need more of it")]
+#[path = "../../tests/relay/words.rs"]
 mod words;
 
 use std::{

@@ -2,34 +2,33 @@
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    hint::black_box,
+    time::{Duration, Instant},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use weir_client::{peer::Peer, turn::Turn};
 use weir_moqt::{
     draft::Draft,
     message::{RequestOk, Setup, SubscribeOk},
     parameter::Parameters,
     property::Properties,
-    session::{Event as SessionEvent, Request, Session, Side as SessionSide},
+    session::{Event as SessionEvent, Request, Session, Side},
 };
-use weir_quic::{
-    App, ClientConfig, Connection, EcnCodepoint, Endpoint, EndpointConfig, Event, Handle, Limits,
-    OriginCounts, Packets, TimeSource,
-};
+use weir_quic::{App, ClientConfig, Connection, Endpoint, EndpointConfig, Event, Handle, Limits};
 use weir_relay::{Load, Relay};
-use weir_sim::{SERVER_NAME, Sim};
+use weir_sim::{
+    SERVER_NAME, Sim,
+    driven::{Arrived, Driven, endpoint},
+};
 use weir_transport::{StreamId, Transport as _, WriteError};
 
 /// One relay, and all its clients on one endpoint.
 pub(crate) struct Stage {
     now: Instant,
     config: ClientConfig,
-    relay: Side<Relay>,
-    crowd: Side<Crowd>,
+    relay: Driven<Relay>,
+    crowd: Driven<Crowd>,
 }
 
 /// What a strike made the relay do.
@@ -50,18 +49,19 @@ impl Stage {
             peers: BTreeMap::new(),
             next_alias: 1 << 20,
         };
+        let server = EndpointConfig {
+            server: Some(sim.server_tls(&[Draft::KEPT.alpn()])),
+            ..endpoint(1, PACKET_BYTES)
+        };
+        let client = EndpointConfig {
+            limits: many,
+            ..endpoint(2, PACKET_BYTES)
+        };
         Self {
             now: sim.now(),
             config: sim.client_config(&[Draft::KEPT.alpn()]),
-            relay: Side::new(
-                Relay::new(config),
-                RELAY.into(),
-                EndpointConfig {
-                    server: Some(sim.server_tls(&[Draft::KEPT.alpn()])),
-                    ..endpoint(1, Limits::default())
-                },
-            ),
-            crowd: Side::new(crowd, CROWD.into(), endpoint(2, many)),
+            relay: Driven::new(Relay::new(config), RELAY.into(), server).expect(WITHIN),
+            crowd: Driven::new(crowd, CROWD.into(), client).expect(WITHIN),
         }
     }
 
@@ -140,15 +140,11 @@ impl Stage {
         while self.now <= end {
             let mut is_active = true;
             while is_active {
-                is_active = false;
-                let arrived = std::mem::take(&mut self.crowd.arrived);
-                is_active |= !arrived.is_empty();
-                self.crowd.receive(self.now, arrived);
-                is_active |= self.crowd.turn(self.now, &mut self.relay.arrived);
-                let arrived = std::mem::take(&mut self.relay.arrived);
-                is_active |= !arrived.is_empty();
-                self.relay.receive(self.now, arrived);
-                is_active |= self.relay.turn(self.now, &mut self.crowd.arrived);
+                let Self { relay, crowd, .. } = self;
+                is_active = !crowd.arrived.is_empty();
+                is_active |= crowd.turn_and_send(self.now, &mut relay.arrived);
+                is_active |= !relay.arrived.is_empty();
+                is_active |= relay.turn_and_send(self.now, &mut crowd.arrived);
                 self.now += ROUND;
             }
             let due = [self.relay.due(), self.crowd.due()];
@@ -164,32 +160,35 @@ impl Stage {
     /// Delivers the one packet that the clients have to send now, and counts the turn of the relay that receives it, and
     /// the turns that are due within 20 ms. What the relay answers arrives later.
     pub(crate) fn strike(&mut self) -> Struck {
-        let mut packets = Vec::new();
-        self.crowd.turn(self.now, &mut packets);
-        assert_eq!(packets.len(), 1, "a strike is one packet");
+        let Self { relay, crowd, .. } = self;
+        // What the relay has sent them stays under way, so that they do not answer it now.
+        let under_way = std::mem::take(&mut crowd.arrived);
+        crowd.turn_and_send(self.now, &mut relay.arrived);
+        crowd.arrived = under_way;
+        assert_eq!(relay.arrived.len(), 1, "a strike is one packet");
         self.now += ROUND;
-        self.counted(packets, None, Duration::from_millis(20))
+        self.counted(None, Duration::from_millis(20))
     }
 
     /// Lets the relay observe a load, and counts that turn, and those that are due within 20 ms.
     pub(crate) fn observe(&mut self, load: Load) -> Struck {
-        self.counted(Vec::new(), Some(load), Duration::from_millis(20))
+        self.counted(Some(load), Duration::from_millis(20))
     }
 
     /// Counts the turns of the relay that are due within this time.
     pub(crate) fn overdue(&mut self, within: Duration) -> Struck {
-        self.counted(Vec::new(), None, within)
+        self.counted(None, within)
     }
 
-    fn counted(&mut self, packets: Vec<Arrived>, load: Option<Load>, within: Duration) -> Struck {
+    fn counted(&mut self, load: Option<Load>, within: Duration) -> Struck {
         let end = self.now + within;
         let mut turns = 1;
         let Self { relay, crowd, .. } = self;
-        counted_turn(self.now, relay, load, packets, &mut crowd.arrived);
+        counted_turn(self.now, relay, load, &mut crowd.arrived);
         while let Some(next) = self.relay.due().filter(|next| *next <= end) {
             self.now = self.now.max(next);
             let Self { relay, crowd, .. } = self;
-            counted_turn(self.now, relay, None, Vec::new(), &mut crowd.arrived);
+            counted_turn(self.now, relay, None, &mut crowd.arrived);
             turns += 1;
             assert!(turns < TURNS_MAX, "the relay never comes to rest");
         }
@@ -202,94 +201,14 @@ impl Stage {
 #[inline(never)]
 fn counted_turn(
     now: Instant,
-    relay: &mut Side<Relay>,
+    relay: &mut Driven<Relay>,
     load: Option<Load>,
-    packets: Vec<Arrived>,
     sent: &mut Vec<Arrived>,
 ) {
     if let Some(load) = load {
         relay.app.observe_load(now, &mut relay.endpoint, load);
     }
-    relay.receive(now, packets);
-    relay.turn(now, sent);
-    relay.turns += 1;
-}
-
-/// A role with its endpoint, and the packets that have arrived for it.
-struct Side<A> {
-    app: A,
-    endpoint: Endpoint,
-    address: SocketAddr,
-    arrived: Vec<Arrived>,
-    turns: u64,
-}
-
-struct Arrived {
-    remote: SocketAddr,
-    ecn: Option<EcnCodepoint>,
-    data: BytesMut,
-}
-
-impl<A: App> Side<A> {
-    fn new(app: A, address: SocketAddr, config: EndpointConfig) -> Self {
-        Self {
-            app,
-            endpoint: Endpoint::new(config).expect("the limits are within QUIC's"),
-            address,
-            arrived: Vec::new(),
-            turns: 0,
-        }
-    }
-
-    /// Returns when the next turn is due, if nothing arrives.
-    fn due(&self) -> Option<Instant> {
-        let due = [self.endpoint.poll_timeout(), self.app.poll_timeout()];
-        due.into_iter().flatten().min()
-    }
-
-    fn receive(&mut self, now: Instant, packets: Vec<Arrived>) {
-        for Arrived { remote, ecn, data } in packets {
-            self.endpoint.handle_packet(now, 0, remote, None, ecn, data);
-        }
-        self.tell(now);
-    }
-
-    /// Does what a host does after it has received packets. Returns whether packets were sent.
-    fn turn(&mut self, now: Instant, sent: &mut Vec<Arrived>) -> bool {
-        self.endpoint.handle_timeout(now);
-        self.tell(now);
-        if self.app.poll_timeout().is_some_and(|due| due <= now) {
-            self.app.handle_timeout(now, &mut self.endpoint);
-        }
-        let before = sent.len();
-        loop {
-            let has_more = self.endpoint.fill(now);
-            self.send(sent);
-            if !has_more {
-                return sent.len() > before;
-            }
-        }
-    }
-
-    fn tell(&mut self, now: Instant) {
-        while let Some(event) = self.endpoint.poll_event() {
-            self.app.handle_event(now, &mut self.endpoint, event);
-        }
-    }
-
-    fn send(&mut self, sent: &mut Vec<Arrived>) {
-        for packet in self.endpoint.outbox().iter() {
-            let size = packet.segment_size.unwrap_or(packet.data.len()).max(1);
-            for data in packet.data.chunks(size) {
-                sent.push(Arrived {
-                    remote: self.address,
-                    ecn: packet.ecn,
-                    data: BytesMut::from(data),
-                });
-            }
-        }
-        self.endpoint.outbox().clear();
-    }
+    black_box(relay.turn_and_send(now, sent));
 }
 
 /// Clients that accept whatever the relay asks of them, and record nothing.
@@ -330,7 +249,7 @@ impl App for Crowd {
             let mut connection = turn.connection(handle).expect("it has connected");
             let limits = weir_moqt::limits::Limits::default();
             let setup = Setup::default();
-            let peer = Peer::start(now, &mut connection, SessionSide::Client, setup, limits);
+            let peer = Peer::start(now, &mut connection, Side::Client, setup, limits);
             self.peers.extend(peer.map(|peer| (handle, peer)));
             return;
         }
@@ -356,31 +275,6 @@ impl App for Crowd {
     }
 }
 
-fn endpoint(seed: u8, limits: Limits) -> EndpointConfig {
-    EndpointConfig {
-        limits,
-        packets: Packets {
-            send_bytes_fixed: Some(PACKET_BYTES),
-            ..Packets::default()
-        },
-        server: None,
-        seed: [seed; 32],
-        time_source: Arc::new(Epoch),
-        qlog: None,
-        segmentation_offload: true,
-        handshake_counts: OriginCounts::default(),
-    }
-}
-
-/// The time of day, which only address tokens need.
-struct Epoch;
-
-impl TimeSource for Epoch {
-    fn now(&self) -> SystemTime {
-        UNIX_EPOCH
-    }
-}
-
 const RELAY: ([u8; 4], u16) = ([10, 0, 0, 1], 4433);
 const CROWD: ([u8; 4], u16) = ([10, 0, 0, 2], 4433);
 /// The time that packets take.
@@ -391,3 +285,4 @@ const HANDSHAKES: usize = 100;
 const PACKET_BYTES: u16 = 1472;
 /// Turns after one packet. Beyond it, something repeats for ever.
 const TURNS_MAX: usize = 2000;
+const WITHIN: &str = "the limits are within QUIC's";

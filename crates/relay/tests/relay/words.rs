@@ -74,7 +74,11 @@ pub(crate) fn name(text: &str) -> FullTrackName {
     text.parse().expect("a name in its canonical form")
 }
 
+/// Returns a namespace; the text is empty for the empty one.
 pub(crate) fn space(text: &str) -> Namespace {
+    if text.is_empty() {
+        return Namespace::EMPTY;
+    }
     name(&format!("{text}--")).namespace
 }
 

@@ -1,7 +1,7 @@
 //! The same live streams in virtual time, in real time and in a browser: two panels for each link.
 
 use super::tables::{Table, figure};
-use super::{Panel, class, panels, words};
+use super::{Panel, class, of_panels};
 use crate::form::bars::Bar;
 use crate::form::image::Image;
 
@@ -21,18 +21,11 @@ pub(super) fn image(title: &str, tables: &[Table]) -> Option<Image> {
             });
         }
     }
-    if shown.is_empty() || shown.iter().any(|panel| panel.bars.is_empty()) {
-        return None;
-    }
-    let (content, height) = panels(&shown);
-    Some(Image {
-        title: title.to_owned(),
-        lead: "Medians of the runs. Shorter is better; equal lengths agree.".to_owned(),
-        description: words(&shown),
-        source: String::new(),
-        content,
-        height,
-    })
+    of_panels(
+        title,
+        "Medians of the runs. Shorter is better; equal lengths agree.",
+        &shown,
+    )
 }
 
 /// The bars of a cell such as `0.514 / 0.509 (-0.005)`: one for each of [`WAYS`].

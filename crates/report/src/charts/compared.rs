@@ -1,7 +1,7 @@
 //! Relays under one load: CPU time per object, and memory per session.
 
 use super::tables::{Table, figure};
-use super::{Panel, class, panels, words};
+use super::{Panel, class, of_panels};
 use crate::form::bars::Bar;
 use crate::form::image::Image;
 use crate::form::number;
@@ -9,7 +9,7 @@ use crate::form::number;
 pub(super) fn image(title: &str, tables: &[Table]) -> Option<Image> {
     let rows = tables
         .first()?
-        .columns(["relay", "µs/object", "KiB/session"])?;
+        .columns(["relay", "CPU µs/object", "KiB/session"])?;
     let panel = |title: &str, column: usize, unit: &str| {
         let bars = rows.iter().filter_map(|row| {
             let figure = figure(row[column])?;
@@ -27,21 +27,14 @@ pub(super) fn image(title: &str, tables: &[Table]) -> Option<Image> {
             bars: bars.collect(),
         }
     };
-    let shown = [
+    let mut shown = vec![
         panel("CPU time per object", 1, "µs"),
         panel("memory per session", 2, "KiB"),
     ];
-    if shown.iter().all(|panel| panel.bars.is_empty()) {
-        return None;
-    }
-    let (content, height) = panels(&shown);
-    Some(Image {
-        title: title.to_owned(),
-        lead: "Median of the runs; whiskers: smallest and largest run. Shorter is better."
-            .to_owned(),
-        description: words(&shown),
-        source: String::new(),
-        content,
-        height,
-    })
+    shown.retain(|panel| !panel.bars.is_empty());
+    of_panels(
+        title,
+        "Median of the runs; whiskers: smallest and largest run. Shorter is better.",
+        &shown,
+    )
 }

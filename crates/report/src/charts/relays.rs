@@ -1,24 +1,30 @@
 //! The largest load of each relay, and its CPU time per object: two panels for each profile.
 
 use super::tables::{Table, figure, number};
-use super::{Panel, class, panels, words};
+use super::{Panel, class, of_panels};
 use crate::comparison::Median;
 use crate::form::bars::Bar;
 use crate::form::image::Image;
 
 pub(super) fn image(tables: &[Table], markdown: &str) -> Option<Image> {
     let table = tables.first()?;
-    let columns = ["profile", "relay", "carries", "95 % interval", "µs/object"];
-    let rows = table.columns(columns)?;
+    let rows = table.columns([
+        "profile",
+        "relay",
+        "largest load",
+        "95 % interval",
+        "CPU µs/object",
+    ])?;
     let mut shown: Vec<Panel> = Vec::new();
     for rows in rows.chunk_by(|one, other| one[0] == other[0]) {
         let profile = rows.first().map_or("", |row| row[0]);
         let profile = profile.trim_end_matches(".ini");
-        let carried = rows.iter().filter_map(|[_, relay, carries, interval, _]| {
-            let median = figure(carries)?;
+        let carried = rows.iter().filter_map(|[_, relay, load, interval, _]| {
+            let (load, _) = load.rsplit_once(' ').unwrap_or((*load, ""));
+            let median = figure(load)?;
             let ends = interval.split_once(" to ");
             let ends = ends.and_then(|(low, high)| Some((number(low)?, number(high)?)));
-            Some(bar(relay, median.median, ends, (*carries).to_owned()))
+            Some(bar(relay, median.median, ends, load.to_owned()))
         });
         let costs = rows.iter().filter_map(|[_, relay, .., cost]| {
             let Median { median, min, max } = figure(cost)?;
@@ -34,21 +40,14 @@ pub(super) fn image(tables: &[Table], markdown: &str) -> Option<Image> {
             });
         }
     }
-    if shown.iter().any(|panel| panel.bars.is_empty()) {
-        return None;
-    }
-    let (content, height) = panels(&shown);
-    Some(Image {
-        title: "What a relay carries on one core".to_owned(),
-        lead: format!(
+    of_panels(
+        "What a relay carries on one core",
+        &format!(
             "Largest audience with {}; whiskers: 95 % interval",
             service_level(markdown)
         ),
-        description: words(&shown),
-        source: String::new(),
-        content,
-        height,
-    })
+        &shown,
+    )
 }
 
 /// The service level of the searches, as the notes below the table name it.

@@ -1,7 +1,7 @@
 //! CPU time per request of each HTTP/3 server: a panel for each load.
 
 use super::tables::{Table, figure};
-use super::{Panel, class, panels, words};
+use super::{Panel, class, of_panels};
 use crate::form::bars::Bar;
 use crate::form::image::Image;
 use crate::form::number;
@@ -26,20 +26,13 @@ pub(super) fn image(tables: &[Table]) -> Option<Image> {
             bars: bars.collect(),
         })
     };
-    let shown: Vec<Panel> = tables.iter().filter_map(panel).collect();
-    if shown.iter().all(|panel| panel.bars.is_empty()) {
-        return None;
-    }
-    let (content, height) = panels(&shown);
-    Some(Image {
-        title: "Server CPU time per HTTP/3 request".to_owned(),
-        lead: "Median of the rounds; whiskers: smallest and largest round. Shorter is better."
-            .to_owned(),
-        description: words(&shown),
-        source: String::new(),
-        content,
-        height,
-    })
+    let mut shown: Vec<Panel> = tables.iter().filter_map(panel).collect();
+    shown.retain(|panel| !panel.bars.is_empty());
+    of_panels(
+        "Server CPU time per HTTP/3 request",
+        "Median of the rounds; whiskers: smallest and largest round. Shorter is better.",
+        &shown,
+    )
 }
 
 /// A server's name without the parts of a version that would fill the row.

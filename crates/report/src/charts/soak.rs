@@ -1,7 +1,7 @@
 //! The browser page over a long time: memory and latency in each quarter.
 
 use super::tables::{Table, figure};
-use super::{Panel, panels, words};
+use super::{Panel, of_panels};
 use crate::form::bars::Bar;
 use crate::form::image::Image;
 use crate::form::number;
@@ -28,15 +28,11 @@ pub(super) fn image(tables: &[Table]) -> Option<Image> {
         })
     };
     let shown = ROWS.iter().map(panel).collect::<Option<Vec<Panel>>>()?;
-    let (content, height) = panels(&shown);
-    Some(Image {
-        title: "The browser page over time".to_owned(),
-        lead: "Medians of each quarter of the run. Equal lengths in the last quarters: nothing grows further.".to_owned(),
-        description: words(&shown),
-        source: String::new(),
-        content,
-        height,
-    })
+    of_panels(
+        "The browser page over time",
+        "Medians of each quarter of the run. Equal lengths in the last quarters: nothing grows further.",
+        &shown,
+    )
 }
 
 /// Rows of the table that are shown, each with its title and unit.

@@ -1,7 +1,7 @@
 //! The age of the picture over links that differ in one condition: a panel for each condition.
 
 use super::tables::{Table, figure};
-use super::{Panel, class, panels, words};
+use super::{Panel, class, of_panels};
 use crate::form::bars::Bar;
 use crate::form::image::Image;
 
@@ -29,18 +29,11 @@ pub(super) fn image(tables: &[Table]) -> Option<Image> {
             bars.push(bar);
         }
     }
-    if shown.is_empty() || shown.iter().any(|panel| panel.bars.is_empty()) {
-        return None;
-    }
-    let (content, height) = panels(&shown);
-    Some(Image {
-        title: "Live video over links with other conditions".to_owned(),
-        lead: "Mean age of the picture over links that differ from the usual one in one condition. Shorter is better.".to_owned(),
-        description: words(&shown),
-        source: String::new(),
-        content,
-        height,
-    })
+    of_panels(
+        "Live video over links with other conditions",
+        "Mean age of the picture over links that differ from the usual one in one condition. Shorter is better.",
+        &shown,
+    )
 }
 
 /// The condition in which a link differs from the usual one, and its value: `delay` and `5 ms`.

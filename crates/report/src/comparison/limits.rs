@@ -112,7 +112,7 @@ impl Limits {
     fn table(&self) -> Table {
         let mut notes = self.setting.clone();
         notes.push(
-            "`carries` is the largest number of subscribers that held the service level, with its 95 % interval. `broke` \
+            "The largest load is the most that held the service level, with its 95 % interval. `broke` \
              is the first clause of the service level that broke at the next load. µs/object (CPU time), p99 (latency) \
              and KiB/session (memory) are medians of the probes at the largest load that held. `null relay`: a relay \
              that only forwards got the load at which the relay broke; if it held, the generator was not the limit."
@@ -233,6 +233,7 @@ const COLUMNS: [Column<RelayLimit>; 10] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::charts;
     use crate::relay::Calibration;
     use crate::search::{BrokenClause, Dimension, FixedLoad, RecordedSearch, Settings};
 
@@ -328,6 +329,12 @@ mod tests {
         assert!(
             text.contains("| b.ini | fast (1.0) | moqt-18 | 900 subscribers |"),
             "{text}"
+        );
+        let chart = charts::chart("relay-limits", &text).expect("the table has its columns");
+        assert!(
+            chart.svg.contains("fast (1.0) 900; slow|er (1.0) 100"),
+            "{}",
+            chart.svg
         );
         assert!(text.contains("cpu<95% (measured 97 %) at 901"), "{text}");
         assert!(text.contains("held, generator 61 % of a core"), "{text}");

@@ -153,7 +153,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{relay::Acknowledged, search::BrokenClause};
+    use crate::{charts, relay::Acknowledged, search::BrokenClause};
 
     fn run(cost: f64, outcome: ProbeOutcome) -> Probe {
         Probe {
@@ -325,6 +325,11 @@ mod tests {
         assert!(text.contains("too few runs"), "{text}");
         let text = markdown(&comparison);
         assert!(text.contains("a&lt;b>\\|c"), "{text}");
+        for section in ["relays-compared", "audiences", "drafts"] {
+            let chart = charts::chart(section, &text).expect("the table has its columns");
+            let cost = "a&lt;b&gt;|c 1.0 11.0 µs";
+            assert!(chart.svg.contains(cost), "{section}: {}", chart.svg);
+        }
         let text = html(&comparison);
         assert!(text.contains("a&lt;b&gt;|c"), "{text}");
         assert!(!text.contains("<b>|c"), "{text}");

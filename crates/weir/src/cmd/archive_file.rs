@@ -10,6 +10,8 @@ use anyhow::{Context as _, bail};
 use flate2::{Compression, bufread::MultiGzDecoder, write::GzEncoder};
 use weir_report::relay::archive::Archive;
 
+use crate::file_kind::{GZIP, Kind, explained};
+
 /// Writes `archive` to `file`.
 pub(super) fn write(file: &Path, archive: &Archive) -> anyhow::Result<()> {
     let out = File::create(file).map(BufWriter::new);
@@ -24,16 +26,11 @@ pub(super) fn write(file: &Path, archive: &Archive) -> anyhow::Result<()> {
 /// Reads an archive that [`write()`] wrote, also one that is unpacked.
 ///
 /// # Errors
-/// The file cannot be read, or is no archive; the error names what the file is, if weir wrote it.
+/// The file cannot be read, or is no archive; the error names what the file is, if that is known.
 pub(super) fn read(file: &Path) -> anyhow::Result<Archive> {
-    let name = file.display();
-    let text = text(file)?;
-    if let Some(kind) = other_kind(&text) {
-        bail!(
-            "{name}: is {kind}, not an archive; expected the FILE of `weir bench --archive FILE`"
-        );
-    }
-    Archive::parse(&text).with_context(|| name.to_string())
+    let archive = text(file)
+        .and_then(|text| Archive::parse(&text).with_context(|| file.display().to_string()));
+    archive.map_err(|error| explained(file, Kind::Archive, error))
 }
 
 /// Reads a JSON file of weir's, if `file` is one: a report, or the record of a search, a comparison or the lab.
@@ -60,13 +57,13 @@ fn text(file: &Path) -> anyhow::Result<String> {
     let mut head = Vec::new();
     input
         .by_ref()
-        .take(MAGIC.len() as u64)
+        .take(GZIP.len() as u64)
         .read_to_end(&mut head)
         .with_context(|| format!("{name}: cannot be read"))?;
     let whole = head.as_slice().chain(input);
     let mut bytes = Vec::new();
     let limit = UNPACKED_BYTES_MAX + 1;
-    let unpacked = if head == MAGIC {
+    let unpacked = if head == GZIP {
         let unpacked = MultiGzDecoder::new(BufReader::new(whole));
         unpacked.take(limit).read_to_end(&mut bytes)
     } else {
@@ -80,25 +77,8 @@ fn text(file: &Path) -> anyhow::Result<String> {
         .with_context(|| format!("{name}: line 1: not an archive of weir bench"))
 }
 
-/// Returns which kind of weir's JSON files `text` is; `None` for any other text.
-fn other_kind(text: &str) -> Option<&'static str> {
-    let json: serde_json::Value = serde_json::from_str(text).ok()?;
-    let has = |key: &str| json.get(key).is_some();
-    if has("find_max") {
-        Some("the record of a search (`weir bench find-max --json`)")
-    } else if has("verdict") && has("run") {
-        Some("a report (--json)")
-    } else if has("entries") || has("scenarios") || has("searches") {
-        Some("a comparison (--json)")
-    } else {
-        None
-    }
-}
-
 /// Keys that tell weir's JSON files: of searches and comparisons, reports, and the lab.
 const RECORDS: [&str; 5] = ["find_max", "limits", "comparison", "run", "figures"];
-/// First bytes of a file that gzip compressed (RFC 1952 §2.3.1).
-const MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Far above an archive of 50,000 subscribers on several tracks.
 const UNPACKED_BYTES_MAX: u64 = 1 << 30;
 
@@ -118,11 +98,18 @@ mod tests {
             error
         };
         assert!(error("empty", b"").ends_with("line 1: not an archive of weir bench"));
-        assert!(error("png", b"\x89PNG\r\n").contains("not an archive of weir bench"));
-        assert!(error("half", &[0x1f, 0x8b, 8, 0]).contains("cannot be unpacked after 0 bytes"));
+        assert!(error("bytes", b"\xff\r\n").contains("not an archive of weir bench"));
+        let image = error("png", b"\x89PNG\r\n");
+        assert!(image.ends_with("; this is an image"), "{image}");
+        assert!(
+            error("half", &[0x1f, 0x8b, 8, 0]).ends_with("this is a file that gzip compressed")
+        );
         let search = br#"{"find_max": 1, "probes": []}"#;
         let search = error("search.json", search);
-        assert!(search.contains("is the record of a search"), "{search}");
+        assert!(
+            search.contains("this is the record of a search"),
+            "{search}"
+        );
         let missing = format!("{:#}", read(&folder.join("none")).unwrap_err());
         assert!(missing.contains("none: cannot be opened"), "{missing}");
         std::fs::remove_dir_all(&folder).unwrap();

@@ -16,6 +16,7 @@ use weir_report::{
 
 use super::bench::Outputs;
 use crate::{
+    file_kind::{Kind, explained},
     harness::{child::ChildGroup, machine::Machine, own_relay::OwnRelay},
     output::{check_writable, exit_code, print_line, print_out, write_file},
     progress::Progress,
@@ -224,12 +225,17 @@ fn resumed(file: &Path, search: &RecordedSearch) -> anyhow::Result<Vec<Probe>> {
             "--resume: {} does not exist; leave --resume out to start a new search",
             file.display()
         ),
-        Err(error) => return Err(error).with_context(name),
+        Err(error) => {
+            let error = anyhow::Error::new(error).context(name());
+            return Err(explained(file, Kind::Search, error));
+        }
     };
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(Record::resume(&text, search).with_context(name)?.probes)
+    let record = Record::resume(&text, search).with_context(name);
+    let record = record.map_err(|error| explained(file, Kind::Search, error));
+    Ok(record?.probes)
 }
 
 fn print(line: &str) -> anyhow::Result<()> {

@@ -9,6 +9,7 @@ use weir_probe::{Case, Edition};
 use weir_report::probe::{Report, html, json, page, tap};
 
 use crate::{
+    file_kind::{Kind, explained},
     harness::machine::Machine,
     numbers::whole,
     output::{check_writable, exit_code, print_line, print_out, write_named},
@@ -194,9 +195,10 @@ fn plan(arguments: &ProbeArguments) -> anyhow::Result<Plan> {
 
 fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let read = |file: &PathBuf| -> anyhow::Result<Report> {
-        let text = fs::read_to_string(file)
-            .with_context(|| format!("{}: cannot be read", file.display()))?;
-        json::parse(&text).with_context(|| file.display().to_string())
+        let text =
+            fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()));
+        text.and_then(|text| json::parse(&text).with_context(|| file.display().to_string()))
+            .map_err(|error| explained(file, Kind::Probed, error))
     };
     let reports: Vec<Report> = arguments
         .reports

@@ -83,7 +83,7 @@ impl Loads {
 }
 
 impl Seen {
-    /// Adds the progress of an agent.
+    /// Adds the progress of an agent, or of a thread.
     pub(super) fn add(&mut self, other: &Self) {
         for (ours, theirs) in [
             (&mut self.successes, other.successes),
@@ -94,14 +94,6 @@ impl Seen {
             *ours = ours.saturating_add(theirs);
         }
         self.loads.add(&other.loads);
-    }
-
-    /// Adds the progress of a thread.
-    pub(super) fn add_thread(&mut self, thread: &Progress) {
-        self.successes += thread.successes;
-        self.failed += thread.failed;
-        self.connections += thread.connections;
-        self.in_flight += thread.in_flight;
     }
 
     /// Returns the progress as a line for the terminal.
@@ -118,6 +110,18 @@ impl Seen {
             self.in_flight,
             self.loads.client,
         )
+    }
+}
+
+impl From<&Progress> for Seen {
+    fn from(thread: &Progress) -> Self {
+        Self {
+            successes: thread.successes,
+            failed: thread.failed,
+            connections: thread.connections,
+            in_flight: thread.in_flight,
+            ..Self::default()
+        }
     }
 }
 

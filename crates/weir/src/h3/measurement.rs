@@ -208,7 +208,7 @@ impl<'a> Measurement<'a> {
             ..Seen::default()
         };
         for thread in &self.threads {
-            sum.add_thread(&thread.progress());
+            sum.add(&Seen::from(&thread.progress()));
         }
         sum
     }

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     event_loop,
+    file_kind::Kind,
     harness::contender::{self, Contender, Entry, refused_flag},
     run::TrustArguments,
 };
@@ -139,7 +140,7 @@ impl ServerFile {
     /// # Errors
     /// The file cannot be read, or a value is wrong; the error names the place.
     pub(crate) fn read(file: &Path) -> anyhow::Result<Self> {
-        let mut described: Self = contender::read(file)?;
+        let mut described: Self = contender::read(file, Kind::Servers)?;
         let folder = file.parent().unwrap_or_else(|| Path::new(""));
         for server in &mut described.server {
             for file in [&mut server.cert, &mut server.key].into_iter().flatten() {

@@ -8,6 +8,8 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde::de::DeserializeOwned;
 
+use crate::file_kind::{Kind, explained};
+
 /// A program to compare with others: a relay or an HTTP/3 server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contender {
@@ -40,16 +42,19 @@ pub(crate) trait Entry {
     }
 }
 
-/// Reads the TOML file of a comparison.
+/// Reads the TOML file of a comparison, which is of this kind.
 ///
 /// # Errors
 /// The file cannot be read, or does not have this form; the error names the place.
-pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> anyhow::Result<T> {
+pub(crate) fn read<T: DeserializeOwned>(file: &Path, kind: Kind) -> anyhow::Result<T> {
     let name = file.display();
-    let text = fs::read_to_string(file).with_context(|| format!("{name}: cannot be read"))?;
-    toml::from_str(&text).with_context(|| {
-        format!("{name}: not a file of this command (docs/comparison-files.md lists its keys)")
-    })
+    let text = fs::read_to_string(file).with_context(|| format!("{name}: cannot be read"));
+    let read = text.and_then(|text| {
+        toml::from_str(&text).with_context(|| {
+            format!("{name}: not a file of this command (docs/comparison-files.md lists its keys)")
+        })
+    });
+    read.map_err(|error| explained(file, kind, error))
 }
 
 /// Refuses too many contenders or none, two of one name, a contender without a program, and unknown placeholders.

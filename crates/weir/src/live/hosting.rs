@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_live::{Origin, Timebase, Viewer, WINDOW_FIRST};
+use weir_live::{Timebase, WINDOW_FIRST};
 use weir_net::{SocketConfig, Stop, Waker, clock};
 use weir_quic::{App, Congestion, Limits};
 
@@ -11,7 +11,7 @@ use crate::event_loop::{self, EventLoop};
 
 /// Runs an origin that connects to `remote`, until the origin is finished or a stop is requested.
 pub(crate) fn host_origin(
-    origin: &mut Origin,
+    origin: &mut dyn App,
     remote: SocketAddr,
     congestion: Congestion,
     waker: Waker,
@@ -27,7 +27,7 @@ pub(crate) fn host_origin(
 
 /// Runs a player that connects to `remote`, until the player is finished or a stop is requested.
 pub(crate) fn host_viewer(
-    viewer: &mut Viewer,
+    viewer: &mut dyn App,
     remote: SocketAddr,
     stop: &Stop,
 ) -> anyhow::Result<()> {

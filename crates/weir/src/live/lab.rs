@@ -46,8 +46,16 @@ pub(crate) struct Task {
     /// Congestion controller of relay and origin.
     pub(crate) congestion: Congestion,
     /// A relay that runs already, with a controller of its own; `None` starts weir's.
-    pub(crate) relay: Option<RelayUrl>,
+    pub(crate) relay: Option<RunningRelay>,
     pub(crate) seed: u64,
+}
+
+/// A relay that runs already.
+#[derive(Clone, Debug)]
+pub(crate) struct RunningRelay {
+    /// The given name, or else the URL.
+    pub(crate) name: String,
+    pub(crate) url: RelayUrl,
 }
 
 impl Task {
@@ -64,10 +72,10 @@ impl Task {
         format!("{}{}", self.strategy, target.unwrap_or_default())
     }
 
-    /// Returns the name of the relay's congestion controller, or the URL of a relay that runs already.
+    /// Returns the name of the relay's congestion controller, or `of` with the name of a relay that runs already.
     pub(crate) fn controller(&self) -> String {
         match (&self.relay, self.congestion) {
-            (Some(relay), _) => format!("of {relay}"),
+            (Some(relay), _) => format!("of {}", relay.name),
             (None, Congestion::Cubic) => "cubic".to_owned(),
             (None, Congestion::Delay { .. }) => "delay".to_owned(),
         }

@@ -13,6 +13,8 @@ use weir_live::{
     source::{FrameTrace, TRACES, TraceFrame},
 };
 
+use crate::file_kind::{Kind, explained};
+
 /// The frames of a run.
 #[derive(Clone, Debug)]
 pub(crate) enum Material {
@@ -73,7 +75,8 @@ fn load(path: &Path) -> anyhow::Result<FrameTrace> {
     if is_text {
         let mut text = String::new();
         reader.take(TRACE_BYTES_MAX).read_to_string(&mut text)?;
-        return Ok(FrameTrace::parse(&text)?);
+        let trace = FrameTrace::parse(&text);
+        return trace.map_err(|error| explained(path, Kind::FrameTrace, error.into()));
     }
     let fragmented = match frames_of(&mut reader) {
         Ok(frames) => return Ok(FrameTrace::of(frames)?),
@@ -83,7 +86,8 @@ fn load(path: &Path) -> anyhow::Result<FrameTrace> {
     // Other files than those with a frame in each fragment: ffmpeg repacks them, without another encoding.
     let repacked = repack(path)
         .with_context(|| format!("not MP4 with a frame in each fragment ({fragmented:#})"));
-    Ok(FrameTrace::of(repacked?)?)
+    let trace = repacked.and_then(|frames| Ok(FrameTrace::of(frames)?));
+    trace.map_err(|error| explained(path, Kind::Mp4, error))
 }
 
 /// Returns the video frames of fragmented MP4.

@@ -1,6 +1,7 @@
 //! Live streams over real sockets, and the lab that plays them over emulated links.
 
 pub(crate) mod browser;
+pub(crate) mod connecting;
 pub(crate) mod hosting;
 pub(crate) mod ingest_queue;
 pub(crate) mod lab;

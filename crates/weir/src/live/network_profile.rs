@@ -1,12 +1,17 @@
 //! Network profiles: the rate of a link over time, built in or from a recorded trace.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use weir_link::{Bitrate, Rate, Trace};
 
-use crate::{numbers::rate as rate_of, time::time};
+use crate::{
+    file_kind::{Kind, explained},
+    numbers::rate as rate_of,
+    time::time,
+};
 
 /// A link's rate over time.
 #[derive(Clone, Debug)]
@@ -96,10 +101,20 @@ impl NetworkProfile {
         if let Some(built_in) = Self::named(name) {
             return Ok(built_in);
         }
-        let Ok(text) = std::fs::read_to_string(name) else {
-            let names = Self::names().collect::<Vec<_>>().join(", ");
-            bail!("there is no profile {name:?}; expected a file, or one of: {names}");
+        let path = Path::new(name);
+        let read = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let names = Self::names().collect::<Vec<_>>().join(", ");
+                bail!("there is no profile {name:?}; expected a file, or one of: {names}");
+            }
+            read => read.with_context(|| format!("{name}: cannot be read")),
         };
+        read.and_then(|text| Self::parse(name, &text))
+            .map_err(|error| explained(path, Kind::Rates, error))
+    }
+
+    /// Parses the content of a file. The error names the line.
+    fn parse(name: &str, text: &str) -> anyhow::Result<Self> {
         let (mut steps, mut duration) = (Vec::new(), Duration::ZERO);
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
@@ -160,8 +175,9 @@ impl NetworkProfile {
     /// Loads a trace in Mahimahi's format. The trace repeats if it is shorter than `duration`. The error names the file.
     pub(crate) fn load(path: &Path, duration: Duration) -> anyhow::Result<Self> {
         let place = || path.display().to_string();
-        let text = std::fs::read_to_string(path).with_context(place)?;
-        let trace = Trace::parse(&text).with_context(place)?;
+        let text = std::fs::read_to_string(path).with_context(place);
+        let trace = text.and_then(|text| Trace::parse(&text).with_context(place));
+        let trace = trace.map_err(|error| explained(path, Kind::LinkTrace, error))?;
         Ok(Self {
             name: place(),
             steps: vec![(Duration::ZERO, Rate::Trace(trace))],

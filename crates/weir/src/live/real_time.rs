@@ -102,8 +102,8 @@ pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
 
 /// Returns the relay of a run, with its URL. A relay that runs already has no process here.
 fn relay(task: &Task) -> anyhow::Result<(Option<ChildRelay>, RelayUrl)> {
-    if let Some(url) = &task.relay {
-        return Ok((None, url.clone()));
+    if let Some(running) = &task.relay {
+        return Ok((None, running.url.clone()));
     }
     let relay = ChildRelay::of_streams("127.0.0.1:0", task.congestion)?;
     let url = RelayUrl::of_child(relay.address);

@@ -8,9 +8,12 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use crate::relay::{
-    config::Configured,
-    settings::{Place, Problem, Raw},
+use crate::{
+    file_kind::{self, Kind, explained},
+    relay::{
+        config::Configured,
+        settings::{Place, Problem, Raw},
+    },
 };
 
 /// Where the settings of one relay come from. They can be read again while the relay runs.
@@ -34,7 +37,12 @@ impl Sources {
             .as_ref()
             .map(|(name, text)| (name.as_str(), text.as_str()));
         let environment = |name: &str| std::env::var(name).ok();
-        Configured::read(file, environment, self.flags.clone())
+        let read = Configured::read(file, environment, self.flags.clone());
+        read.map_err(|problems| {
+            let path = self.file.as_deref();
+            let other = path.and_then(|path| file_kind::other(path, Kind::Settings));
+            other.map_or(problems, |other| vec![other])
+        })
     }
 }
 
@@ -44,7 +52,8 @@ fn read_file(path: &Path) -> anyhow::Result<(String, String)> {
     let mut text = String::new();
     file.take(FILE_BYTES_MAX)
         .read_to_string(&mut text)
-        .with_context(|| format!("{name}: cannot be read"))?;
+        .with_context(|| format!("{name}: cannot be read"))
+        .map_err(|error| explained(path, Kind::Settings, error))?;
     if text.len() as u64 == FILE_BYTES_MAX {
         bail!("{name}: expected a file of less than {FILE_BYTES_MAX} bytes");
     }

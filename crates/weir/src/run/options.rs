@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     event_loop,
+    file_kind::{Kind, explained},
     harness::{machine::Machine, process},
     numbers::{core, whole},
     output::command_line,
@@ -517,7 +518,7 @@ fn read_profile(path: &Path, name: &str) -> anyhow::Result<Profile> {
     file.take(limit)
         .read_to_end(&mut bytes)
         .with_context(|| format!("{name}: cannot be read"))?;
-    Ok(Profile::parse(name, &bytes)?)
+    Profile::parse(name, &bytes).map_err(|error| explained(path, Kind::Profile, error.into()))
 }
 
 /// Returns a random seed that programs which read JSON numbers as 64-bit floats do not round.

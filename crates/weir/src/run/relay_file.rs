@@ -10,7 +10,10 @@ use serde::Deserialize;
 use weir_bench::limits::DURATION_MAX;
 
 use super::{options::Flow, preset::Preset};
-use crate::harness::contender::{self, Contender, Entry};
+use crate::{
+    file_kind::Kind,
+    harness::contender::{self, Contender, Entry},
+};
 
 /// The content of the file.
 #[derive(Clone, Debug, Deserialize)]
@@ -136,7 +139,7 @@ impl RelayFile {
     /// # Errors
     /// The file cannot be read, or a value is wrong; the error names the place.
     pub(crate) fn read(file: &Path) -> anyhow::Result<Self> {
-        let described: Self = contender::read(file)?;
+        let described: Self = contender::read(file, Kind::Relays)?;
         let checked = described.check();
         checked.with_context(|| file.display().to_string())?;
         Ok(described)

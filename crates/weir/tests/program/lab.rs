@@ -107,15 +107,16 @@ fn runs_in_real_time_go_through_relays_that_run_already() {
     fs::write(&trace, "12\n").unwrap();
     let mut relay = Relay::start(&[]);
     let urls = ["moqt", "https"].map(|scheme| format!("{scheme}://{}", relay.address()));
-    let both = urls.join(",");
+    let both = format!("{},wt={}", urls[0], urls[1]);
     let only = ["--strategies", "weir", "--trace", &trace, "--relay", &both];
     let net = ["--net", "--trace-time", "3s", "--json", &json];
     let (code, table, errors) = lab(&[&only[..], &net].concat());
     assert_eq!(code, Some(0), "{errors}");
     let runs: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
-    for (run, url) in runs.as_array().unwrap().iter().zip(&urls) {
+    let names = [&*urls[0], "wt"];
+    for (run, name) in runs.as_array().unwrap().iter().zip(names) {
         let controller = run["controller"].as_str().unwrap();
-        assert!(controller.starts_with(&format!("of {url}")), "{table}");
+        assert!(controller.starts_with(&format!("of {name}")), "{table}");
         assert!(run["figures"]["frames"].as_u64() > Some(0), "{run}");
     }
     assert_eq!(runs.as_array().unwrap().len(), urls.len());

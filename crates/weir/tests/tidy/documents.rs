@@ -13,24 +13,39 @@ const NEEDS: &str = "<!-- needs: ";
 /// Most bytes of all documents that are written by hand, together: an afternoon of reading.
 const WRITTEN_BYTES_MAX: usize = 90_000;
 
-/// Pages that tests or commands write, and those whose rows a test checks: to look things up in.
-const LOOKED_UP: [&str; 15] = [
-    "docs/bench-draft.md",
+/// Pages that tests and commands write as a whole.
+const WRITTEN_BY_PROGRAMS: [&str; 7] = [
     "docs/commands.md",
     "docs/comparison-files.md",
-    "docs/fleet-results.md",
-    "docs/hard-results.md",
     "docs/interop.md",
-    "docs/moqt-drafts.md",
-    "docs/probe-results.md",
     "docs/profile-keys.md",
-    "docs/relay-limits.md",
     "docs/relay-metrics.md",
     "docs/relay-settings.md",
     "docs/report-fields.md",
+];
+
+/// Pages of results: commands write their sections, and the text about them is short.
+const RESULTS: [&str; 4] = [
+    "docs/fleet-results.md",
+    "docs/hard-results.md",
+    "docs/probe-results.md",
     "docs/results.md",
+];
+
+/// Tables that are written by hand. They do not count, since they are looked up row by row and not read, and a test checks that
+/// the tests which each row names exist (`shown.rs`, and for limits `every_limit_has_a_counter_and_tests`).
+const TABLES: [&str; 4] = [
+    "docs/bench-draft.md",
+    "docs/moqt-drafts.md",
+    "docs/relay-limits.md",
     "docs/threats.md",
 ];
+
+/// Most bytes outside of the rows of one of these pages: what has to be read belongs to the pages that count.
+const TABLE_PROSE_BYTES_MAX: usize = 1_200;
+
+/// Most columns of a line of text.
+const COLUMNS_MAX: usize = 145;
 
 /// Wordings that are wrong in English, that are not terms of the field, or that belong into a commit message. Blanks keep names of
 /// functions out.
@@ -112,20 +127,58 @@ pub(crate) fn check_phrases(files: &[SourceFile]) -> Vec<Finding> {
 
 /// Documents that are written by hand are short enough to be read. A new page takes its place from the others.
 pub(crate) fn check_size(files: &[SourceFile]) -> Vec<Finding> {
-    let is_written =
-        |file: &&SourceFile| file.extension() == "md" && !LOOKED_UP.contains(&file.path.as_str());
-    let written = || files.iter().filter(is_written);
-    let bytes: usize = written().map(|file| file.text.len()).sum();
-    let longest = written().max_by_key(|file| file.text.len());
+    let is_among = |pages: &[&str], file: &SourceFile| pages.contains(&file.path.as_str());
+    let is_counted = |file: &&SourceFile| {
+        let apart = [&WRITTEN_BY_PROGRAMS[..], &RESULTS, &TABLES];
+        file.extension() == "md" && !apart.iter().any(|pages| is_among(pages, file))
+    };
+    let counted = || files.iter().filter(is_counted);
+    let bytes: usize = counted().map(|file| file.text.len()).sum();
+    let longest = counted().max_by_key(|file| file.text.len());
     let longest = longest.filter(|_| bytes > WRITTEN_BYTES_MAX);
     let rule = format!(
         "all documents written by hand have {bytes} bytes together, more than {WRITTEN_BYTES_MAX}, and this is the longest: \
          cut what is said twice, or what --help and generated pages say"
     );
-    longest
+    let mut findings: Vec<Finding> = longest
         .map(|file| file.finding(1, rule))
         .into_iter()
-        .collect()
+        .collect();
+    for file in files.iter().filter(|file| is_among(&TABLES, file)) {
+        let text = file.lines().filter(|(_, line)| !line.starts_with('|'));
+        let bytes: usize = text.map(|(_, line)| line.len() + 1).sum();
+        if bytes > TABLE_PROSE_BYTES_MAX {
+            let rule = format!(
+                "a page of tables has {bytes} bytes outside of their rows, more than {TABLE_PROSE_BYTES_MAX}: \
+                 move what has to be read to a page that counts"
+            );
+            findings.push(file.finding(1, rule));
+        }
+    }
+    findings
+}
+
+/// Lines of text end where an editor still shows them. Rows of tables, links to images and sections of commands are longer.
+pub(crate) fn check_columns(files: &[SourceFile]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let is_written = |file: &&SourceFile| {
+        file.extension() == "md" && !WRITTEN_BY_PROGRAMS.contains(&file.path.as_str())
+    };
+    for file in files.iter().filter(is_written) {
+        let mut is_section = false;
+        for (number, line) in prose(file) {
+            let is_mark = line.starts_with("<!-- ");
+            is_section = (is_section || is_mark && line.contains(" begin: made by "))
+                && !(is_mark && line.ends_with(" end -->"));
+            let columns = line.chars().count();
+            let is_text = !is_section && !line.starts_with(['|', '#', '<', '!']);
+            if is_text && columns > COLUMNS_MAX {
+                let rule = format!("{columns} columns: break lines at 140, {COLUMNS_MAX} at most");
+                findings.push(file.finding(number, rule));
+            }
+        }
+    }
+    findings
 }
 
 /// Links and images lead to files, and to headings, that exist.
@@ -297,6 +350,25 @@ mod tests {
             found[0].starts_with("docs/new.md:1: all documents written by hand have 90001 bytes"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn finds_text_between_tables_that_are_looked_up() {
+        let rows = format!("| {} |\n", "x".repeat(WRITTEN_BYTES_MAX));
+        let page = |bytes| format!("{rows}{}\n{rows}", "x".repeat(bytes));
+        let found = |text: &str| found("docs/threats.md", text, check_size);
+        assert_eq!(found(&page(TABLE_PROSE_BYTES_MAX - 1)), []);
+        assert_eq!(found(&page(TABLE_PROSE_BYTES_MAX)), [1]);
+    }
+
+    #[test]
+    fn finds_lines_that_are_too_long() {
+        let (fits, long) = ("ä".repeat(COLUMNS_MAX), "x".repeat(COLUMNS_MAX + 1));
+        let text = format!(
+            "{fits}\n{long}\n| {long} |\n```\n{long}\n```\n<!-- a begin: made by b -->\n{long}\n<!-- a end -->\n{long}\n"
+        );
+        assert_eq!(found("docs/a.md", &text, check_columns), [2, 10]);
+        assert_eq!(found("docs/commands.md", &text, check_columns), []);
     }
 
     #[test]

@@ -122,6 +122,11 @@ fn documents_written_by_hand_can_be_read() {
 }
 
 #[test]
+fn lines_of_documents_are_short() {
+    assert_kept(&documents::check_columns(&read_tree()));
+}
+
+#[test]
 fn documents_and_comments_are_a_reference() {
     assert_kept(&documents::check_phrases(&read_tree_without_tidy()));
 }

@@ -20,7 +20,7 @@ use super::{congestion, latency, relay_url};
 use crate::harness::machine::{Machine, MachineTime};
 use crate::live::{
     browser,
-    lab::{self, Run, Task},
+    lab::{self, Run, RunningRelay, Task},
     link_conditions::Conditions,
     material::Material,
     network_profile::NetworkProfile,
@@ -29,7 +29,6 @@ use crate::live::{
 use crate::numbers::{rate, whole};
 use crate::output::{check_writable, exit_code, print_line, print_out, write_file, write_named};
 use crate::results::{self, Section};
-use crate::run::RelayUrl;
 use crate::time::time;
 
 /// Compare strategies over slow links, in virtual or real time
@@ -85,7 +84,7 @@ pub(crate) struct LabArguments {
     #[arg(long, conflicts_with_all = ["net", "sweep"])]
     agreement: bool,
     /// Relays that run already, with commas between, each in place of weir's own, with its own controller: moqt:// or
-    /// https://; any certificate is accepted
+    /// https://, or NAME=URL, which tables then name; any certificate is accepted
     #[arg(
         long,
         value_delimiter = ',',
@@ -349,7 +348,7 @@ fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
 }
 
 /// The relay of a run, if it runs already, and the congestion controller of the relay and the origin that weir starts.
-type Hop = (Option<RelayUrl>, Congestion);
+type Hop = (Option<RunningRelay>, Congestion);
 
 /// Returns the relays that run already, or weir's with each controller.
 fn hops(arguments: &LabArguments) -> anyhow::Result<Vec<Hop>> {
@@ -357,9 +356,13 @@ fn hops(arguments: &LabArguments) -> anyhow::Result<Vec<Hop>> {
         let own = |congestion: &Congestion| (None, *congestion);
         return Ok(arguments.congestion.iter().map(own).collect());
     }
-    let running = |url: &String| {
-        let url = relay_url("--relay", url)?;
-        Ok((Some(url), Congestion::LOW_LATENCY))
+    let running = |text: &String| {
+        let text = text.as_str();
+        let named = text.split_once('=');
+        let named = named.filter(|(name, _)| !name.contains("://"));
+        let url = relay_url("--relay", named.map_or(text, |(_, url)| url))?;
+        let name = named.map_or_else(|| url.to_string(), |(name, _)| name.to_owned());
+        Ok((Some(RunningRelay { name, url }), Congestion::LOW_LATENCY))
     };
     arguments.relay.iter().map(running).collect()
 }

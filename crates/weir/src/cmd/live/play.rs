@@ -15,9 +15,10 @@ use weir_net::Stop;
 use weir_report::lab::{Figures, line, summary};
 
 use super::{TokenArgument, TrustArguments, namespace, relay_url, target};
+use crate::live::connecting::Connecting;
 use crate::live::hosting::{host_viewer, timebase};
 use crate::live::lab::{named_strategy, strategy_help};
-use crate::output::{check_writable, print_out};
+use crate::output::{check_writable, print_line, print_out};
 use crate::run::{DraftArguments, RelayUrl};
 use crate::signals;
 use crate::time::{long_time, time};
@@ -83,13 +84,14 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     let relay = relay_url("RELAY", &arguments.relay)?;
     let config = config(arguments, &relay, named.as_deref(), timebase)?;
     let remote = config.target.remote;
-    let mut viewer = Viewer::new(config);
+    let mut connecting = Connecting::new(Viewer::new(config), print_line);
     let stop = signals::stop_on_signals()?;
     if let Some(time) = arguments.time {
         stop_after(time, stop.clone())?;
     }
     let strategy = named.unwrap_or_else(strategy::usual);
-    host_viewer(&mut viewer, remote, &stop)?;
+    host_viewer(&mut connecting, remote, &stop)?;
+    let mut viewer = connecting.role;
     let has_frames = !viewer.records().is_empty();
     let cut = viewer.remove_waiting_frames();
     let end_us = viewer.ended_us();

@@ -18,7 +18,9 @@ use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
 use super::{StrategyArguments, TokenArgument, TrustArguments, namespace, relay_url, target};
+use crate::file_kind::{Kind, explained};
 use crate::live::{
+    connecting::Connecting,
     hosting::{host_origin, timebase},
     ingest_queue::IngestQueue,
     lab::wanted_congestion,
@@ -117,7 +119,7 @@ fn publish(
     let waker = Waker::new().context("cannot make an event descriptor")?;
     let queue = IngestQueue::new(waker.clone());
     let remote = target.remote;
-    let mut origin = Origin::new(OriginConfig {
+    let origin = Origin::new(OriginConfig {
         target,
         namespace: arguments.namespace.clone(),
         flow: match (arguments.publish_flow).or_else(|| arguments.draft.publish_flow()) {
@@ -131,7 +133,9 @@ fn publish(
         source: Box::new(queue.clone()),
     });
     let reader = queue.fill(input, arguments.realtime, stop.clone())?;
-    let hosted = host_origin(&mut origin, remote, congestion, waker, stop);
+    let mut connecting = Connecting::new(origin, print_line);
+    let hosted = host_origin(&mut connecting, remote, congestion, waker, stop);
+    let origin = connecting.role;
     queue.close();
     hosted?;
     let counters = origin.counters();
@@ -153,7 +157,8 @@ fn publish(
     if reader.is_finished() {
         let read = reader.join();
         let read = read.map_err(|_| anyhow!("the thread that reads the stream panicked"))?;
-        read.with_context(|| name(&arguments.input))?;
+        read.with_context(|| name(&arguments.input))
+            .map_err(|error| explained(&arguments.input, Kind::Mp4, error))?;
     }
     match origin.failure() {
         Some(failure) => bail!("{remote}: {failure}"),

@@ -1,14 +1,13 @@
-//! Short forms of requests and objects.
+//! What clients of the scenes send.
 
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use weir_moqt::{
-    data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId},
+    data::{ObjectDatagram, ObjectHeader, SubgroupHeader},
     draft::Draft,
     location::Location,
     message::FetchKind,
-    name::{FullTrackName, Namespace},
     parameter::Parameters,
     property::Properties,
     session::RequestId,
@@ -16,7 +15,10 @@ use weir_moqt::{
 use weir_quic::Handle;
 use weir_transport::{Direction, StreamId, Transport as _};
 
-use crate::stage::Stage;
+use crate::{
+    stage::Stage,
+    words::{datagram, name, object, plain, space},
+};
 
 /// Requests and objects of a client. They leave with the next strike or pause.
 impl Stage {
@@ -102,17 +104,12 @@ impl Stage {
     /// Sends a group of one object of one byte.
     pub(crate) fn datagram(&mut self, client: Handle, track_alias: u64, group: u64) {
         let mut encoded = BytesMut::new();
-        ObjectDatagram {
+        let object = ObjectDatagram {
             track_alias,
-            group,
-            object: 0,
-            priority: None,
             end_of_group: true,
-            properties: Properties::EMPTY,
-            status: ObjectStatus::Normal,
-            payload: Bytes::from_static(b"a"),
-        }
-        .encode(Draft::KEPT, &mut encoded);
+            ..datagram(group, 0, b"a")
+        };
+        object.encode(Draft::KEPT, &mut encoded);
         self.act(client, |_, connection| {
             let sent = connection.send_datagram(encoded.freeze(), None);
             sent.expect("it is small");
@@ -129,18 +126,11 @@ impl Stage {
     ) -> StreamId {
         let header = SubgroupHeader {
             track_alias,
-            group,
-            subgroup: SubgroupId::Zero,
-            priority: None,
-            has_properties: false,
-            end_of_group: false,
-            first_object: true,
+            ..plain(group)
         };
         let object = ObjectHeader {
-            id: 0,
-            properties: Properties::EMPTY,
-            status: ObjectStatus::Normal,
             payload_len: length,
+            ..object(0, 0)
         };
         let mut data = BytesMut::new();
         header.encode(Draft::KEPT, &mut data);
@@ -159,18 +149,6 @@ impl Stage {
             connection.finish(stream);
         });
     }
-}
-
-pub(crate) fn name(text: &str) -> FullTrackName {
-    text.parse().expect("a name in its canonical form")
-}
-
-/// Returns a namespace; the text is empty for the empty one.
-pub(crate) fn space(text: &str) -> Namespace {
-    if text.is_empty() {
-        return Namespace::EMPTY;
-    }
-    name(&format!("{text}--")).namespace
 }
 
 const ROOM: &str = "the session has room for the request";
