@@ -17,7 +17,7 @@ use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 /// Reads `input` as the capsules of a peer. The first byte selects the end, and how the bytes are split into packets; the
 /// second one how they are split into DATA frames. Checks against another reader that the session ends with the first
-/// WT_CLOSE_SESSION, with its code and reason, and with nothing else.
+/// `WT_CLOSE_SESSION`, with its code and reason, and with nothing else.
 ///
 /// # Panics
 /// If a check fails.
@@ -207,7 +207,7 @@ impl Transport for Wire {
 
 /// The stream of the CONNECT request.
 const SESSION: StreamId = StreamId(0);
-/// WT_CLOSE_SESSION (draft-ietf-webtrans-http3-15 §9.6).
+/// `WT_CLOSE_SESSION` (draft-ietf-webtrans-http3-15 §9.6).
 const CLOSE_SESSION: u64 = 0x2843;
 const CONNECT: [(&str, &str); 6] = [
     (":method", "CONNECT"),

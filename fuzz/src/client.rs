@@ -225,9 +225,7 @@ fn ask_one(
     connection: &mut weir_quic::Connection<'_>,
     wish: u8,
 ) -> Result<RequestId, Refused> {
-    let name = Namespace::new(["a"]).expect("it is short");
-    let track = TrackName::new([b't' + wish / 8 % 4]).expect("it is short");
-    let track = FullTrackName::new(name.clone(), track).expect("it is short");
+    let (name, track) = name_one(wish);
     let none = Parameters::default();
     match RequestKind::ALL[usize::from(wish) % RequestKind::ALL.len()] {
         RequestKind::Subscribe => session.subscribe(connection, track, none),
@@ -247,6 +245,14 @@ fn ask_one(
         RequestKind::SubscribeNamespace => session.subscribe_namespace(connection, name, none),
         RequestKind::SubscribeTracks => session.subscribe_tracks(connection, name, none),
     }
+}
+
+/// The namespace, and one of four tracks in it.
+fn name_one(wish: u8) -> (Namespace, FullTrackName) {
+    let name = Namespace::new(["a"]).expect("it is short");
+    let track = TrackName::new([b't' + wish / 8 % 4]).expect("it is short");
+    let track = FullTrackName::new(name.clone(), track).expect("it is short");
+    (name, track)
 }
 
 impl App for Asker {

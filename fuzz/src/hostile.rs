@@ -275,7 +275,7 @@ impl Hostile {
     }
 
     fn send_datagram(&mut self, connection: &mut Connection<'_>, input: &mut Input<'_>) {
-        let data = if input.byte() & 7 == 0 {
+        let data = if input.byte().is_multiple_of(8) {
             input.bytes().into()
         } else {
             let mut out = BytesMut::new();

@@ -467,7 +467,7 @@ impl Form for Draft {
             Raw::Text(name) | Raw::String(name) => Self::by_name(name.trim()),
             Raw::Boolean(_) | Raw::List(_) | Raw::Other(_) => None,
         };
-        draft.ok_or_else(|| format!("{}, not {raw}", Draft::expected()))
+        draft.ok_or_else(|| format!("{}, not {raw}", Self::expected()))
     }
 
     fn show(&self, _: Shape) -> Option<toml::Value> {

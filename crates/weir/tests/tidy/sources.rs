@@ -108,7 +108,9 @@ pub(crate) fn check_examples(files: &[SourceFile]) -> Vec<Finding> {
 /// What stands behind the fence, if this line is one in a documentation comment.
 fn fence_in_comment(line: &str) -> Option<&str> {
     let line = line.trim_start();
-    let comment = line.strip_prefix("///").or(line.strip_prefix("//!"))?;
+    let comment = line
+        .strip_prefix("///")
+        .or_else(|| line.strip_prefix("//!"))?;
     comment.trim_start().strip_prefix("```").map(str::trim)
 }
 
