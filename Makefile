@@ -20,8 +20,8 @@ export CARGO_PROFILE_DEV_DEBUG := line-tables-only
 # What `make test` and `make test-fleet` build, the same for both. No comment has an example to run, which the tidy test checks,
 # and clippy compiles examples and benchmarks.
 TESTS := --workspace --locked --lib --bins --tests
-# Tests that run the program mostly wait, so run more of them than there are cores.
-export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+# Tests that run the program mostly wait, so run many more of them than there are cores.
+export RUST_TEST_THREADS ?= $(shell echo $$((4 * $$(nproc))))
 
 .PHONY: help
 help: ## This list

@@ -17,7 +17,7 @@ pub mod viewer;
 pub mod web_transport;
 
 #[path = "program/relay.rs"]
-#[allow(dead_code, unused_imports, reason = "the program uses the rest")]
+#[expect(dead_code, unused_imports, reason = "the program uses the rest")]
 mod relay;
-#[allow(dead_code, reason = "the program uses the rest")]
+#[expect(dead_code, reason = "the program uses the rest")]
 mod urls;
