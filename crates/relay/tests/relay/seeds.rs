@@ -39,6 +39,16 @@ fn whatever_happens_everybody_gets_each_object_once() {
     println!("{} stories", count());
 }
 
+/// In these a publisher was taken for killed, because three pings or their answers were lost.
+#[test]
+fn a_publisher_whose_answers_to_pings_are_lost_stays() {
+    for seed in [2240, 3447] {
+        let named = Named(seed);
+        tell(seed);
+        drop(named);
+    }
+}
+
 /// Prints the seed of a story that fails.
 struct Named(u64);
 
