@@ -139,7 +139,7 @@ interop: $(addprefix $(PEERS)/bin/,moq-test-client moq-relay-ietf moq-relay moq-
 	interop/http3.sh --weir target/release/weir --peers $(PEERS)/bin
 	cd web && npm ci --no-audit --no-fund --silent
 	cd interop/moq-net && npm ci --no-audit --no-fund --silent
-	interop/relays.sh --weir target/release/weir --peers $(PEERS)/bin --markdown docs/interop.md
+	interop/relays.sh --weir target/release/weir --peers $(PEERS)/bin --results docs/interop.md
 	interop/upstreams.sh --weir target/release/weir --peers $(PEERS)/bin --results docs/interop.md
 
 .PHONY: interop-upstreams

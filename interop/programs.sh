@@ -8,6 +8,25 @@ die() {
     exit 2
 }
 
+weir='' peers='' output=target/interop results=''
+# Reads the options of the scripts into these, checks them, and makes the folder.
+read_options() {
+    while [ $# -gt 0 ]; do
+        [ $# -ge 2 ] || die "$1 needs a value"
+        case $1 in
+        --weir) weir=$2 ;;
+        --peers) peers=$2 ;;
+        --output) output=$2 ;;
+        --results) results=$2 ;;
+        *) die "unknown option $1" ;;
+        esac
+        shift 2
+    done
+    [ -x "$weir" ] || die "no program at '$weir'"
+    [ -d "$peers" ] || die "no folder '$peers': \`make interop\` fills one"
+    mkdir -p "$output"
+}
+
 # Ends the started programs, each by its process ID.
 processes=()
 end_all() {

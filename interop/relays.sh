@@ -4,13 +4,13 @@
 # player without a screen and its page (in Chromium, which needs node and `npm ci` in web/ and interop/moq-net/). Fails if
 # a row fails.
 #
-# interop/relays.sh --weir FILE --peers FOLDER [--output FOLDER] [--markdown FILE]
+# interop/relays.sh --weir FILE --peers FOLDER [--output FOLDER] [--results FILE]
 #
 # --weir FILE      the program
 # --peers FOLDER   where moq-relay-ietf, moq-relay and the clients moq-pub, moq-sub, moq (of moq-cli) and moqtail-peer
 #                  (of interop/moqtail) are; the table names missing programs
 # --output FOLDER  for logs, certificate, recordings (target/interop)
-# --markdown FILE  for the table, beside standard output
+# --results FILE   the page to write; its section `upstreams` stays
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . interop/programs.sh
@@ -20,21 +20,7 @@ MEDIA_SECONDS=6
 SUBSCRIBERS=5
 DRAFTS=(22 21 20 19 18)
 
-weir='' peers='' output=target/interop markdown=''
-while [ $# -gt 0 ]; do
-    [ $# -ge 2 ] || die "$1 needs a value"
-    case $1 in
-    --weir) weir=$2 ;;
-    --peers) peers=$2 ;;
-    --output) output=$2 ;;
-    --markdown) markdown=$2 ;;
-    *) die "unknown option $1" ;;
-    esac
-    shift 2
-done
-[ -x "$weir" ] || die "no program at '$weir'"
-[ -d "$peers" ] || die "no folder '$peers': \`make interop\` fills one"
-mkdir -p "$output"
+read_options "$@"
 
 # Tests weir's publisher and subscribers with a relay: every subscription of both tracks must be good, and the stream
 # track complete. Datagrams may be lost, and some relays lose them on a busy machine; the note says so. The verdict on
@@ -231,7 +217,8 @@ else
     missing "@moq/net" "" "publisher → weir relay → subscriber" "node with interop/moq-net/node_modules"
 fi
 
-if [ -n "$markdown" ]; then
+if [ -n "$results" ]; then
+    chains=$(sed -n '/^<!-- upstreams begin/,/^<!-- upstreams end/p' "$results" 2>/dev/null) || true
     {
         cat <<'EOF'
 # Interoperation
@@ -271,11 +258,13 @@ EOF
 weir's relay with `--upstream`, and other relays that connect to weir's: publisher at one relay, subscribers at the other.
 `make interop-upstreams` measures this section again.
 
-<!-- upstreams begin: made by make interop-upstreams -->
+EOF
+        echo "${chains:-<!-- upstreams begin: made by make interop-upstreams -->
 
 Not measured yet.
 
-<!-- upstreams end -->
+<!-- upstreams end -->}"
+        cat <<'EOF'
 
 ## Relays of the draft
 
@@ -311,7 +300,7 @@ draft-evens-moq-bench-00 names two relays. Neither is measured:
   14 of these nothing reached weir's relay, in 2 some datagrams did, and it forwarded them. In 15 it received and sent all 15 datagrams,
   by its counters.
 EOF
-    } >"$markdown"
+    } >"$results"
 fi
 [ "$failed" -eq 0 ] || {
     echo "$failed rows failed; the output is in $output"

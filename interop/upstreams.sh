@@ -19,21 +19,7 @@ DRAFTS=(22 21 20 19 18)
 START_DELAY=5
 HEAD_START=2
 
-weir='' peers='' output=target/interop results=''
-while [ $# -gt 0 ]; do
-    [ $# -ge 2 ] || die "$1 needs a value"
-    case $1 in
-    --weir) weir=$2 ;;
-    --peers) peers=$2 ;;
-    --output) output=$2 ;;
-    --results) results=$2 ;;
-    *) die "unknown option $1" ;;
-    esac
-    shift 2
-done
-[ -x "$weir" ] || die "no program at '$weir'"
-[ -d "$peers" ] || die "no folder '$peers': \`make interop\` fills one"
-mkdir -p "$output"
+read_options "$@"
 profile=$output/late.ini
 sed -e "s/^start_delay .*/start_delay = ${START_DELAY}000/" -e "s/^total_transmit_time .*/total_transmit_time = $((START_DELAY + 2))000/" interop/both.ini >"$profile"
 
