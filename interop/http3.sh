@@ -10,30 +10,13 @@
 # --output FOLDER  for logs, certificate, fetched files, and the table as http3.md (target/interop)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. interop/programs.sh
 
-READY_SECONDS_MAX=10
 RUN_SECONDS_MAX=30
 REQUESTS=200
 SIZES="1k 15k 50k"
 
-die() {
-    echo "error: $1" >&2
-    exit 2
-}
-
-weir='' peers='' output=target/interop
-while [ $# -gt 0 ]; do
-    [ $# -ge 2 ] || die "$1 needs a value"
-    case $1 in
-    --weir) weir=$2 ;;
-    --peers) peers=$2 ;;
-    --output) output=$2 ;;
-    *) die "unknown option $1" ;;
-    esac
-    shift 2
-done
-[ -x "$weir" ] || die "no program at '$weir'"
-[ -d "$peers" ] || die "no folder '$peers': \`make contenders\` fills one"
+read_options "$@"
 PATH="$(cd "$peers" && pwd):$PATH"
 output=$output/http3
 rm -rf "$output"
@@ -42,35 +25,7 @@ output=$(cd "$output" && pwd)
 for size in $SIZES; do
     head -c $((${size%k} * 1024)) /dev/urandom >"$output/root/$size"
 done
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 10 -subj /CN=localhost \
-    -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout "$output/key.pem" -out "$output/cert.pem" 2>"$output/openssl.log" ||
-    die "no certificate: $(tail -n 1 "$output/openssl.log")"
-
-# Ends the started programs, by process ID.
-process=''
-end_server() {
-    [ -n "$process" ] || return 0
-    kill -TERM "$process" 2>/dev/null || true
-    wait "$process" 2>/dev/null || true
-    process=''
-}
-trap end_server EXIT
-
-rows=() failed=0
-# Adds a row: client, server, the failure (empty if none), and a note.
-row() {
-    local result="pass, $4"
-    if [ -n "$3" ]; then
-        result="fail: ${3//|/ }"
-        failed=$((failed + 1))
-    fi
-    rows+=("| $1 | $2 | $result |")
-    printf '%-34s %-34s %s\n' "$1" "$2" "$result"
-}
-missing() {
-    rows+=("| $1 | $2 | not tried: no \`$3\` here |")
-    printf '%-34s %-34s not tried: no %s\n' "$1" "$2" "$3"
-}
+certificate
 
 ours=$("$weir" --version)
 
@@ -87,10 +42,10 @@ differs() {
 
 "$weir" h3 serve --listen 127.0.0.1:0 --cert "$output/cert.pem" --key "$output/key.pem" --root "$output/root" \
     >"$output/serve.json" 2>"$output/serve.log" &
-process=$!
+processes+=($!)
 address='' deadline=$((SECONDS + READY_SECONDS_MAX))
 while [ -z "$address" ]; do
-    kill -0 "$process" 2>/dev/null || die "the server ended: $(tail -n 3 "$output/serve.log")"
+    kill -0 "${processes[0]}" 2>/dev/null || die "the server ended: $(tail -n 3 "$output/serve.log")"
     [ $SECONDS -lt $deadline ] || die "the server did not say where it listens"
     sleep 0.05
     address=$(sed -n 's/.*"listening":"\([^"]*\)".*/\1/p' "$output/serve.json")
@@ -106,20 +61,21 @@ if command -v tquic_client >/dev/null; then
     # It begins one request more than it was told, with the first URL again, and truncates the file of that URL.
     timeout $RUN_SECONDS_MAX tquic_client --connect-to "$address" --alpn h3 --max-requests-per-conn 0 --total-requests-per-thread 1 \
         --dump-dir "$output/tquic" --log-level ERROR "${urls[0]%/*}/5k" "${urls[@]}" >>"$output/tquic_client.log" 2>&1 || failure="exit code $?"
-    row "tquic_$(tquic_client --version)" "$ours" "${failure:-$(differs "$output/tquic")}" "$REQUESTS requests on one connection, ten at once, every file intact"
+    row "tquic_$(tquic_client --version)" "$ours" "$REQUESTS requests on one connection, ten at once; three files" \
+        "${failure:-$(differs "$output/tquic")}" "every file intact"
 else
-    missing tquic_client "$ours" tquic_client
+    missing tquic_client "$ours" "" tquic_client
 fi
 if command -v gtlsclient >/dev/null; then
     failure=''
     mkdir "$output/gtls"
     timeout $RUN_SECONDS_MAX gtlsclient -q --exit-on-all-streams-close --download "$output/gtls" 127.0.0.1 "${address##*:}" "${urls[@]}" \
         >"$output/gtlsclient.log" 2>&1 || failure="exit code $?"
-    row "gtlsclient $(dpkg-query -W -f '${Version}' ngtcp2-client 2>/dev/null)" "$ours" "${failure:-$(differs "$output/gtls")}" "every file intact"
+    row "gtlsclient $(dpkg-query -W -f '${Version}' ngtcp2-client 2>/dev/null)" "$ours" "three files" "${failure:-$(differs "$output/gtls")}" "every file intact"
 else
-    missing gtlsclient "$ours" gtlsclient
+    missing gtlsclient "$ours" "" gtlsclient
 fi
-end_server
+end_all
 
 # Tests weir's client with the server that the rest of the line starts on port $port. The name comes first.
 port=$((20000 + RANDOM % 20000))
@@ -127,11 +83,11 @@ at_theirs() {
     local name=$1 failure='' log=$output/bench-$2.log note=''
     shift
     if ! command -v "$1" >/dev/null; then
-        missing "$ours" "$name" "$1"
+        missing "$ours" "$name" "" "$1"
         return
     fi
     "$@" >"$output/$1.log" 2>&1 &
-    process=$!
+    processes+=($!)
     sleep 1
     timeout $RUN_SECONDS_MAX "$weir" h3 bench "https://localhost:$port/15k" --connect "127.0.0.1:$port" --insecure --duration 2s --max-concurrent-conns 5 \
         --max-concurrent-requests 5 --json "$output/bench-$1.json" >"$log" 2>&1 || failure="exit code $?: $(grep . "$log" | tail -n 1)"
@@ -139,8 +95,8 @@ at_theirs() {
         note="$(counted "$output/bench-$1.json" successes) requests of 15 KB"
         [ "$(counted "$output/bench-$1.json" failed)" = 0 ] || failure="$(counted "$output/bench-$1.json" failed) requests failed"
     fi
-    end_server
-    row "$ours" "$name" "$failure" "$note"
+    end_all
+    row "$ours" "$name" "2 s, 5 connections with 5 requests at once" "$failure" "$note"
     port=$((port + 1))
 }
 # Prints a number of the requests in a report.
@@ -151,8 +107,8 @@ at_theirs "tquic_server" tquic_server -l "127.0.0.1:$port" --log-level OFF --roo
 at_theirs "gtlsserver $(dpkg-query -W -f '${Version}' ngtcp2-server 2>/dev/null)" gtlsserver -q -d "$output/root" 127.0.0.1 "$port" "$output/key.pem" "$output/cert.pem"
 
 {
-    echo '| client | server | result |'
-    echo '|---|---|---|'
+    echo '| client | server | how | result |'
+    echo '|---|---|---|---|'
     printf '%s\n' "${rows[@]}"
 } >"$output/../http3.md"
 [ "$failed" -eq 0 ] || {
