@@ -29,7 +29,7 @@ export const LINGER_MS = 1000;
  * @typedef {import("./reception.js").Target} Target
  * @typedef {import("./reception.js").Events} Events
  *
- * @typedef {"connecting" | "waiting" | "playing" | "ended" | "lost" | "stopped"} State
+ * @typedef {"connecting" | "waiting" | "subscribed" | "playing" | "ended" | "lost" | "stopped"} State
  *
  * @typedef {"connected" | "catalog" | "handover"} Occasion why there is a plan: a new connection, a new catalog, or a
  *   connection that replaces a working one
@@ -165,7 +165,7 @@ export class Receiver {
         this.isPublished = state === "subscribed";
         reception.objectAt = performance.now();
         // A publisher that has left is reported in other words than one that never came.
-        if (state !== "subscribed" && !(this.hasEnded && state === "waiting")) this.handlers.onState(state, "");
+        if (!(this.hasEnded && state === "waiting")) this.handlers.onState(state, "");
         this.hasEnded = state === "ended" || (this.hasEnded && state === "waiting");
       },
       onGoAway: (uri) => this.#onGoAway(reception, uri),

@@ -110,6 +110,8 @@ export class Viewer {
       },
       sinkOf: (track, place) => this.#sinkOf(track, place),
       onState: (state, reason) => {
+        // A new catalog does not interrupt the picture.
+        if (state === "subscribed" && this.isPlaying) return;
         if (state !== "playing") this.isPlaying = false;
         if (state === "ended") {
           this.player.finish(nowUs());

@@ -39,6 +39,7 @@ if (buffer.selectedIndex < 0) buffer.value = "adaptive";
 const STATES = {
   connecting: ["connecting", "Connecting…"],
   waiting: ["waiting", "Nobody publishes this stream yet. Playback starts when a publisher arrives."],
+  subscribed: ["connected", "The stream is there. Playback starts with its next group of pictures: how often does the encoder make a keyframe?"],
   playing: ["live", ""],
   ended: ["ended", "The publisher has stopped. Playback resumes when the stream is published again."],
   lost: ["lost", "No connection to the relay. Retrying…"],

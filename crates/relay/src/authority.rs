@@ -149,6 +149,12 @@ pub enum Denial {
     /// The credentials do not permit it.
     #[error("the credentials do not permit this")]
     Unauthorized,
+    /// No trusted key signed the token, or it is for somebody else.
+    #[error("no trusted key signed the token, or its issuer or audience is another")]
+    Untrusted,
+    /// The token was revoked.
+    #[error("the token was revoked")]
+    Revoked,
     /// The credentials have expired.
     #[error("the authorization has expired")]
     Expired,
@@ -218,7 +224,9 @@ impl Denial {
     /// Returns the error code for a request that is denied [moqt-18 §10.6.2].
     pub(crate) fn code(self) -> RequestErrorCode {
         match self {
-            Self::Unauthorized | Self::Owned => RequestErrorCode::UNAUTHORIZED,
+            Self::Unauthorized | Self::Untrusted | Self::Revoked | Self::Owned => {
+                RequestErrorCode::UNAUTHORIZED
+            }
             Self::Expired => RequestErrorCode::EXPIRED_AUTH_TOKEN,
             Self::Malformed => RequestErrorCode::MALFORMED_AUTH_TOKEN,
         }
@@ -227,7 +235,9 @@ impl Denial {
     /// Returns the error that closes a session whose SETUP tokens are denied [moqt-18 §3.5].
     pub(crate) fn session_error(self) -> SessionError {
         match self {
-            Self::Unauthorized | Self::Owned => SessionError::UNAUTHORIZED,
+            Self::Unauthorized | Self::Untrusted | Self::Revoked | Self::Owned => {
+                SessionError::UNAUTHORIZED
+            }
             Self::Expired => SessionError::EXPIRED_AUTH_TOKEN,
             Self::Malformed => SessionError::MALFORMED_AUTH_TOKEN,
         }

@@ -11,7 +11,7 @@ pub(crate) fn ca_warning(file: &Path, chain: &[CertificateDer<'_>]) -> Option<St
     let (_, certificate) = X509Certificate::from_der(chain.first()?).ok()?;
     certificate.is_ca().then(|| {
         format!(
-            "weir: warning: {}: this is a CA certificate, which weir's clients and others built on rustls refuse. \
+            "{}: this is a CA certificate, which weir's clients and others built on rustls refuse. \
              `openssl req -x509` makes a CA certificate unless told otherwise; make a server certificate instead:\n  \
              {OPENSSL}",
             file.display()

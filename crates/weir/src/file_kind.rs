@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Image,
     Program,
     Mp4,
+    /// Video in another form than MP4, with its name.
+    Video(&'static str),
     Html,
     Pem,
     Json,
@@ -56,6 +58,13 @@ impl fmt::Display for Kind {
             Self::Image => "an image",
             Self::Program => "a program",
             Self::Mp4 => "an MP4 file",
+            Self::Video(name) => {
+                return write!(
+                    formatter,
+                    "{name}; `ffmpeg -i FILE -c:v libx264 -g 24 -f mp4 -movflags cmaf+frag_every_frame+empty_moov clip.mp4` \
+                     makes MP4 of it"
+                );
+            }
             Self::Html => "an HTML page",
             Self::Pem => "a certificate or key (PEM)",
             Self::Json => "a JSON file that is not weir's",
@@ -120,6 +129,16 @@ fn of(bytes: &[u8]) -> Option<Kind> {
         Some(Kind::Program)
     } else if at(4, &[b"ftyp", b"moov", b"moof", b"styp"]) {
         Some(Kind::Mp4)
+    } else if begins(&[b"RIFF"]) && at(8, &[b"AVI "]) {
+        Some(Kind::Video("an AVI file"))
+    } else if begins(&[b"FLV\x01"]) {
+        Some(Kind::Video("an FLV file"))
+    } else if begins(&[b"\x1a\x45\xdf\xa3"]) {
+        Some(Kind::Video("a Matroska or WebM file"))
+    } else if begins(&[b"\x47"]) && at(188, &[b"\x47"]) {
+        Some(Kind::Video("an MPEG transport stream"))
+    } else if begins(&[b"\0\0\0\x01\x67", b"\0\0\0\x01\x09", b"\0\0\x01\x67"]) {
+        Some(Kind::Video("H.264 without a container"))
     } else {
         of_text(std::str::from_utf8(bytes).ok()?)
     }
@@ -220,10 +239,16 @@ mod tests {
     fn files_are_told_by_their_content() {
         let life = weir_live::source::TRACES[0].1;
         let tar = tar();
-        let known: [(&[u8], Option<Kind>); 19] = [
+        let known: [(&[u8], Option<Kind>); 22] = [
             (&tar, Some(Kind::Tar)),
             (b"PK\x03\x04rest", Some(Kind::Zip)),
             (b"\0\0\0\x18ftypiso6", Some(Kind::Mp4)),
+            (b"RIFF\0\0\0\0AVI LIST", Some(Kind::Video("an AVI file"))),
+            (b"RIFF\0\0\0\0WAVE", None),
+            (
+                b"\0\0\0\x01\x67\x64",
+                Some(Kind::Video("H.264 without a container")),
+            ),
             (b"<!doctype html><title>a", Some(Kind::Html)),
             (b"-----BEGIN CERTIFICATE-----\n", Some(Kind::Pem)),
             (

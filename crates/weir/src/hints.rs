@@ -29,20 +29,22 @@ const ADDRESS_IN_USE: &str =
 
 /// The hint for a relay that refuses the client's token, or its lack of one.
 const TOKEN: &str = "hint: --token @FILE sends a token; `weir token sign` makes one for a relay with the key of \
-                     its issuer. The token must permit the namespaces of the tracks; with --await-subscribers of weir bench \
-                     also weir-bench";
+                     its issuer. The token must permit the namespaces of the tracks, and weir-bench for a run of weir bench in \
+                     several processes";
 
 /// The hint for a server that does not answer.
 pub(crate) const UNREACHABLE: &str = "hint: is the server running, and can its UDP port be reached? MOQT and HTTP/3 use QUIC, \
                                       so a port that is open for TCP only is not enough";
 
 /// Parts of the errors of a relay that refuses a token, or its absence.
-const TOKEN_ERRORS: [&str; 5] = [
+const TOKEN_ERRORS: [&str; 7] = [
     "UNAUTHORIZED",
     "authorization token",
     "EXPIRED_AUTH_TOKEN",
     "the credentials do not permit this",
     "the authorization has expired",
+    "no trusted key signed the token",
+    "the token was revoked",
 ];
 
 /// Parts of the errors of a server that does not answer.

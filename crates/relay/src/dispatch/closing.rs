@@ -290,8 +290,9 @@ impl Owners {
         for handle in turn.take_unjudged() {
             if let Err(denial) = turn.judge_session(handle) {
                 turn.counters.sessions_revoked += 1;
-                let reason = denial.to_string();
-                self.close_session(turn, handle, denial.session_error(), &reason);
+                let (code, reason) = (denial.session_error(), denial.to_string());
+                turn.log_ended_session(handle, code, &reason);
+                self.close_session(turn, handle, code, &reason);
             } else {
                 self.judge_requests(turn, handle);
             }

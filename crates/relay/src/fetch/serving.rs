@@ -370,7 +370,12 @@ impl Turn<'_> {
             _ => &mut counters.fetches_failed,
         };
         *count += 1;
-        self.refuse(id.0, id.1, code);
+        // The log has the refusal of the subscription that a fetch joins.
+        if code == RequestErrorCode::INVALID_JOINING_REQUEST_ID {
+            self.refuse_quietly(id, code);
+        } else {
+            self.refuse(id.0, id.1, code);
+        }
     }
 }
 

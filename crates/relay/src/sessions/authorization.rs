@@ -256,7 +256,9 @@ impl Turn<'_> {
 
     pub(crate) fn count_denial(&mut self, denial: Denial) {
         match denial {
-            Denial::Unauthorized => self.counters.refused_unauthorized += 1,
+            Denial::Unauthorized | Denial::Untrusted | Denial::Revoked => {
+                self.counters.refused_unauthorized += 1;
+            }
             Denial::Expired => self.counters.refused_expired += 1,
             Denial::Malformed => self.counters.refused_malformed_token += 1,
             Denial::Owned => self.counters.refused_owned += 1,

@@ -187,6 +187,15 @@ impl Turn<'_> {
 
     /// Logs the refusal of a session, at level info.
     pub(crate) fn log_refused_session(&mut self, handle: Handle, code: SessionError, why: &str) {
+        self.log_closing(handle, code, "session refused", why);
+    }
+
+    /// Logs that a session loses its rights, at level info.
+    pub(crate) fn log_ended_session(&mut self, handle: Handle, code: SessionError, why: &str) {
+        self.log_closing(handle, code, "session ended", why);
+    }
+
+    fn log_closing(&mut self, handle: Handle, code: SessionError, what: &str, why: &str) {
         if !tracing::enabled!(Level::INFO) {
             return;
         }
@@ -195,7 +204,7 @@ impl Turn<'_> {
         };
         if let Some(connection) = self.endpoint.connection(self.now, handle) {
             let peer = connection.remote_address();
-            tracing::info!(%peer, %code, unlogged, "session refused: {why}");
+            tracing::info!(%peer, %code, unlogged, "{what}: {why}");
         }
     }
 

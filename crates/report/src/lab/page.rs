@@ -74,7 +74,8 @@ fn conclusion(holds: bool) -> Markup {
             "weir does not meet its requirements against skip",
         )
     };
-    let words = "On every link a lower age, a shorter longest freeze and at most a tenth fewer frames shown.";
+    let words = "On every link, one target of weir has to have a lower age, a longest freeze that is not longer, and 99 % of the \
+                 frames that skip shows. The table says what failed.";
     verdict(tone, title, &html! { p { (words) } })
 }
 

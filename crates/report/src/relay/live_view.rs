@@ -74,6 +74,8 @@ impl Moment {
     /// Says how many of the awaited subscribers are there, until all are. Ends with a comma and a space, or is empty.
     fn awaited_words(&self) -> String {
         let awaited = self.awaited.filter(|(present, all)| present < all);
+        // Afterwards they leave.
+        let awaited = awaited.filter(|_| self.stage == Stage::Joining);
         awaited.map_or_else(String::new, |(present, all)| {
             format!(
                 "{} of {} awaited subscribers are there, ",

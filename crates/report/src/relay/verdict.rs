@@ -65,6 +65,8 @@ impl Verdict {
             (Outcome::Partial, format!("{reason}; until then: {carried}"))
         } else if report.tracks.is_empty() {
             (Outcome::Empty, "no track was measured".to_owned())
+        } else if nothing_was_published(report) {
+            (Outcome::Empty, NOTHING_PUBLISHED.to_owned())
         } else if !report.generator.healthy {
             let sentence = generator_sentence(&report.generator);
             (Outcome::GeneratorLimit, sentence)
@@ -163,6 +165,16 @@ fn broken_clause(slo: &JudgedLevel) -> String {
 }
 
 /// Returns the objects delivered, their latency and their cost, as a sentence.
+/// Returns whether there were subscribers, and no object for them.
+fn nothing_was_published(report: &Report) -> bool {
+    let published: u64 = report.tracks.iter().map(|one| one.published.objects).sum();
+    report.run.subscribers_requested > 0
+        && published + report.objects_delivered() + report.objects_lost() == 0
+}
+
+const NOTHING_PUBLISHED: &str = "no object was published to the subscribers; does a publisher run (--role publish), with the same \
+                                 profile and --seed?";
+
 fn carried(report: &Report) -> String {
     let Report { run, tracks, .. } = report;
     let (received, lost) = (report.objects_delivered(), report.objects_lost());

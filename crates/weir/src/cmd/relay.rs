@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use serde_json::json;
 use weir_net::{
@@ -18,7 +18,7 @@ use crate::{
     certificate_check::ca_warning,
     cmd::{LogFormat, start_log},
     event_loop,
-    harness::machine::{Machine, no_core},
+    harness::machine::check_cores,
     output::{print_json, print_line, print_out},
     relay::{
         authority::Gate,
@@ -200,7 +200,8 @@ pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Resu
         print_out(&configured.print())?;
         return Ok(ExitCode::SUCCESS);
     }
-    check_cores(&configured)?;
+    check_cores(&configured.config.cores)
+        .map_err(|problem| anyhow!("{}: {problem}", configured.place("cores")))?;
     if arguments.check {
         check(&configured)?;
         return Ok(ExitCode::SUCCESS);
@@ -211,17 +212,6 @@ pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Resu
     };
     start_log(&configured.config.log.filter, format);
     serve(&configured, sources, arguments.show_hash)
-}
-
-/// Checks that this process may run on the cores of the settings.
-fn check_cores(configured: &Configured) -> anyhow::Result<()> {
-    let machine = Machine::this();
-    let mut cores = configured.config.cores.iter();
-    if let Some(core) = cores.find(|core| !machine.cores.contains(core)) {
-        let problem = no_core(*core, &machine.cores);
-        bail!("{}: {problem}", configured.place("cores"));
-    }
-    Ok(())
 }
 
 /// Checks whether the relay could start with these settings, and prints what was read. The check works beside a relay that
@@ -244,16 +234,11 @@ fn check(configured: &Configured) -> anyhow::Result<()> {
     if let Some(address) = config.admin.listen {
         TcpListener::bind(at(address)).with_context(|| problem("admin.listen", address))?;
     }
+    if let Some(warning) = warning_of_certificate(config) {
+        print_line(&format!("weir: warning: {warning}"));
+    }
     let certificate = match &config.tls.certificate {
-        Some(file) => {
-            let warning = load_chain(file)
-                .ok()
-                .and_then(|chain| ca_warning(file, &chain));
-            if let Some(warning) = warning {
-                print_line(&warning);
-            }
-            format!("certificate {}", file.display())
-        }
+        Some(file) => format!("certificate {}", file.display()),
         None => "self-signed certificate".to_owned(),
     };
     let keys = config
@@ -283,9 +268,18 @@ fn protocols(config: &RelayConfig) -> Vec<&'static str> {
     protocols
 }
 
+/// Returns what clients will not accept about the certificate of the settings.
+fn warning_of_certificate(config: &RelayConfig) -> Option<String> {
+    let file = config.tls.certificate.as_deref()?;
+    ca_warning(file, &load_chain(file).ok()?)
+}
+
 fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow::Result<ExitCode> {
     let config = &configured.config;
     let certificates = Certificates::load(configured)?;
+    if let Some(warning) = warning_of_certificate(config) {
+        tracing::warn!("{warning}");
+    }
     let hash = certificates.hash();
     if shows_hash {
         print_line(&format!("certificate SHA-256: {hash}"));

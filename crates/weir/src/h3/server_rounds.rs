@@ -331,7 +331,9 @@ impl ServerRounds {
                 return Err(Trouble::Stopped);
             }
             if let Some(end) = self.place.end_of(started) {
-                return Err(Trouble::Failed(anyhow!("it ended at once {end}")));
+                return Err(Trouble::Failed(anyhow!(
+                    "it ended at once {end}; `start` has to stay in the foreground"
+                )));
             }
             let probe = plan.probing(patience);
             patience = (2 * patience).min(server.ready_time().max(PROBE_MIN));
@@ -343,7 +345,8 @@ impl ServerRounds {
             if clock::now() >= give_up {
                 let seen = problems_of(&report).join("; ");
                 return Err(Trouble::Failed(anyhow!(
-                    "no successful response within {} s of its start: {seen}",
+                    "no successful response to GET /{} within {} s of its start: {seen}",
+                    run.load.file,
                     server.ready_seconds
                 )));
             }

@@ -48,6 +48,13 @@ impl Machine {
     }
 }
 
+/// Checks that this process may run on all of these cores.
+pub(crate) fn check_cores(asked: &[usize]) -> Result<(), String> {
+    let cores = Machine::this().cores;
+    let missing = asked.iter().find(|core| !cores.contains(core));
+    missing.map_or(Ok(()), |core| Err(no_core(*core, &cores)))
+}
+
 /// Returns the error of a core that is none of `cores`.
 pub(crate) fn no_core(core: usize, cores: &[usize]) -> String {
     let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();

@@ -55,9 +55,16 @@ impl Connects for Viewer {
     }
 
     fn awaited(&self) -> &'static str {
-        "no frame has arrived"
+        if self.plan().is_some() {
+            NO_GROUP
+        } else {
+            "no frame has arrived"
+        }
     }
 }
+
+/// What is missing while a stream is there, and nothing of it can be shown.
+pub(crate) const NO_GROUP: &str = "the stream is there, but no group of pictures has begun; how often does the encoder make a keyframe?";
 
 /// A role, and what was said about its way to its relay.
 ///

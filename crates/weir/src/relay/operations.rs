@@ -256,7 +256,7 @@ impl Operations {
         // Separately: a bad issuer's key must not prevent a new certificate.
         let results = [
             ("certificates", self.certificates.reload()),
-            ("keys", self.gate.reload()),
+            ("keys and revoked tokens", self.gate.reload()),
         ];
         for (what, result) in results {
             match result {
@@ -340,7 +340,7 @@ impl Operations {
                     let changed = changed.join(", ");
                     tracing::warn!(
                         changed,
-                        "these settings need a restart: a reload reads only certificate, key and token keys"
+                        "these settings need a restart: a reload reads only certificate, key, token keys and revoked tokens"
                     );
                 }
             }

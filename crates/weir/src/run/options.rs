@@ -429,6 +429,9 @@ impl RunOptions {
                 }
                 let by_name = self.relay_process.as_deref();
                 let found = by_name.map(process::find).transpose();
+                if let Some(pid) = self.relay_pid.filter(|pid| process::usage(*pid).is_err()) {
+                    bail!("--relay-pid: there is no process {pid} on this machine");
+                }
                 RelayChoice::At {
                     url,
                     pid: found.context("--relay-process")?.or(self.relay_pid),

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use rustls::pki_types::CertificateDer;
 use serde_json::json;
@@ -14,6 +14,7 @@ use crate::{
     certificate_check::ca_warning,
     event_loop,
     h3::{folder, server::Plan},
+    harness::machine::check_cores,
     numbers::{address, core, whole},
     output::{print_json, print_line},
     relay::certificates::hash_of,
@@ -90,6 +91,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
         let cores = arguments.cores.len();
         bail!("--cores: expected one core for each of --threads {threads}, not {cores}");
     }
+    check_cores(&arguments.cores).map_err(|problem| anyhow!("--cores: {problem}"))?;
     let site = arguments.site()?;
     let (tls, certificate) = arguments.tls()?;
     if arguments.check {
@@ -134,7 +136,7 @@ fn check(
         .as_ref()
         .and_then(|file| ca_warning(file, chain))
     {
-        print_line(&warning);
+        print_line(&format!("weir: warning: {warning}"));
     }
     print_line(&format!(
         "weir: ok: {} files, {certificate}, address {}",

@@ -15,7 +15,7 @@ use weir_net::Stop;
 use weir_report::lab::{Figures, line, summary};
 
 use super::{TokenArgument, TrustArguments, namespace, relay_url, target};
-use crate::live::connecting::Connecting;
+use crate::live::connecting::{Connecting, NO_GROUP};
 use crate::live::hosting::{host_viewer, timebase};
 use crate::live::lab::{named_strategy, strategy_help};
 use crate::output::{check_writable, print_line, print_out};
@@ -116,6 +116,7 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
                 let seconds = Duration::from_micros((end_us - start_us).unsigned_abs());
                 bail!("{relay}: no answer within {:.1} s", seconds.as_secs_f64())
             }
+            None if viewer.plan().is_some() => bail!("{relay}: {NO_GROUP}"),
             None => bail!(
                 "{relay}: no frame arrived; does a publisher send to the namespace of --namespace?"
             ),

@@ -155,7 +155,7 @@ impl TokenVerifier {
         revoked: &Revoked,
     ) -> Verdict {
         match self.claims(since_epoch, token, issuers) {
-            Ok(claims) if revoked.covers(&claims) => Verdict::Final(Err(Denial::Unauthorized)),
+            Ok(claims) if revoked.covers(&claims) => Verdict::Final(Err(Denial::Revoked)),
             Ok(claims) => Verdict::Final(Self::grant(now, since_epoch, &claims)),
             Err(verdict) => verdict,
         }
@@ -199,7 +199,7 @@ impl TokenVerifier {
             return refused(Denial::Malformed);
         };
         if !self.algorithms.contains(&header.alg) {
-            return refused(Denial::Unauthorized);
+            return refused(Denial::Untrusted);
         }
         let keys = issuers.current();
         let candidates = keys.iter().filter(|key| {
@@ -221,11 +221,11 @@ impl TokenVerifier {
             }
         }
         if is_known {
-            return refused(Denial::Unauthorized);
+            return refused(Denial::Untrusted);
         }
         // The key may be new, and not fetched yet.
         issuers.refresh();
-        Err(Verdict::Passing(Denial::Unauthorized))
+        Err(Verdict::Passing(Denial::Untrusted))
     }
 
     fn check_start(&self, since_epoch: Duration, claims: Claims) -> Result<Claims, Verdict> {
@@ -283,7 +283,7 @@ fn denial(kind: &ErrorKind) -> Denial {
     if is_unreadable {
         Denial::Malformed
     } else {
-        Denial::Unauthorized
+        Denial::Untrusted
     }
 }
 

@@ -143,10 +143,10 @@ fn tokens_that_are_not_good_grant_nothing() {
         ("exp", Value::Null, Denial::Malformed),
         ("exp", json!("soon"), Denial::Malformed),
         ("nbf", json!(seconds() + 60), Denial::Unauthorized),
-        ("iss", json!("them"), Denial::Unauthorized),
-        ("iss", Value::Null, Denial::Unauthorized),
-        ("aud", json!("other"), Denial::Unauthorized),
-        ("aud", Value::Null, Denial::Unauthorized),
+        ("iss", json!("them"), Denial::Untrusted),
+        ("iss", Value::Null, Denial::Untrusted),
+        ("aud", json!("other"), Denial::Untrusted),
+        ("aud", Value::Null, Denial::Untrusted),
         ("put", json!(7), Denial::Malformed),
     ] {
         let mut claims = good.clone();
@@ -176,7 +176,7 @@ fn keys_and_algorithms_cannot_be_chosen_by_the_token() {
         let stranger = Issuer::new(Some(id));
         assert_eq!(
             judge(&gate, &stranger.sign(&claims)),
-            Err(Denial::Unauthorized)
+            Err(Denial::Untrusted)
         );
     }
 
@@ -187,7 +187,7 @@ fn keys_and_algorithms_cannot_be_chosen_by_the_token() {
         let mut header = Header::new(Algorithm::HS256);
         header.kid = Some("a".to_owned());
         let token = encode(&header, &claims, &secret).unwrap();
-        assert_eq!(judge(&gate, &token), Err(Denial::Unauthorized));
+        assert_eq!(judge(&gate, &token), Err(Denial::Untrusted));
     }
 
     // No signature at all.
@@ -204,10 +204,7 @@ fn keys_and_algorithms_cannot_be_chosen_by_the_token() {
     let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap();
     let signing = EncodingKey::from_ec_der(pair.to_pkcs8v1().unwrap().as_ref());
     let other = Issuer::from_signing(signing, Algorithm::ES384, Some("a"));
-    assert_eq!(
-        judge(&gate, &other.sign(&claims)),
-        Err(Denial::Unauthorized)
-    );
+    assert_eq!(judge(&gate, &other.sign(&claims)), Err(Denial::Untrusted));
 }
 
 impl Issuer {
@@ -367,7 +364,7 @@ fn while_no_key_was_ever_fetched_nobody_gets_in() {
     wait_until(|| gate.keys().failed > 0);
     assert!(gate.keys().failed > 0, "it was tried");
     let token = Issuer::new(None).sign(&json!({ "put": "", "exp": seconds() + 100 }));
-    assert_eq!(judge(&gate, &token), Err(Denial::Unauthorized));
+    assert_eq!(judge(&gate, &token), Err(Denial::Untrusted));
     let nothing = only(&gate, clock::now(), &Credentials::default()).unwrap();
     assert_eq!(nothing, Grant::default());
     std::fs::remove_file(ca).unwrap();
@@ -441,7 +438,7 @@ fn tokens_of_keys_that_are_fetched_are_good() {
         wait_until(|| gate.keys().fetched + gate.keys().failed > 0);
         assert_eq!(gate.keys().fetched > 0, is_fetched, "{:?}", gate.keys());
         assert_eq!(judge(&gate, &token(&good)).is_ok(), is_fetched);
-        assert_eq!(judge(&gate, &token(&other)), Err(Denial::Unauthorized));
+        assert_eq!(judge(&gate, &token(&other)), Err(Denial::Untrusted));
     }
     for path in [ca, stranger] {
         std::fs::remove_file(path).unwrap();
@@ -472,7 +469,7 @@ fn keys_that_cannot_be_fetched_any_more_are_dropped_at_their_age() {
     drop(silent);
     wait_until(|| gate.keys().held == 0);
     assert!(gate.keys().failed > 0);
-    assert_eq!(judge(&gate, &token), Err(Denial::Unauthorized));
+    assert_eq!(judge(&gate, &token), Err(Denial::Untrusted));
     assert!(gate.revision() > revision, "live sessions are judged again");
     std::fs::remove_file(ca).unwrap();
 }
