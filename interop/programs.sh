@@ -64,6 +64,12 @@ missing() {
     printf '%-34s %-26s %-34s not tried: no %s\n' "$1" "$2" "$3" "$4"
 }
 
+# Adds a row for a case that the other program does not support.
+impossible() {
+    rows+=("| $1 | $2 | $3 | not possible: $4 |")
+    printf '%-34s %-26s %-34s not possible: %s\n' "$1" "$2" "$3" "$4"
+}
+
 certificate() {
     [ -s "$output/cert.pem" ] && return
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 13 \

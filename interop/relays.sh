@@ -291,6 +291,9 @@ draft-evens-moq-bench-00 names two relays. Neither is measured:
   happen in every run: of ten subscriptions of moq-cli two ended so. The rows repeat such a run, and say so.
 - **`moq-relay` 0.17.10** serves only subgroup 0 of each group ("subgroup ID is not supported"). Publish live streams to it with
   `--preset moq-relay`, whose strategy has one subgroup for each group. It also refuses tracks that nobody has announced yet.
+- **`moq-relay-ietf` 0.8.0 with `--announce`** passes namespaces on to the other relay, and answers no subscription for them there ("This
+  advertise-only container cannot route a subscribe back down the dialed session", its `consumer.rs`). It asks the other relay for nothing
+  either. Let weir's relay connect to it: `--upstream`.
 - **moqtail 0.17.0** does not know PUBLISH_STATE_NOTIFY, and closes the session of a relay that sends one. weir sends none.
 - **`moq-cli` 0.14.10 as a subscriber** (`export fmp4`) receives its own stream by its own catalog (`hang`). By an MSF catalog it fails with
   "invalid Annex B start code", for its own fragments and for weir's. From weir's LOC stream it writes a `moov` and no frames.

@@ -43,7 +43,8 @@ through() {
     # One line per track, in the profile's order. The last figure is the sum.
     mapfile -t lost < <(sed -n 's/^ *lost objects .* //p' "$log.log")
     if [ "$good" -ne 2 ] || [ "${lost[1]:-none}" != 0 ]; then
-        reason=$(grep -v '^ *$' "$log.log" | tail -n 1)
+        reason=$(grep -E '^(held|broken|invalid|partial|empty): |^weir: ' "$log.log" | tail -n 1)
+        reason=${reason:-no report}
     elif [ "${lost[0]}" != 0 ]; then
         note="${lost[0]} datagrams lost"
     fi
@@ -92,15 +93,16 @@ ours_below() {
 
 # The other relay connects to weir's.
 ours_above() {
-    local relay=$1 scheme=$2 draft=$3 flags
+    local relay=$1 scheme=$2 draft=$3
+    if [ "$relay" = moq-relay-ietf ]; then
+        impossible "$(version "$peers/$relay")" "$scheme, draft-$draft" "$relay --announce, weir relay" \
+            "it announces, and answers no subscription ([why](#known-problems-of-other-programs))"
+        return
+    fi
     start weir 15613 --set "drafts=$draft"
     local far=$address
-    case $relay in
-    moq-relay-ietf) flags=(--announce "$scheme://$far" --tls-disable-verify) ;;
-    moq-relay) flags=(--cluster-connect "$scheme://$far" --connect-tls-insecure --connect-version "moq-transport-$draft") ;;
-    esac
-    start "$relay" 15614 "${flags[@]}"
-    both_ways "$(version "$peers/$relay")" "$scheme, draft-$draft" "$relay ${flags[0]}" "weir relay" \
+    start "$relay" 15614 --cluster-connect "$scheme://$far" --connect-tls-insecure --connect-version "moq-transport-$draft"
+    both_ways "$(version "$peers/$relay")" "$scheme, draft-$draft" "$relay --cluster-connect" "weir relay" \
         "moqt://$address" "moqt://$far" "$draft" "$relay"
     end_all
 }
