@@ -246,7 +246,7 @@ cost: $(PEERS)/bin/moq-relay-ietf ## What a delivered datagram costs: our relay 
 
 .PHONY: instructions
 instructions: ## Count the instructions of the fan-out, of HTTP/3 requests and of the relay's longest turns; more than the committed ones fails
-	$(CARGO) build --release --locked -p weir-bench -p weir-http3 -p weir-relay --example fanout --example requests --example turns
+	$(CARGO) build --release --locked -p weir-counted
 	scripts/count-instructions.sh
 	scripts/count-turns.sh
 

@@ -4,7 +4,7 @@
 #
 # scripts/count-instructions.sh [--update] [NAME...]
 #
-# --update  write the counts into crates/CRATE/benches/NAME.instructions
+# --update  write the counts into crates/counted/NAME.instructions
 # NAME      fanout, h3-client, h3-server; default: all of them
 #
 # Only the program's own instructions are counted. Those of the C library depend on memory addresses, so its calls
@@ -13,14 +13,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Each name with its crate and program, the function whose instructions count, including its callees, and the divisor.
+# Each name with the operation, the function whose instructions count, including its callees, and the divisor.
 declare -A COUNTED=(
-    [fanout]='bench fanout fanout::Counted::fan_out datagrams_sent'
-    [h3-client]='http3 requests requests::ask requests'
-    [h3-server]='http3 requests requests::serve requests'
+    [fanout]='fanout fanout::Counted::fan_out datagrams_sent'
+    [h3-client]='requests requests::ask requests'
+    [h3-server]='requests requests::serve requests'
 )
 ALL='fanout h3-client h3-server'
-PROGRAMS=target/release/examples
+PROGRAM=target/release/weir-counted
 # The largest difference between two equal runs, in parts per million. Beyond it, the run is invalid.
 REPEAT_PPM_MAX=500
 
@@ -73,10 +73,10 @@ sum_up() {
         END { printf "%d %d\n", cost, calls }' "$1"
 }
 
-# Runs the program $1 and counts in the function $2.
+# Runs the operation $1 and counts in the function $2.
 count() {
     valgrind --tool=callgrind --callgrind-out-file="$folder/profile" \
-        --toggle-collect="$2" "$1" >"$folder/output" 2>"$folder/log" || {
+        --toggle-collect="weir_counted::$2" "$PROGRAM" "$1" >"$folder/output" 2>"$folder/log" || {
         cat "$folder/output" "$folder/log" >&2
         echo "error: the run of $1 under callgrind failed" >&2
         return 1
@@ -122,18 +122,17 @@ toolchain=$(rustc --version)
 failed=0
 # Counts the operation $1, and compares.
 check() {
-    local file crate program function unit instructions calls instructions_again calls_again units
-    read -r crate program function unit <<<"${COUNTED[$1]}"
-    file=crates/$crate/benches/$1.instructions
-    program=$PROGRAMS/$program
-    [ -x "$program" ] || {
-        echo "error: no program at $program: \`make instructions\` builds it" >&2
+    local file operation function unit instructions calls instructions_again calls_again units
+    read -r operation function unit <<<"${COUNTED[$1]}"
+    file=crates/counted/$1.instructions
+    [ -x "$PROGRAM" ] || {
+        echo "error: no program at $PROGRAM: \`make instructions\` builds it" >&2
         exit 2
     }
-    read -r instructions calls < <(count "$program" "$function")
-    read -r instructions_again calls_again < <(count "$program" "$function")
+    read -r instructions calls < <(count "$operation" "$function")
+    read -r instructions_again calls_again < <(count "$operation" "$function")
     [ "${instructions:-0}" -gt 0 ] || {
-        echo "error: nothing was counted: is there a function $function in $program?" >&2
+        echo "error: nothing was counted: is there a function $function in $PROGRAM?" >&2
         exit 1
     }
     if ! repeats "$instructions" "$instructions_again" || ! repeats "$calls" "$calls_again"; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Counts the instructions of the relay's longest turn after one hostile packet, in each scene of crates/relay/examples/turns.
+# Counts the instructions of the relay's longest turn after one hostile packet, in each scene of crates/counted/program/turns.
 #
 # All instructions, those of the C library too, have a bound: 10,000,000, which take 5 ms at 2 * 10^9 a second. In a scene of
 # many subscribers or notifications, it is 25,000 for each of them.
@@ -10,19 +10,19 @@
 #
 # scripts/count-turns.sh [--update] [--program FILE] [SCENES]
 #
-# --update   write the counts into crates/relay/benches/turns.instructions
+# --update   write the counts into crates/counted/turns.instructions
 # --program  the program, instead of the one that `make instructions` builds
 # SCENES     a group of scenes, such as cache; default: all of them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-COUNTED=turns::stage::counted_turn
-FILE=crates/relay/benches/turns.instructions
+COUNTED=weir_counted::turns::stage::counted_turn
+FILE=crates/counted/turns.instructions
 # Instructions of a turn, and those for each of many subscribers.
 TURN_MAX=10000000
 UNIT_MAX=25000
 
-is_update='' program=target/release/examples/turns scenes=()
+is_update='' program=target/release/weir-counted scenes=()
 while [ $# -gt 0 ]; do
     case $1 in
     --update) is_update=yes ;;
@@ -48,7 +48,7 @@ trap 'rm -rf "$folder"' EXIT
 
 # Each counted call writes a profile of its own, in order.
 valgrind --tool=callgrind --callgrind-out-file="$folder/profile" --toggle-collect="$COUNTED" \
-    --dump-after="$COUNTED" "$program" "${scenes[@]}" >"$folder/scenes" 2>"$folder/log" || {
+    --dump-after="$COUNTED" "$program" turns "${scenes[@]}" >"$folder/scenes" 2>"$folder/log" || {
     cat "$folder/scenes" "$folder/log" >&2
     echo "error: the run of $program under callgrind failed" >&2
     exit 1

@@ -18,7 +18,7 @@ enum Place {
 }
 
 /// Every crate, by its folder.
-const CRATES: [(&str, Place); 16] = [
+const CRATES: [(&str, Place); 17] = [
     ("transport", Place::Protocol(&[])),
     ("link", Place::Protocol(&[])),
     ("histogram", Place::Protocol(&[])),
@@ -38,6 +38,7 @@ const CRATES: [(&str, Place); 16] = [
     ("net", Place::Host),
     ("sim", Place::Host),
     ("weir", Place::Program),
+    ("counted", Place::Program),
 ];
 
 /// What roles and hosts may depend on.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_moqt::parameter::Parameters;
 use weir_relay::{Config, Load};
 
-use crate::{Scene, note, stage::Stage, words::space};
+use super::{Scene, note, stage::Stage, words::space};
 
 /// Ten thousand namespaces: those under `m` are as many as a prefix may have, and those under `n` are more.
 pub(crate) fn announced() -> Scene {

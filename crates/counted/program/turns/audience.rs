@@ -10,7 +10,7 @@ use weir_moqt::{
 use weir_relay::Config;
 use weir_transport::Transport as _;
 
-use crate::{Scene, note, stage::Stage};
+use super::{Scene, note, stage::Stage};
 
 /// One track with many subscribers.
 pub(crate) fn of_one_track() -> Scene {

@@ -1,4 +1,4 @@
-//! Requests over HTTP/3 under callgrind, which counts their instructions (`make instructions`).
+//! Requests over HTTP/3.
 //!
 //! A load client requests 15 KB repeatedly, on ten connections, in virtual time, so every run executes the same code.
 //! Counted is [`ask`], all that the client does, or [`serve`], all that the server does: from the arrival of packets to
@@ -25,7 +25,8 @@ use weir_sim::{
     driven::{self, Driven},
 };
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// Runs the requests.
+pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     let sim = Sim::new(1);
     let mut time = Duration::ZERO;
     let mut client = client_side(&sim)?;

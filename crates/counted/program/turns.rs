@@ -1,4 +1,4 @@
-//! The longest turns of the relay under callgrind, which counts their instructions (`make instructions`).
+//! The longest turns of the relay.
 //!
 //! Each scene fills a relay with much state, and delivers one hostile packet. Counted are the turn that receives the
 //! packet, from the UDP payload to the packets that answer it, and each later turn for which that one left work.
@@ -13,7 +13,7 @@ mod catalogue;
 mod requests;
 mod stage;
 #[expect(dead_code, reason = "the stories need more of it")]
-#[path = "../../tests/relay/words.rs"]
+#[path = "../../relay/tests/relay/words.rs"]
 mod words;
 
 use std::{
@@ -21,10 +21,10 @@ use std::{
     io::{self, Write as _},
 };
 
-use crate::stage::Struck;
+use self::stage::Struck;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let only = std::env::args().nth(1);
+/// Runs all groups of scenes, or only one.
+pub(crate) fn run(only: Option<&str>) -> Scene {
     let scenes = [
         ("catalogue", catalogue::announced as fn() -> Result<_, _>),
         ("waiting", catalogue::waiting),
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("stale", cache::of_stale_objects),
     ];
     for (name, scene) in scenes {
-        if only.as_ref().is_none_or(|only| only == name) {
+        if only.is_none_or(|only| only == name) {
             scene()?;
         }
     }

@@ -8,7 +8,7 @@ use weir_quic::Handle;
 use weir_relay::Config;
 use weir_transport::Transport as _;
 
-use crate::{Scene, note, stage::Stage};
+use super::{Scene, note, stage::Stage};
 
 /// A track of tiny groups, as many as its cache holds.
 pub(crate) fn of_small_objects() -> Scene {

@@ -1,4 +1,4 @@
-//! The relay's fan-out under callgrind, which counts its instructions (`make instructions`).
+//! The relay's fan-out.
 //!
 //! A publisher sends audio as datagrams through the relay to 64 subscribers, over virtual links and in virtual time, so
 //! every run executes the same code. Only [`Counted::fan_out`] is counted: from the arrival of a datagram's frame at
@@ -8,7 +8,7 @@
 //! Prints how many datagrams the relay received and sent. Fails if a subscriber missed an object.
 
 #[expect(dead_code, reason = "the stories of whole runs need more of it")]
-#[path = "../tests/scenarios/world.rs"]
+#[path = "../../bench/tests/scenarios/world.rs"]
 mod world;
 
 use std::{
@@ -20,9 +20,10 @@ use std::{
 use weir_quic::{App, Endpoint, Event};
 use weir_relay::Relay;
 
-use crate::world::{Crowd, Setting, World};
+use self::world::{Crowd, Setting, World};
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// Runs the fan-out.
+pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     let setting = Setting {
         link: world::delay(5),
         joins_per_second: 100,

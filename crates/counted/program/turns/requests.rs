@@ -15,7 +15,7 @@ use weir_moqt::{
 use weir_quic::Handle;
 use weir_transport::{Direction, StreamId, Transport as _};
 
-use crate::{
+use super::{
     stage::Stage,
     words::{datagram, name, object, plain, space},
 };
