@@ -5,8 +5,10 @@
 
 mod agreement;
 mod compared;
+mod gaps;
 mod live;
 mod materials;
+mod probed;
 mod relays;
 mod servers;
 mod soak;
@@ -48,6 +50,11 @@ pub fn chart(name: &str, markdown: &str) -> Option<Chart> {
         "live-agreement" => agreement::image("Live video in virtual and in real time", &tables)?,
         "live-browser" => agreement::image("Live video in a browser", &tables)?,
         "live-relays" => through::image(&tables)?,
+        "fleet-kills" => gaps::of_fleet("Gaps when a relay is killed", &tables)?,
+        "fleet-drops" => gaps::of_fleet("Gaps when all packets of a relay are dropped", &tables)?,
+        "fleet-cuts" => gaps::of_fleet("Gaps when clients cannot reach a relay", &tables)?,
+        "kills" => gaps::of_processes(&tables)?,
+        "probe" => probed::image(&tables)?,
         "soak-web" => soak::image(&tables)?,
         _ => return None,
     };

@@ -24,7 +24,21 @@ fn figures_are_read_from_cells() {
 #[test]
 fn committed_charts_show_the_committed_tables() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let page = fs::read_to_string(docs.join("results.md")).unwrap();
+    let pages = [
+        ("results", 12),
+        ("fleet-results", 3),
+        ("hard-results", 1),
+        ("probe-results", 1),
+    ];
+    for (page, least) in pages {
+        let count = check_charts(&docs, page);
+        assert!(count >= least, "{page}: only {count} sections have a chart");
+    }
+}
+
+/// Compares the charts of `page` with its tables, or draws them again. Returns their number.
+fn check_charts(docs: &Path, stem: &str) -> usize {
+    let page = fs::read_to_string(docs.join(format!("{stem}.md"))).unwrap();
     let mut shown = page.clone();
     let is_update = std::env::var_os("UPDATE_DOCS").is_some();
     let mut count = 0;
@@ -36,7 +50,7 @@ fn committed_charts_show_the_committed_tables() {
             continue;
         };
         count += 1;
-        let file = docs.join(format!("results-{name}.svg"));
+        let file = docs.join(format!("{stem}-{name}.svg"));
         let link = format!("]({})", file.file_name().unwrap().display());
         if is_update {
             fs::write(&file, &chart.svg).unwrap();
@@ -46,15 +60,15 @@ fn committed_charts_show_the_committed_tables() {
         }
         assert!(
             shown.contains(&link),
-            "docs/results.md: no {link}: {UPDATE}"
+            "docs/{stem}.md: no {link}: {UPDATE}"
         );
         let kept = fs::read_to_string(&file).unwrap_or_default();
-        assert!(kept == chart.svg, "docs/results-{name}.svg: {UPDATE}");
+        assert!(kept == chart.svg, "docs/{stem}-{name}.svg: {UPDATE}");
     }
     if shown != page {
-        fs::write(docs.join("results.md"), shown).unwrap();
+        fs::write(docs.join(format!("{stem}.md")), shown).unwrap();
     }
-    assert!(count >= 12, "only {count} sections have a chart");
+    count
 }
 
 /// The page with the link to a section's chart below the line that says when and where it was measured.

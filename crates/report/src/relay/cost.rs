@@ -132,7 +132,8 @@ impl RelayCost {
             cpu_percent: percent(used.cpu, to.saturating_sub(from)),
             rss_start_bytes: idle,
             rss_connected_bytes: connected,
-            rss_peak_bytes: samples.resident_peak_bytes,
+            // Samples between these two may all be smaller.
+            rss_peak_bytes: samples.resident_peak_bytes.max(idle).max(connected),
             bytes_per_session: ratio(connected.saturating_sub(idle), samples.sessions)
                 .filter(|each| *each >= SESSION_BYTES_MIN),
             context_switches_voluntary: used.switches_voluntary,

@@ -70,6 +70,10 @@ pub(super) fn conduct(
         if now - started > START_TIMEOUT && !has_met_relay {
             return because(&format!("no answer within {} s", START_TIMEOUT.as_secs()));
         }
+        // Subscribers have nothing to wait for; the publishers' results say why.
+        if released.is_none() && all_publishers_failed(&seen) {
+            return None;
+        }
         let last_packet_at = watch.last_packet_at(now, agents);
         let is_open = |one: &Seen| one.publishers.ready + one.subscribers.ready > 0;
         if now - last_packet_at > SILENCE_MAX && seen.iter().any(is_open) {
@@ -97,6 +101,14 @@ pub(super) fn conduct(
             return because("the run did not end in time");
         }
     }
+}
+
+/// Returns whether every thread has told of its clients, and there are publishers, all of which have failed.
+fn all_publishers_failed(seen: &[Seen]) -> bool {
+    let have_told = |one: &Seen| one.publishers.publishers + one.subscribers.subscribers > 0;
+    let sum = |pick: fn(&Seen) -> u64| seen.iter().map(pick).sum::<u64>();
+    let all = sum(|one| one.publishers.publishers);
+    all > 0 && all == sum(|one| one.publishers.failed) && seen.iter().all(have_told)
 }
 
 /// Says that no packet came from the relay for so long.
@@ -275,6 +287,23 @@ mod tests {
     use crate::{harness::machine::Machine, run::options::RunOptions};
 
     use super::*;
+
+    #[test]
+    fn a_run_has_no_purpose_once_all_publishers_have_failed() {
+        let seen = |publishers, failed, subscribers| {
+            let mut seen = Seen::default();
+            seen.publishers.publishers = publishers;
+            seen.publishers.failed = failed;
+            seen.subscribers.subscribers = subscribers;
+            seen
+        };
+        assert!(all_publishers_failed(&[seen(2, 2, 0), seen(0, 0, 9)]));
+        assert!(!all_publishers_failed(&[seen(2, 1, 0), seen(0, 0, 9)]));
+        assert!(!all_publishers_failed(&[seen(2, 2, 0), seen(1, 0, 0)]));
+        let silent = [seen(2, 2, 0), seen(0, 0, 0)];
+        assert!(!all_publishers_failed(&silent), "one has told nothing yet");
+        assert!(!all_publishers_failed(&[seen(0, 0, 9)]), "none publishes here");
+    }
 
     /// Returns what a publishing process says when its patience is over, with `present` subscribers of other processes.
     fn said(flags: &[&str], present: u64) -> Option<String> {

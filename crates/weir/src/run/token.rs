@@ -87,10 +87,14 @@ impl ClientTokens {
 /// type is 0: client and relay have agreed on its form elsewhere. [moqt-18 §10.2.2]
 ///
 /// # Errors
-/// The file cannot be read, or the token has no byte or more than 16384. The error does not contain the token.
+/// The file cannot be read, the text is the name of a file without `@`, or the token has no byte or more than 16384. The error
+/// does not contain the token.
 pub(crate) fn token(text: &str) -> anyhow::Result<Token> {
     let token = match text.strip_prefix('@') {
         Some(file) => token_in(Path::new(file)),
+        None if text.len() < FILE_NAME_BYTES_MAX && Path::new(text).is_file() => {
+            bail!("--token: {text} is a file; --token @{text} reads the token in it")
+        }
         None => checked(text.as_bytes().trim_ascii()),
     };
     token.context("--token")
@@ -117,9 +121,25 @@ fn checked(value: &[u8]) -> anyhow::Result<Token> {
     })
 }
 
+/// Longer texts are tokens, and no names of files.
+const FILE_NAME_BYTES_MAX: usize = 255;
 /// Longest token, in bytes: parameters have at most 64 KiB.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// Most tokens in a file: as many as a run has subscribers.
 const TOKENS_MAX: usize = 50_000;
 /// How long tokens that are signed for a run permit what they permit: the longest run.
 const SIGNED_LAST: Duration = Duration::from_hours(24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_its_sign_is_named_and_not_sent() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let error = token(file).unwrap_err().to_string();
+        assert!(error.contains(&format!("--token @{file}")), "{error}");
+        assert!(token(&format!("@{file}")).is_ok());
+        assert!(token("no.such.file").is_ok());
+    }
+}
