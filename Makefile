@@ -174,9 +174,9 @@ results-drafts: ## What the newest and the oldest draft cost our relay, into doc
 	target/release/weir bench compare profiles/drafts.toml --results docs/results.md
 
 .PHONY: results-live-relays
-results-live-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## Live streams through other relays over slow links, into docs/results.md (20 minutes; a quiet machine)
+results-live-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## Live streams through other relays over slow links, into docs/results.md (40 minutes; a quiet machine)
 	$(CARGO) build --release --locked --bin weir
-	scripts/live-relays.sh target/release/weir $(PEERS)/bin --results docs/results.md
+	scripts/live-relays.sh target/release/weir $(PEERS)/bin --seeds 2 --results docs/results.md
 
 .PHONY: results-probe
 results-probe: $(PEERS)/bin/moq-relay-ietf ## Conformance and robustness of our relay and others, into docs/probe-results.md (fifteen minutes)

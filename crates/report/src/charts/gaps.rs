@@ -50,4 +50,5 @@ fn bar(name: &str, [median, p95, longest]: [&str; 3]) -> Option<Bar> {
     })
 }
 
-const LEAD: &str = "95th percentile of the gaps; whiskers: median and longest gap. Shorter is better.";
+const LEAD: &str =
+    "95th percentile of the gaps; whiskers: median and longest gap. Shorter is better.";

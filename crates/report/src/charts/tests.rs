@@ -58,10 +58,7 @@ fn check_charts(docs: &Path, stem: &str) -> usize {
                 shown = with_link(&shown, name, &format!("![{}{link}", chart.title));
             }
         }
-        assert!(
-            shown.contains(&link),
-            "docs/{stem}.md: no {link}: {UPDATE}"
-        );
+        assert!(shown.contains(&link), "docs/{stem}.md: no {link}: {UPDATE}");
         let kept = fs::read_to_string(&file).unwrap_or_default();
         assert!(kept == chart.svg, "docs/{stem}-{name}.svg: {UPDATE}");
     }

@@ -302,7 +302,10 @@ mod tests {
         assert!(!all_publishers_failed(&[seen(2, 2, 0), seen(1, 0, 0)]));
         let silent = [seen(2, 2, 0), seen(0, 0, 0)];
         assert!(!all_publishers_failed(&silent), "one has told nothing yet");
-        assert!(!all_publishers_failed(&[seen(0, 0, 9)]), "none publishes here");
+        assert!(
+            !all_publishers_failed(&[seen(0, 0, 9)]),
+            "none publishes here"
+        );
     }
 
     /// Returns what a publishing process says when its patience is over, with `present` subscribers of other processes.
