@@ -61,10 +61,6 @@ pub(super) fn conduct(
             return Some(BrokenOff::Hopeless(hopeless));
         }
         let seen: Vec<Seen> = agents.seen().copied().collect();
-        let has_met = |one: &Seen| {
-            let (publishers, subscribers) = (one.publishers, one.subscribers);
-            publishers.ready + publishers.failed + subscribers.ready + subscribers.failed > 0
-        };
         // Clients that move on to another relay are not ready meanwhile.
         has_met_relay |= seen.iter().any(has_met);
         if now - started > START_TIMEOUT && !has_met_relay {
@@ -101,6 +97,12 @@ pub(super) fn conduct(
             return because("the run did not end in time");
         }
     }
+}
+
+/// Returns whether the relay has answered a client of these, or refused it.
+fn has_met(one: &Seen) -> bool {
+    let (publishers, subscribers) = (one.publishers, one.subscribers);
+    publishers.ready + publishers.failed + subscribers.ready + subscribers.failed > 0
 }
 
 /// Returns whether every thread has told of its clients, and there are publishers, all of which have failed.
