@@ -191,7 +191,7 @@ test("without an object for a while a second connection is tried, and kept if it
   assert.equal(stage.taken.at(-1), "second");
   await stage.pass(3000, () => second.bring("second"));
   assert.equal(stage.sessions.length, 2);
-  assert.deepEqual(stage.states, ["connecting"]);
+  assert.deepEqual(stage.states, ["connecting", "subscribed"]);
   stage.receiver.stop();
 });
 
@@ -241,7 +241,7 @@ test("a relay that goes away is played from until another connection brings some
   first.bring("first");
   assert.equal(stage.taken.at(-1), "second");
   await stage.pass(3000, () => second.bring("second"));
-  assert.deepEqual([stage.sessions.length, stage.states], [2, ["connecting"]]);
+  assert.deepEqual([stage.sessions.length, stage.states], [2, ["connecting", "subscribed"]]);
   stage.receiver.stop();
 });
 
