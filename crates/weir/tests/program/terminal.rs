@@ -34,9 +34,7 @@ fn is_left(rest: &[String]) -> bool {
 #[test]
 fn a_terminal_shows_a_view_that_fits_and_is_left_as_it_was() {
     for (columns, rows) in [(8, 3), (12, 30), (40, 50), (80, 4), (120, 50)] {
-        let mut terminal =
-            Terminal::start(columns, rows, &["--subscribers", "2"], "2>&1 >/dev/null");
-        terminal.read_to_the_end();
+        let terminal = after_a_run(columns, rows);
         let screen = &terminal.screen;
         assert!(screen.frames >= 3, "{} frames", screen.frames);
         let text = screen.text();
@@ -49,6 +47,27 @@ fn a_terminal_shows_a_view_that_fits_and_is_left_as_it_was() {
         assert!(screen.frame_lines_max < usize::from(rows), "{screen:?}");
     }
 }
+
+/// Runs a benchmark to its end. A kernel that groups processes by session can leave this session without time for seconds, if others
+/// keep the core of the load busy: threads that may run for 14 s had not run once. Such a run is repeated.
+fn after_a_run(columns: u16, rows: u16) -> Terminal {
+    for _ in 0..RUNS_MAX {
+        let mut terminal =
+            Terminal::start(columns, rows, &["--subscribers", "2"], "2>&1 >/dev/null");
+        terminal.read_to_the_end();
+        let text = terminal.screen.text();
+        if !text.iter().any(|line| line.contains("no answer within")) {
+            return terminal;
+        }
+    }
+    panic!("the load had no time in {RUNS_MAX} runs");
+}
+
+/// Has the kernel prefer the session of a shell, where it may.
+const PREFERRED: &str = "{ echo -20 >/proc/self/autogroup; } 2>/dev/null";
+
+/// Runs of which the last one has to have time.
+const RUNS_MAX: usize = 5;
 
 #[test]
 fn a_view_follows_the_size_of_the_terminal() {
@@ -133,7 +152,7 @@ impl Terminal {
         let arguments = arguments.join(" ");
         // The shell continues when its program is interrupted.
         let script = format!(
-            "trap : INT; echo before; {program} bench {AUDIO} --slo '{ANY}' {arguments} {redirection}; echo after $?"
+            "trap : INT; {PREFERRED}; echo before; {program} bench {AUDIO} --slo '{ANY}' {arguments} {redirection}; echo after $?"
         );
         let stdio = || Stdio::from(line.try_clone().unwrap());
         let shell = Command::new("setsid")
