@@ -136,11 +136,23 @@ fn assert_shown(frames: &[Value]) {
         };
         shown.iter().any(is_beyond)
     };
+    // A player that had no time when a frame was due passes over those that are due before it has time again.
+    let between = |pair: &[&Value], name: &str| Some(time(pair[1], name)? - time(pair[0], name)?);
+    let has_stalled = shown.windows(2).any(|pair| {
+        let gaps = between(pair, "shown_us").zip(between(pair, "presentation_us"));
+        gaps.is_none_or(|(shown, presented)| shown - presented > STALL_US)
+    });
+    if has_stalled {
+        return;
+    }
     for missing in frames.iter().filter(|one| one["shown_us"].is_null()) {
         let mut group = frames.iter().filter(|one| one["group"] == missing["group"]);
         assert!(group.any(is_late), "{missing} of {frames:?}");
     }
 }
+
+/// How much later than planned after the one before it a frame is shown by a player that lacks time.
+const STALL_US: i64 = 20_000;
 
 fn assert_whole(played: &Value, published: &Value) {
     assert_eq!(published["published"]["frames"], 36);
