@@ -107,6 +107,8 @@ function makeViewer() {
       target,
       onState: (state, reason) => {
         if (state === "playing") problem = undefined;
+        // What this browser cannot play does not begin to play.
+        if (state === "subscribed" && problem) return;
         say(state, state === "lost" ? reason : "");
       },
       onProblem: (reason) => {
