@@ -7,7 +7,10 @@ use clap::Args;
 
 use crate::{
     h3,
-    harness::{machine::Machine, process},
+    harness::{
+        machine::{Machine, check_cores},
+        process,
+    },
     numbers::{core, whole},
     output::print_line,
     run::{
@@ -83,16 +86,7 @@ pub(super) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
 
 /// Returns the cores of the load: those of the flag, or all that the watched process does not use.
 fn cores(arguments: &AgentArguments, machine: &Machine) -> anyhow::Result<Vec<usize>> {
-    if let Some(unknown) = arguments
-        .cores
-        .iter()
-        .find(|one| !machine.cores.contains(one))
-    {
-        anyhow::bail!(
-            "--cores: there is no core {unknown} on this machine; expected some of {:?}",
-            machine.cores
-        );
-    }
+    check_cores("--cores", &arguments.cores, &machine.cores)?;
     if !arguments.cores.is_empty() {
         return Ok(arguments.cores.clone());
     }

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::json;
 use weir_net::{
@@ -18,7 +18,7 @@ use crate::{
     certificate_check::ca_warning,
     cmd::{LogFormat, start_log},
     event_loop,
-    harness::machine::check_cores,
+    harness::machine::{Machine, check_cores},
     output::{print_json, print_line, print_out},
     relay::{
         authority::Gate,
@@ -200,8 +200,8 @@ pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Resu
         print_out(&configured.print())?;
         return Ok(ExitCode::SUCCESS);
     }
-    check_cores(&configured.config.cores)
-        .map_err(|problem| anyhow!("{}: {problem}", configured.place("cores")))?;
+    let (place, cores) = (configured.place("cores"), Machine::this().cores);
+    check_cores(&place, &configured.config.cores, &cores)?;
     if arguments.check {
         check(&configured)?;
         return Ok(ExitCode::SUCCESS);

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     harness::{
-        machine::{Machine, no_core},
+        machine::{Machine, check_cores},
         process,
         processes::Processes,
         udp::mtu_to,
@@ -157,11 +157,7 @@ impl LoadOptions {
     }
 
     fn check(&self, machine: &Machine) -> anyhow::Result<()> {
-        for core in &self.cores {
-            if !machine.cores.contains(core) {
-                bail!("--cores: {}", no_core(*core, &machine.cores));
-            }
-        }
+        check_cores("--cores", &self.cores, &machine.cores)?;
         if self.duration.is_zero() || self.duration > Duration::from_secs(SECONDS_MAX as u64) {
             bail!(
                 "--duration: expected more than 0 s and up to {SECONDS_MAX} s, not {} s",

@@ -331,9 +331,7 @@ impl ServerRounds {
                 return Err(Trouble::Stopped);
             }
             if let Some(end) = self.place.end_of(started) {
-                return Err(Trouble::Failed(anyhow!(
-                    "it ended at once {end}; `start` has to stay in the foreground"
-                )));
+                return Err(Trouble::Failed(anyhow!("it ended at once {end}")));
             }
             let probe = plan.probing(patience);
             patience = (2 * patience).min(server.ready_time().max(PROBE_MIN));

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fs};
 
+use anyhow::bail;
+
 /// The machine, as reports describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
@@ -48,18 +50,14 @@ impl Machine {
     }
 }
 
-/// Checks that this process may run on all of these cores.
-pub(crate) fn check_cores(asked: &[usize]) -> Result<(), String> {
-    let cores = Machine::this().cores;
-    let missing = asked.iter().find(|core| !cores.contains(core));
-    missing.map_or(Ok(()), |core| Err(no_core(*core, &cores)))
-}
-
-/// Returns the error of a core that is none of `cores`.
-pub(crate) fn no_core(core: usize, cores: &[usize]) -> String {
+/// Checks that the cores that `place` names, a flag or a key, are among `cores`.
+pub(crate) fn check_cores(place: &str, asked: &[usize], cores: &[usize]) -> anyhow::Result<()> {
+    let Some(missing) = asked.iter().find(|core| !cores.contains(core)) else {
+        return Ok(());
+    };
     let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
-    format!(
-        "there is no core {core} on this machine; expected one of {}",
+    bail!(
+        "{place}: there is no core {missing} on this machine; expected one of {}",
         cores.join(", ")
     )
 }

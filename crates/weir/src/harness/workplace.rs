@@ -93,9 +93,13 @@ impl Workplace {
         })
     }
 
-    /// Returns how the last started contender ended, with its last line of output; `None` if it runs.
+    /// Returns how the last started contender ended, with its last line of output or, if it ended without an error, what it has
+    /// to do; `None` if it runs.
     pub(crate) fn end_of(&self, started: &mut ChildGroup) -> Option<String> {
         let status = started.exit_status()?;
+        if status.success() {
+            return Some(format!("({status}): `start` has to stay in the foreground"));
+        }
         let log = fs::read_to_string(self.log()).unwrap_or_default();
         let last = log.lines().rev().find(|line| !line.trim().is_empty());
         let last = last.map_or_else(String::new, |last| format!(": {last}"));

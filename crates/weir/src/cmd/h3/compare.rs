@@ -14,7 +14,7 @@ use crate::{
     },
     harness::{
         contender,
-        machine::{Machine, no_core},
+        machine::{Machine, check_cores},
         namespace,
         udp::mtu_to,
     },
@@ -115,9 +115,7 @@ fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<
     let servers = described.server.iter();
     let own = servers.map(|server| (format!("server {:?}: core", server.name), server.core));
     for (what, core) in cores.chain(own) {
-        if let Some(core) = core.filter(|core| !machine.cores.contains(core)) {
-            bail!("{file}: {what}: {}", no_core(core, &machine.cores));
-        }
+        check_cores(&format!("{file}: {what}"), core.as_slice(), &machine.cores)?;
     }
     Ok(described)
 }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use clap::Args;
 use rustls::pki_types::CertificateDer;
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::{
     certificate_check::ca_warning,
     event_loop,
     h3::{folder, server::Plan},
-    harness::machine::check_cores,
+    harness::machine::{Machine, check_cores},
     numbers::{address, core, whole},
     output::{print_json, print_line},
     relay::certificates::hash_of,
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
         let cores = arguments.cores.len();
         bail!("--cores: expected one core for each of --threads {threads}, not {cores}");
     }
-    check_cores(&arguments.cores).map_err(|problem| anyhow!("--cores: {problem}"))?;
+    check_cores("--cores", &arguments.cores, &Machine::this().cores)?;
     let site = arguments.site()?;
     let (tls, certificate) = arguments.tls()?;
     if arguments.check {

@@ -5,7 +5,7 @@ use anyhow::bail;
 use super::RunOptions;
 use crate::{
     harness::{
-        machine::{Machine, no_core},
+        machine::{Machine, check_cores},
         own_relay::OwnRelay,
         process,
     },
@@ -68,18 +68,10 @@ fn check(options: &RunOptions, machine: &Machine, relay: &RelayChoice) -> anyhow
         RelayChoice::Own(_) => &machine.cores,
         RelayChoice::At { .. } => &machine.online,
     };
-    let relay = options.relay_cores.iter();
-    let relay = relay.map(|core| ("--relay-cores", *core, of_relay));
-    let publishers = options.publishers_cores.iter();
-    let publishers = publishers.map(|core| ("--publishers-cores", *core, &machine.cores));
-    let subscribers = options.subscribers_cores.iter();
-    let subscribers = subscribers.map(|core| ("--subscribers-cores", *core, &machine.cores));
-    for (flag, core, cores) in relay.chain(publishers).chain(subscribers) {
-        if !cores.contains(&core) {
-            bail!("{flag}: {}", no_core(core, cores));
-        }
-    }
-    Ok(())
+    check_cores("--relay-cores", &options.relay_cores, of_relay)?;
+    let (publishers, subscribers) = (&options.publishers_cores, &options.subscribers_cores);
+    check_cores("--publishers-cores", publishers, &machine.cores)?;
+    check_cores("--subscribers-cores", subscribers, &machine.cores)
 }
 
 /// Returns weir's own relay with its cores. Without --relay-cores, these are the first cores, one for each thread.
