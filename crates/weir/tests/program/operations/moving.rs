@@ -126,6 +126,19 @@ fn bind() -> UdpSocket {
     socket
 }
 
+/// Returns how many packets the kernel has dropped so far because a UDP socket's receive buffer was full.
+fn dropped_packets() -> u64 {
+    let text = fs::read_to_string("/proc/net/snmp").unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("Udp: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let place = names.split(' ').position(|name| name == "RcvbufErrors");
+    let value = values.split(' ').nth(place.unwrap());
+    value.unwrap().parse().unwrap()
+}
+
+/// Datagrams of the profile that fit into a packet of 1,452 bytes.
+const DATAGRAMS_PER_PACKET_MAX: u64 = 1452 / 120;
+
 #[test]
 fn clients_whose_address_changes_lose_nothing_at_a_relay_of_two_threads() {
     let folder = Folder::new("moving");
@@ -136,7 +149,7 @@ fn clients_whose_address_changes_lose_nothing_at_a_relay_of_two_threads() {
     let mut relay = Relay::start(&["--threads", "2"]);
     let nat = Nat::before(relay.address());
     let url = format!("moqt://{}", nat.address);
-    let begin: Instant = clock::now();
+    let (begin, dropped_before): (Instant, u64) = (clock::now(), dropped_packets());
     let arguments = [
         "bench",
         &profile,
@@ -144,7 +157,7 @@ fn clients_whose_address_changes_lose_nothing_at_a_relay_of_two_threads() {
         &url,
         "--insecure",
         "--subscribers=30",
-        "--slo=loss=0,failed=0",
+        "--slo=failed=0",
         "--json",
         &report,
     ];
@@ -163,6 +176,16 @@ fn clients_whose_address_changes_lose_nothing_at_a_relay_of_two_threads() {
         Value::Null,
         "{}",
         report["slo"]
+    );
+    let tracks = report["tracks"].as_array().unwrap();
+    let lost = |track: &Value| track["completion"]["lost_objects"]["sum"].as_u64().unwrap();
+    let (datagrams, streams) = (lost(&tracks[0]), lost(&tracks[1]));
+    assert_eq!(streams, 0, "{tracks:?}");
+    // On a busy machine, a thread may have no time while its socket's buffer fills. Streams repeat what the kernel then drops.
+    let dropped = dropped_packets() - dropped_before;
+    assert!(
+        datagrams <= dropped * DATAGRAMS_PER_PACKET_MAX,
+        "{datagrams} lost, {dropped} packets dropped by the kernel: {tracks:?}"
     );
     // On a busy machine, the generator may have missed its schedule.
     let is_healthy = report["generator"]["healthy"] == true;
