@@ -127,11 +127,15 @@ throttle() {
     fi
 }
 
-# Waits until the honest subscribers are served.
-await_subscribers() {
-    local deadline=$((SECONDS + 30))
-    until [ "$(metric weir_relay_subscriptions)" -ge "$subscribers" ]; do
-        [ $SECONDS -lt $deadline ] || { echo "error: the honest subscribers are not served" >&2 && exit 1; }
+# Waits until the relay's metric $1 is $2 (-ge, -le) $3.
+await() {
+    local deadline=$((SECONDS + 60)) value=''
+    until value=$(metric "$1") && [ -n "$value" ] && [ "$value" "$2" "$3" ]; do
+        if [ $SECONDS -ge $deadline ]; then
+            tail -n 5 "$folder/relay.log" "$folder"/*.hostile.txt "$folder"/*.alone.txt >&2 || true
+            echo "error: $1 is ${value:-unknown} after 60 s, not $2 $3" >&2
+            exit 1
+        fi
         sleep 0.5
     done
 }
@@ -140,11 +144,13 @@ await_subscribers() {
 measure() {
     local name=$1.$2 sampler bench
     hostile=()
+    # The relay notices within its idle timeout that killed clients are gone.
+    await weir_relay_sessions -le 0
     chrt --fifo 1 "$weir" bench profiles/audio.ini --relay "moqt://$LISTEN" --relay-pid "$relay" --insecure \
         --publishers-cores 1 --subscribers-cores 1 --subscribers "$subscribers" --ramp 50 --seconds "$seconds" \
         --slo loss=0,failed=0 --json "$folder/$name.json" >"$folder/$name.txt" 2>&1 &
     bench=$!
-    await_subscribers
+    await weir_relay_subscriptions -ge "$subscribers"
     if [ "$2" = hostile ]; then
         for ((probe = 1; probe <= probes; probe++)); do
             attack "$probe" &
