@@ -164,7 +164,6 @@ fn broken_clause(slo: &JudgedLevel) -> String {
     format!("{} broke{others}, {measured}", first.text)
 }
 
-/// Returns the objects delivered, their latency and their cost, as a sentence.
 /// Returns whether there were subscribers, and no object for them.
 fn nothing_was_published(report: &Report) -> bool {
     let published: u64 = report.tracks.iter().map(|one| one.published.objects).sum();
@@ -175,6 +174,7 @@ fn nothing_was_published(report: &Report) -> bool {
 const NOTHING_PUBLISHED: &str = "no object was published to the subscribers; does a publisher run (--role publish), with the same \
                                  profile and --seed?";
 
+/// Returns the objects delivered, their latency and their cost, as a sentence.
 fn carried(report: &Report) -> String {
     let Report { run, tracks, .. } = report;
     let (received, lost) = (report.objects_delivered(), report.objects_lost());
