@@ -158,6 +158,11 @@ results-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## What our 
 	$(CARGO) build --release --locked --bin weir
 	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir bench compare profiles/relays.toml --find-max --results docs/results.md
 
+.PHONY: results-threads
+results-threads: ## What our relay carries with 1, 2, 4 and 8 threads, into docs/results.md (five minutes; needs more than two cores)
+	$(CARGO) build --release --locked --bin weir
+	scripts/threads.py target/release/weir docs/results.md
+
 .PHONY: results-wires
 results-wires: $(PEERS)/bin/moq-relay-ietf ## The draft's scenario 2 beside its older form (--wire qperf), into docs/results.md (six minutes)
 	$(CARGO) build --release --locked --bin weir

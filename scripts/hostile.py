@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Prints what scripts/hostile.sh measured, as Markdown. Exits with 1 if an honest subscriber lost an object.
 
-usage: hostile.py FOLDER SECONDS SUBSCRIBERS
+usage: hostile.py FOLDER SECONDS SUBSCRIBERS HOSTILE_CORE
 """
 import glob, json, os, platform, sys
 from statistics import median
 
 folder, seconds, subscribers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+are_apart = sys.argv[4] != "1"
 MEBIBYTE = 2**20
 
 
@@ -49,7 +50,9 @@ for kind, found in rounds.items():
 own = subscribers + 1
 print(f"Measured on {processor()}: `make hostile`.\n")
 print(f"{len(rounds['hostile'])} rounds of {seconds} s without and with hostile sessions, in turns; {subscribers} honest subscribers.")
-print("The relay is on a core of its own, in a cgroup of 512 MiB with `limits.load.memory_bytes_max = \"400MiB\"`.\n")
+print("The relay is on a core of its own, in a cgroup of 512 MiB with `limits.load.memory_bytes_max = \"400MiB\"`.")
+cores = "have a core each" if are_apart else "share another core, where the honest ones go first"
+print(f"Honest and hostile clients {cores}.\n")
 print("| Round | Other sessions | Packets a second | Lost | Failed | p99 | Publisher late, p99 | CPU of the relay | Heap at most | Cgroup at most |")
 print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 for number in range(len(rounds["hostile"])):

@@ -10,8 +10,8 @@
 #            machine
 # --results  write the section `hostile` of this page
 #
-# The relay has the first core alone. Hostile and honest clients share the second, where the honest ones go first: in a network,
-# they would be on other machines, and what delays them there is not the relay.
+# The relay has the first core alone, honest clients the second, and hostile ones the third. On two cores these share the second,
+# where the honest ones go first: in a network, they would be on other machines, and what delays them there is not the relay.
 #
 # Needs root, a writable cgroup with the memory controller (version 1 or 2), openssl, python3, chrt and two cores.
 set -euo pipefail
@@ -34,6 +34,8 @@ while [ $# -gt 0 ]; do
 done
 
 LISTEN=127.0.0.1:15480 ADMIN=127.0.0.1:15481
+hostile_core=1
+[ "$(nproc)" -lt 3 ] || hostile_core=2
 # The memory of the cgroup, and what the relay may use of it.
 CGROUP_BYTES=$((512 << 20)) RELAY_MEMORY=400MiB
 # The kinds of hostile peers, by the names of their cases.
@@ -100,7 +102,7 @@ attack() {
     echo "$BASHPID" >"$hostile_cgroup/cgroup.procs"
     trap 'kill "$probe" 2>/dev/null; exit' TERM
     while true; do
-        taskset -c 1 "$weir" probe "moqt://$LISTEN" --draft 18 --insecure --only "$KINDS" --patience 2s --settle 0s \
+        taskset -c "$hostile_core" "$weir" probe "moqt://$LISTEN" --draft 18 --insecure --only "$KINDS" --patience 2s --settle 0s \
             --seed "$seed" >"$folder/probe.$1.txt" 2>&1 &
         probe=$!
         wait "$probe" || true
@@ -189,7 +191,7 @@ done
     metric weir_relay_sessions_closed_memory_total
     metric weir_relay_load_sheddings_total
 } | paste -sd ' ' >"$folder/relay.counts"
-python3 scripts/hostile.py "$folder" "$seconds" "$subscribers" >"$folder/section.md" || code=$?
+python3 scripts/hostile.py "$folder" "$seconds" "$subscribers" "$hostile_core" >"$folder/section.md" || code=$?
 cat "$folder/section.md"
 [ -z "$results" ] || scripts/write-section.sh "$results" hostile <"$folder/section.md"
 exit "${code:-0}"

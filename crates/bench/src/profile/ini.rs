@@ -106,12 +106,14 @@ fn parse_line(line: usize, bytes: &[u8]) -> Result<Line<'_>, ProfileError> {
     }
 }
 
-/// Returns the part of a line before its comment. A `;` begins one anywhere; a `#` at the beginning of a line and behind a blank.
+/// Returns the part of a line before its comment. A `;` begins one anywhere; a `#` at the beginning of a line, of a value, and
+/// behind a blank.
 fn without_comment(text: &str) -> &str {
     let text = text.split(';').next().unwrap_or_default();
     let begins = |(place, _): &(usize, &str)| {
         let before = &text[..*place];
-        before.is_empty() || before.ends_with([' ', '\t'])
+        let begins_value = before.find('=').is_some_and(|equals| equals + 1 == *place);
+        before.is_empty() || begins_value || before.ends_with([' ', '\t'])
     };
     let comment = text.match_indices('#').find(begins);
     comment.map_or(text, |(place, _)| &text[..place])

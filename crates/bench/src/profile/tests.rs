@@ -185,6 +185,9 @@ fn a_hash_begins_a_comment_where_nothing_stands_before_it() {
     // Within a value it is a letter like any other.
     let named = parse(&video_with("name", "name = a#b # but this is a comment")).unwrap();
     assert_eq!(named.tracks[0].template.name().to_string(), "a#b");
+    // Found by fuzzing: such a name was read, but its canonical form was not.
+    let nameless = parse(&video_with("name", "name =#b"));
+    assert!(nameless.is_err(), "{nameless:?}");
 }
 
 #[test]

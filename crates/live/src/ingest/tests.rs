@@ -294,6 +294,20 @@ fn boxes_that_lie_too_deep_in_each_other_are_refused_before_they_are_decoded() {
     }
 }
 
+/// Found by fuzzing.
+#[test]
+fn an_error_has_no_control_characters_of_the_stream() {
+    let mut stream = PYRAMID.to_vec();
+    let mut words = PYRAMID.windows(4);
+    let handler = words.position(|word| word == b"hdlr").expect("a handler");
+    stream[handler] = 0;
+    let message = error(&stream);
+    assert!(
+        message.contains(" is invalid: ") && !message.contains(char::is_control),
+        "{message:?}"
+    );
+}
+
 #[test]
 fn times_too_large_for_microseconds_are_refused() {
     let at = PYRAMID

@@ -75,8 +75,8 @@ impl Init {
             reason,
         };
         nesting::check(&moov_box.bytes).map_err(broken)?;
-        let moov =
-            Moov::decode(&mut &moov_box.bytes[..]).map_err(|error| broken(error.to_string()))?;
+        let moov = Moov::decode(&mut &moov_box.bytes[..])
+            .map_err(|error| broken(printable(&error.to_string())))?;
         if moov.trak.len() > TRACKS_MAX {
             let count = moov.trak.len();
             return Err(broken(format!(
@@ -86,7 +86,8 @@ impl Init {
         let mut tracks = Vec::new();
         let mut found = Vec::new();
         for trak in &moov.trak {
-            found.push(String::from_utf8_lossy(trak.mdia.hdlr.handler.as_ref()).into_owned());
+            let handler = String::from_utf8_lossy(trak.mdia.hdlr.handler.as_ref());
+            found.push(printable(&handler));
             tracks.extend(track(&moov, trak).map_err(&broken)?);
         }
         let is_video = |track: &Track| matches!(track.media, Media::Video { .. });
@@ -110,6 +111,18 @@ impl Init {
         let mut tracks = std::iter::once(&self.video).chain(&self.audio);
         tracks.find(|track| track.number == number)
     }
+}
+
+/// Returns a text without control characters, which box types of a hostile stream can have.
+fn printable(text: &str) -> String {
+    let replaced = |letter: char| {
+        if letter.is_control() {
+            '\u{fffd}'
+        } else {
+            letter
+        }
+    };
+    text.chars().map(replaced).collect()
 }
 
 /// Parses a track; `None` if it cannot be delivered.

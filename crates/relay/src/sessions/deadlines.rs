@@ -136,6 +136,7 @@ pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
 /// Checks without a payload after which a publisher's session is closed. A publisher that is killed just after a check is
 /// noticed one check later.
 const CHECKS: u32 = 10;
-/// Checks without a payload before the publisher is pinged. It is pinged at least six times then: over a link that loses
-/// packets, three are not enough.
-const CHECKS_BEFORE_PING: u32 = 4;
+/// Checks without a payload before the publisher is pinged. It is pinged at least seven times then: over a link that loses
+/// packets, three are not enough. Early pings also bring a publisher the acknowledgements that it lost: quinn sends none itself
+/// while its congestion window is full.
+const CHECKS_BEFORE_PING: u32 = 3;

@@ -96,7 +96,7 @@ pub(crate) fn client_with(stage: &mut Stage, tokens: &[&str]) -> weir_sim::NodeI
         authorization_tokens: tokens.iter().map(|text| token(text)).collect(),
         ..Setup::default()
     };
-    stage.connect_with(node, setup);
+    stage.connect_with(node, &setup);
     node
 }
 
@@ -189,7 +189,7 @@ fn a_path_may_be_a_credential_too() {
             path: Some("/open?a".to_owned()),
             ..Setup::default()
         };
-        stage.connect_with(node, setup);
+        stage.connect_with(node, &setup);
         stage.publish(publisher, "a--x");
         stage.wait(millis(100));
         let open = stage.subscribe(node, "a--x");

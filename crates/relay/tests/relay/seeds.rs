@@ -106,6 +106,8 @@ impl Story {
         link.duplication = up_to(&mut random, 50);
         link.reordering = Reordering::new(up_to(&mut random, 50), millis(30)).expect("short");
         setting.relay.cache_age_max = secs(1);
+        // QUIC repeats a lost packet of the handshake after 1, 3 and 7 s, so a new client can take that long.
+        setting.relay.publisher_linger = secs(30);
         setting.quic.idle_timeout = secs(10);
         setting.client.idle_timeout = secs(10);
         setting.client.keep_alive = Some(secs(1));
@@ -287,8 +289,8 @@ impl Story {
         for node in nodes {
             self.stage.sim.shutdown(node);
         }
-        // Some are noticed only by the idle timeout.
-        self.stage.wait(secs(30));
+        // Some are noticed only by the idle timeout, and then their tracks linger.
+        self.stage.wait(secs(50));
         assert_eq!(self.stage.gauges(), Gauges::default());
     }
 }

@@ -42,6 +42,11 @@ impl OwnRelay {
             Self::Null { core } => ("null-relay", 1, core.iter().copied().collect()),
         };
         let mut arguments = vec!["--listen=127.0.0.1:0".to_owned()];
+        if let Self::Weir { .. } = self {
+            for limit in ["relay.sessions_max", "quic.connections_max"] {
+                arguments.push(format!("--set=limits.{limit}={CLIENTS_MAX}"));
+            }
+        }
         if threads > 1 {
             arguments.push(format!("--threads={threads}"));
         }
@@ -154,3 +159,6 @@ impl Drop for ChildRelay {
         self.process.kill();
     }
 }
+
+/// Clients of the largest load: 50,000 subscribers, 5,000 publishers, and as many again that reconnect.
+const CLIENTS_MAX: u32 = 110_000;
