@@ -213,7 +213,12 @@ fn carried(report: &Report) -> String {
         .iter()
         .filter_map(|one| Some(one.latency.overall?.p99_ms));
     if let Some(worst) = statistics::Spread::over(latencies) {
-        parts.push(format!("p99 {} ms", number::brief(worst.max)));
+        let of = if tracks.len() > 1 {
+            " of the slowest track"
+        } else {
+            ""
+        };
+        parts.push(format!("p99{of} {} ms", number::brief(worst.max)));
     }
     if let Some(cost) = &report.relay.cost {
         let per_object = cost
