@@ -28,7 +28,7 @@ use weir_quic::{App, Endpoint, Event};
 
 use self::drain::Drain;
 use self::metadata::{FetchResponse, METADATA_PRIORITY, MetadataTrack};
-use self::moving::Departure;
+use self::moving::{Departure, Resumption};
 pub use self::publication::PublishFlow;
 use self::publication::{Publication, RequestState, Terms};
 use self::send_stream::Object;
@@ -120,6 +120,8 @@ pub struct Origin {
     departure: Option<Departure>,
     /// A keyframe that the next relay gets.
     held: Option<(Instant, Item)>,
+    /// The first objects at a relay that was moved to.
+    resumption: Resumption,
     /// Whether the rest of a group is left out.
     awaits_keyframe: bool,
     /// Why the origin last left a relay for the next one.
@@ -153,6 +155,7 @@ impl Origin {
             drain: None,
             departure: None,
             held: None,
+            resumption: Resumption::default(),
             awaits_keyframe: false,
             last_move: None,
         }
@@ -281,7 +284,9 @@ impl Origin {
         if !self.client.has_started() {
             self.client.connect(turn, SOCKET);
         }
-        while self.is_published()
+        let is_published = self.is_published();
+        while self.resumption.is_over(now, is_published)
+            && is_published
             && !self.streams.is_full()
             && !self.is_about_to_leave()
             && let Some((at, item)) = self.next_item(now)
@@ -457,6 +462,7 @@ impl App for Origin {
         let is_ready = self.is_published() && !self.streams.is_full() && !self.is_about_to_leave();
         let is_awaited = self.drain.is_none() && (is_ready || self.source.is_over());
         let next_at = self.source.next_at().filter(|_| is_awaited);
+        let next_at = self.resumption.poll_timeout().or(next_at);
         let look_at = self.drain.as_ref().map(|drain| drain.look_at);
         [
             self.client.poll_timeout(),

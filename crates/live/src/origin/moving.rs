@@ -25,6 +25,39 @@ pub(super) struct Departure {
     pub(super) by: Instant,
 }
 
+/// When an origin continues at the next relay. After a GOAWAY it waits for [`RESUMPTION_PAUSE`]: other relays and the players hear
+/// of the tracks, and subscribe before the first object.
+#[derive(Debug, Default)]
+pub(super) enum Resumption {
+    /// Nothing is waited for.
+    #[default]
+    Over,
+    /// The tracks are not published yet.
+    Awaited,
+    /// Objects are sent from this time on.
+    At(Instant),
+}
+
+impl Resumption {
+    /// Whether objects may be sent.
+    pub(super) fn is_over(&mut self, now: Instant, is_published: bool) -> bool {
+        match *self {
+            Self::Awaited if is_published => *self = Self::At(now + RESUMPTION_PAUSE),
+            Self::At(at) if at <= now => *self = Self::Over,
+            Self::Over | Self::Awaited | Self::At(_) => {}
+        }
+        matches!(self, Self::Over)
+    }
+
+    /// Returns when objects are sent, if that is not at once.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        match *self {
+            Self::At(at) => Some(at),
+            Self::Over | Self::Awaited => None,
+        }
+    }
+}
+
 impl Origin {
     /// Prepares to leave a relay that has sent GOAWAY. Fails if there is no other.
     pub(super) fn on_goaway(&mut self, turn: &mut Turn<'_>, goaway: GoAway) {
@@ -77,7 +110,9 @@ impl Origin {
         let Some(departure) = self.departure.take_if(is_due) else {
             return;
         };
-        if !self.client.follow(turn, &departure.goaway) {
+        if self.client.follow(turn, &departure.goaway) {
+            self.resumption = Resumption::Awaited;
+        } else {
             self.fail_to_follow(turn);
         }
     }
@@ -105,5 +140,7 @@ impl Origin {
     }
 }
 
+/// The time from the publication at the next relay to the first object there.
+const RESUMPTION_PAUSE: Duration = Duration::from_millis(100);
 /// The longest time until the origin leaves a relay after its GOAWAY.
 const DEPARTURE_MAX: Duration = Duration::from_secs(3);
