@@ -70,6 +70,6 @@ section = [
     *rows,
     "",
     "Subscribers of the audio profile, from one publisher; each thread of the relay has a core. Service level: loss=0,failed=0,p99<100ms. CPU",
-    "is in per cent of one core. Searches of about a minute, without intervals.",
+    "is in per cent of one core. One search of about a minute each, without repetition, so neighbouring loads may change places.",
 ]
 subprocess.run(["scripts/write-section.sh", page, "relay-threads"], input="\n".join(section), text=True, check=True)
