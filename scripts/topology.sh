@@ -119,7 +119,7 @@ print(f"Measured on {time.strftime('%Y-%m-%d')} on {agents[0]['cpu_model']}, {os
 print("| relay | subscribers | relay CPU | objects received | lost | verdict of a run with these subscribers |")
 print("|---|--:|--:|--:|--:|---|")
 received = sum(one["completion"]["objects_received"] for one in track["subscribers"])
-cpu = run["relay"]["cpu_percent"]
+cpu = run["relay"]["cost"]["cpu_percent"]
 print(f"| weir, one thread | {search['answer']['held']} | {cpu:.0f} % | {received} | {lost} | {run['verdict']['sentence']} |\n")
 print(f"Table 4 of draft-evens-moq-bench-00 (Appendix A), scenario 1. `find-max`: {search['sentence']}.\n")
 print("| agent | clock offset ms | error at most ms | CPU | event-loop lag p99 ms |")

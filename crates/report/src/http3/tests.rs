@@ -27,7 +27,7 @@ fn the_verdict_names_the_limit() {
             "Not the server's maximum: neither the server (60 % busy) nor the client (40 %) was the limit. Either other \
              programs used these cores (repeat on an idle machine), or 100 requests in flight, or the path, were the limit. \
              The server answered 10,000 requests per second. Raise --max-concurrent-conns or \
-             --max-concurrent-requests (in a comparison's file: `arguments`).",
+             --max-concurrent-requests; a comparison does that itself, unless its file has `arguments`.",
         ),
         (
             None,

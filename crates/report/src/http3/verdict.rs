@@ -204,7 +204,7 @@ fn sentence(report: &Report, limit: Limit) -> String {
         Limit::Neither => format!(
             "Not the server's maximum: neither the server ({busy} % busy) nor the client ({client} %) was the limit. \
              Either other programs used these cores (repeat on an idle machine), or {} in flight, or the path, were the limit. \
-             The server answered {rate} requests per second. {} (in a comparison's file: `arguments`).{cost}",
+             The server answered {rate} requests per second. {}; a comparison does that itself, unless its file has `arguments`.{cost}",
             number::counted(report.run.requests_in_flight(report.threads()), "request"),
             report.run.how_to_load_more()
         ),

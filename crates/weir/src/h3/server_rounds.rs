@@ -9,7 +9,7 @@ use anyhow::{Context as _, anyhow};
 use weir_net::{Stop, clock};
 use weir_report::{
     comparison::servers::{Comparison, Contender, Entry, RunFigures},
-    http3::{BUSY_PERCENT, Report},
+    http3::{BUSY_PERCENT, Limit, Report, Server},
 };
 
 use super::{
@@ -201,8 +201,14 @@ impl ServerRounds {
         let connections = if let Some(known) = self.connections[place][number] {
             known
         } else {
-            let found = self.search(&run, started, stop)?;
+            let search = self.search(&run, started, stop)?;
+            let found = search.connections();
             self.connections[place][number] = Some(found);
+            if let Some(why) = search.why_neither() {
+                let words = Limit::Neither.words();
+                let note = format!("{words} was the limit, since {why}");
+                self.entries[place][number].problems.push(note);
+            }
             found
         };
         let options = self.described.options(&load, connections);
@@ -222,13 +228,13 @@ impl ServerRounds {
         Ok(())
     }
 
-    /// Returns the number of connections, of all threads together, at which the server or the client is the limit.
+    /// Searches for the number of connections, of all threads together, at which the server or the client is the limit.
     fn search(
         &mut self,
         run: &Run<'_>,
         started: &mut ChildGroup,
         stop: &Stop,
-    ) -> Result<usize, Trouble> {
+    ) -> Result<Search, Trouble> {
         let mut search = Search::new(run.load.connections());
         while let Some(connections) = search.next() {
             let options = self.described.options(run.load, connections);
@@ -249,12 +255,16 @@ impl ServerRounds {
             search.add(Step {
                 connections,
                 limit: report.verdict.limit,
+                server_percent: report
+                    .server
+                    .as_ref()
+                    .map_or(0.0, Server::utilisation_percent),
                 requests_per_second: report.requests.per_second,
                 has_failures: report.requests.failed + report.connections.refused > 0
                     || report.requests.successes == 0,
             });
         }
-        Ok(search.connections())
+        Ok(search)
     }
 
     /// Makes one run. The outer error ends the server's turn.
@@ -404,7 +414,7 @@ fn setting(described: &ServerFile, machine: &Machine, client: &Plan, network: &s
     let sweep = if described.loads().iter().any(|load| described.sweeps(load)) {
         format!(
             " The number of connections is doubled from its smallest value (10, or 100 with one request each) until the \
-             server or a thread of the client uses {BUSY_PERCENT:.0} % of its core."
+             server or a thread of the client uses {BUSY_PERCENT:.0} % of its core, requests fail or the rate falls by 30 %."
         )
     } else {
         String::new()

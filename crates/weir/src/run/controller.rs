@@ -60,7 +60,7 @@ pub(super) fn conduct(
         if let Some(hopeless) = hopeless(plan, agents) {
             return Some(BrokenOff::Hopeless(hopeless));
         }
-        let seen: Vec<Seen> = agents.seen().copied().collect();
+        let seen = agents.seen();
         // Clients that move on to another relay are not ready meanwhile.
         has_met_relay |= seen.iter().any(has_met);
         if now - started > START_TIMEOUT && !has_met_relay {

@@ -391,7 +391,7 @@ impl Watch {
         implementation: Option<String>,
     ) -> (Relay, Generator) {
         // In a meeting, one session publishes and subscribes.
-        let sessions = agents.seen().map(|seen| {
+        let sessions = agents.seen().into_iter().map(|seen| {
             let publishers = seen.publishers.ready;
             publishers.max(seen.subscribers.ready)
         });
@@ -428,7 +428,8 @@ impl Watch {
 
     fn moment(&self, begins: &Second, before: Option<&Second>, agents: &Agents) -> Moment {
         let now = self.started + begins.at;
-        let sum = |pick: fn(&Seen) -> u64| agents.seen().map(pick).sum::<u64>();
+        let seen = agents.seen();
+        let sum = |pick: fn(&Seen) -> u64| seen.iter().map(pick).sum::<u64>();
         let sent = sum(|seen| seen.publishers.objects_sent);
         let tracks = sum(|seen| seen.publishers.tracks);
         let accepted = sum(|seen| seen.subscribers.accepted);
@@ -447,8 +448,8 @@ impl Watch {
                 let seconds = |to: Instant| (to - released.at).as_secs();
                 (seconds(now), seconds(released.end))
             }),
-            awaited: agents
-                .seen()
+            awaited: seen
+                .iter()
                 .map(|seen| (seen.publishers.present, seen.publishers.awaited))
                 .max_by_key(|(_, awaited)| *awaited)
                 .filter(|(_, awaited)| *awaited > 0),

@@ -23,7 +23,8 @@ pub(in crate::run) struct Agents {
 /// An agent, and what it has said.
 struct Member {
     link: Box<dyn AgentLink>,
-    state: State,
+    /// Empty until the agent has said its state.
+    state: Option<State>,
     second: Box<SecondSeen>,
     /// Samples that nobody has taken yet, by number.
     samples: BTreeMap<u32, Sample>,
@@ -38,7 +39,7 @@ impl Agents {
     pub(in crate::run) fn new(links: impl IntoIterator<Item = Box<dyn AgentLink>>) -> Self {
         let member = |link| Member {
             link,
-            state: State::default(),
+            state: None,
             second: Box::default(),
             samples: BTreeMap::new(),
             published: None,
@@ -94,16 +95,24 @@ impl Agents {
         members.filter_map(|one| one.lost.clone()).collect()
     }
 
-    /// Returns the progress of all threads.
-    pub(in crate::run) fn seen(&self) -> impl Iterator<Item = &Seen> {
-        let threads = self.members.iter().flat_map(|one| &one.state.threads);
-        threads.map(|thread| &thread.seen)
+    /// Returns the progress of all threads. An agent that has said nothing yet counts as a thread that has done nothing, so
+    /// that no step of the run begins without it.
+    pub(in crate::run) fn seen(&self) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        for member in &self.members {
+            match &member.state {
+                Some(state) => seen.extend(state.threads.iter().map(|thread| thread.seen)),
+                None => seen.push(Seen::default()),
+            }
+        }
+        seen
     }
 
     /// Whether all clients are done, or the publishers are done and failed: then no more objects can arrive.
     pub(in crate::run) fn is_over(&self) -> bool {
-        let threads = || self.members.iter().flat_map(|one| &one.state.threads);
-        let failed = self.seen().any(|seen| seen.publishers.failed > 0);
+        let states = || self.members.iter().flat_map(|one| &one.state);
+        let threads = || states().flat_map(|state| &state.threads);
+        let failed = threads().any(|thread| thread.seen.publishers.failed > 0);
         threads().next().is_some()
             && threads().all(|thread| {
                 let publishes = thread.seen.publishers.publishers > 0;
@@ -113,8 +122,8 @@ impl Agents {
 
     /// Returns the number of packets that all agents have received.
     pub(in crate::run) fn packets_received(&self) -> u64 {
-        let members = self.members.iter();
-        members.map(|one| one.state.packets_received).sum()
+        let states = self.members.iter().flat_map(|one| &one.state);
+        states.map(|state| state.packets_received).sum()
     }
 
     /// Returns median and 99th percentile of latency in the last second that agents have said, in milliseconds.
@@ -251,7 +260,7 @@ impl Member {
         let said = self.link.poll(now);
         for said in self.by_name(said)? {
             match said {
-                Said::State(state) => self.state = state,
+                Said::State(state) => self.state = Some(state),
                 Said::Second(second) => self.second = second,
                 Said::Sample(number, sample) => {
                     self.samples.insert(number, sample);
@@ -273,3 +282,66 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 const STEP: Duration = Duration::from_millis(5);
 /// Samples of one agent that wait for the others'.
 const SAMPLES_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, rc::Rc};
+
+    use super::{super::ThreadState, *};
+
+    /// A link to an agent that says what the test has put into it.
+    struct Link(Rc<RefCell<Vec<Said>>>);
+
+    impl AgentLink for Link {
+        fn name(&self) -> Option<&str> {
+            Some("far")
+        }
+
+        fn order(&mut self, _: Order) -> anyhow::Result<()> {
+            Ok(())
+        }
+
+        fn poll(&mut self, _: Instant) -> anyhow::Result<Vec<Said>> {
+            Ok(self.0.take())
+        }
+    }
+
+    fn ready() -> Said {
+        let seen = Seen {
+            has_announced: true,
+            is_subscribed: true,
+            is_served: true,
+            ..Seen::default()
+        };
+        Said::State(State {
+            threads: vec![ThreadState {
+                seen,
+                ..ThreadState::default()
+            }],
+            ..State::default()
+        })
+    }
+
+    #[test]
+    fn no_step_begins_before_every_agent_has_said_its_state() {
+        let said = [(); 2].map(|()| Rc::new(RefCell::new(Vec::new())));
+        let links = said.each_ref().map(|one| {
+            let link: Box<dyn AgentLink> = Box::new(Link(Rc::clone(one)));
+            link
+        });
+        let mut agents = Agents::new(links);
+        let all_are_ready = |agents: &mut Agents| {
+            agents.poll(clock::now()).unwrap();
+            let seen = agents.seen();
+            let is_ready = |one: &Seen| one.has_announced && one.is_subscribed && one.is_served;
+            seen.iter().all(is_ready)
+        };
+        assert!(!all_are_ready(&mut agents), "nobody has said anything");
+        said[0].borrow_mut().push(ready());
+        assert!(!all_are_ready(&mut agents), "one agent has said nothing");
+        assert!(!agents.is_over());
+        // An agent without a part in the load has no threads.
+        said[1].borrow_mut().push(Said::State(State::default()));
+        assert!(all_are_ready(&mut agents));
+    }
+}
