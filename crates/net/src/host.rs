@@ -32,6 +32,16 @@ pub struct HostConfig {
     pub shutdown_limit: Duration,
 }
 
+/// Messages of the last read that are not handed on yet.
+#[derive(Clone, Copy, Debug)]
+struct Unread {
+    socket: u32,
+    /// Number of the first one.
+    next: usize,
+    /// Number of all messages that were read.
+    count: usize,
+}
+
 impl Default for HostConfig {
     fn default() -> Self {
         Self {
@@ -50,6 +60,8 @@ pub struct Host {
     poller: Option<Poller>,
     endpoint: Endpoint,
     receive: ReceiveBatch,
+    /// What the last read returned and was not handed on, since the turn's time to read was over.
+    unread: Option<Unread>,
     send: SendMemory,
     /// Packets that leave later.
     send_delays: Option<SendDelays>,
@@ -96,6 +108,7 @@ impl Host {
             poller,
             endpoint,
             receive: ReceiveBatch::new(),
+            unread: None,
             send: SendMemory::new(),
             send_delays: None,
             arena: ReceiveArena::default(),
@@ -169,9 +182,10 @@ impl Host {
         &mut self.endpoint
     }
 
-    /// Handles everything that is due. Returns how many messages the last read of the sockets returned.
+    /// Handles everything that is due. Returns how many messages the last read of the sockets returned; [`BATCH`] if there
+    /// may be more.
     fn turn(&mut self, start: Instant, app: &mut dyn App) -> io::Result<usize> {
-        let mut received = self.receive(app)?;
+        let mut received = self.receive(start + READING_MAX, app)?;
         let now = clock::now();
         if self.receive_messages(now) {
             received = received.max(1);
@@ -210,49 +224,94 @@ impl Host {
         }
     }
 
-    /// Reads the sockets.
-    fn receive(&mut self, app: &mut dyn App) -> io::Result<usize> {
+    /// Reads the sockets until `until`, so that outgoing packets and other peers do not wait for what one peer's packets
+    /// cost, such as many handshakes at once. What is left comes first in the next turn.
+    fn receive(&mut self, until: Instant, app: &mut dyn App) -> io::Result<usize> {
+        if let Some(rest) = self.unread.take() {
+            self.hand_on_all(rest, until, app);
+            if self.unread.is_some() {
+                return Ok(BATCH);
+            }
+        }
         let Some(poller) = &self.poller else {
-            return self.receive_from(0, app);
+            return self.receive_from(0, until, app);
         };
         let mut ready = std::mem::take(&mut self.ready);
         poller.ready(&mut ready);
         let mut most = 0;
         for key in ready.drain(..) {
-            most = most.max(self.receive_from(key, app)?);
+            most = most.max(self.receive_from(key, until, app)?);
+            if self.unread.is_some() || clock::now() >= until {
+                // The other sockets stay readable.
+                most = BATCH;
+                break;
+            }
         }
         self.ready = ready;
         Ok(most)
     }
 
-    /// Reads one socket, at most a few batches, so that outgoing packets do not wait too long. The role receives each
-    /// batch with the time at which it was read, so that no latency counts from before the arrival.
-    fn receive_from(&mut self, socket: u32, app: &mut dyn App) -> io::Result<usize> {
+    /// Reads one socket until `until`. The role receives each batch with the time at which it was
+    /// read, so that no latency counts from before the arrival.
+    fn receive_from(
+        &mut self,
+        socket: u32,
+        until: Instant,
+        app: &mut dyn App,
+    ) -> io::Result<usize> {
         let fd = self.sockets[socket as usize].descriptor();
-        let mut count = 0;
-        for _ in 0..BATCHES_PER_TURN {
-            count = self.receive.receive(fd)?;
+        loop {
+            let count = self.receive.receive(fd)?;
             Telemetry::add(&self.telemetry.receive_calls, 1);
-            if count == 0 {
-                break;
+            if count > 0 {
+                let next = 0;
+                let read = Unread {
+                    socket,
+                    next,
+                    count,
+                };
+                self.hand_on_all(read, until, app);
             }
-            let now = clock::now();
-            let (mut packets, mut bytes) = (0, 0);
-            for index in 0..count {
+            if self.unread.is_some() {
+                return Ok(BATCH);
+            }
+            if count < BATCH || clock::now() >= until {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Passes messages to the endpoint, and its events to the role. Keeps those that are left at `until`.
+    fn hand_on_all(&mut self, read: Unread, until: Instant, app: &mut dyn App) {
+        let Unread {
+            socket,
+            mut next,
+            count,
+        } = read;
+        let now = clock::now();
+        let (mut packets, mut bytes) = (0, 0);
+        while next < count {
+            let end = count.min(next + MESSAGES_BETWEEN_LOOKS);
+            for index in next..end {
                 let (more_packets, more_bytes) = self.hand_on(now, socket, index);
                 packets += more_packets;
                 bytes += more_bytes;
             }
-            Telemetry::add(&self.telemetry.packets_received, packets);
-            Telemetry::add(&self.telemetry.bytes_received, bytes);
-            self.arrived.0 += packets;
-            self.arrived.1.get_or_insert(now);
-            self.tell(now, app);
-            if count < BATCH {
+            next = end;
+            if next < count && clock::now() >= until {
+                self.unread = Some(Unread {
+                    socket,
+                    next,
+                    count,
+                });
                 break;
             }
         }
-        Ok(count)
+        Telemetry::add(&self.telemetry.packets_received, packets);
+        Telemetry::add(&self.telemetry.bytes_received, bytes);
+        self.arrived.0 += packets;
+        self.arrived.1.get_or_insert(now);
+        self.tell(now, app);
     }
 
     /// Passes one message to the endpoint. Returns its packets and bytes.
@@ -469,8 +528,10 @@ impl Host {
     }
 }
 
-/// Batches read before pending packets are sent. Limits the wait of outgoing packets to a few hundred incoming ones.
-const BATCHES_PER_TURN: usize = 8;
+/// How long a turn reads before it sends. A batch of cheap packets takes less; a few handshakes, or responses of HTTP/3, more.
+const READING_MAX: Duration = Duration::from_micros(500);
+/// Messages that are handed on between two looks at the clock. As many handshakes take some milliseconds.
+const MESSAGES_BETWEEN_LOOKS: usize = 8;
 /// How long to wait before using a full channel again.
 const BACKLOG_PAUSE: Duration = Duration::from_micros(500);
 /// A placeholder for a descriptor that is not waited for.
