@@ -21,15 +21,15 @@ def growth(rows, column):
     return sum((time - middle) * (value - mean) for time, value in zip(times, values)) / spread if spread else 0.0
 
 
-rows = [[float(field) for field in line.split()] for line in open(f"{folder}/samples") if len(line.split()) == 6]
+rows = [[float(field) for field in line.split()] for line in open(f"{folder}/samples") if len(line.split()) == 7]
 if len(rows) < 8:
     sys.exit(f"only {len(rows)} samples")
 later = [row for row in rows if row[0] >= rows[0][0] + (rows[-1][0] - rows[0][0]) / 4]
 slo = json.load(open(f"{folder}/bench.json"))["slo"]
 visits = len(open(f"{folder}/visits").readlines()) if os.path.exists(f"{folder}/visits") else 0
 failed_visits = len(glob.glob(f"{folder}/failed.*.txt"))
-memory, descriptors, timers = (growth(later, column) for column in (1, 2, 3))
-megabytes = [row[1] / 1e6 for row in later]
+memory, descriptors, timers, heap = (growth(later, column) for column in (1, 2, 3, 6))
+megabytes, heap_megabytes = ([row[column] / 1e6 for row in later] for column in (1, 6))
 
 print(f"Measured on {processor()}: `make soak MINUTES={minutes}`.\n")
 print(f"{subscribers} subscribers stay for {minutes} minutes. Beside them, 40 subscribers and their publisher come and go all the while.\n")
@@ -41,6 +41,7 @@ print(f"| Sessions established | {rows[-1][5]:,.0f} |")
 print(f"| Runs of those who come and go, and those that did not hold | {visits}, {failed_visits} |")
 print(f"| Resident memory after the first quarter | {min(megabytes):.1f} to {max(megabytes):.1f} MB |")
 print(f"| Its growth in an hour | {memory / 1e6:+.2f} MB |")
+print(f"| Heap after the first quarter, and its growth in an hour | {min(heap_megabytes):.1f} to {max(heap_megabytes):.1f} MB, {heap / 1e6:+.2f} MB |")
 print(f"| Open file descriptors after the first quarter | {min(it[2] for it in later):.0f} to {max(it[2] for it in later):.0f} |")
 print(f"| Timers after the first quarter | {min(it[3] for it in later):.0f} to {max(it[3] for it in later):.0f} |")
 is_long = minutes >= 60

@@ -50,7 +50,7 @@ come_and_go() {
     done
 }
 
-# Prints resident memory, file descriptors and timers every 10 s.
+# Prints resident memory, file descriptors, timers, objects, sessions and heap every 10 s.
 sample() {
     while true; do
         curl --silent --max-time 5 "http://$ADMIN/metrics" | awk -v seconds="$SECONDS" '
@@ -58,7 +58,7 @@ sample() {
             END {
                 print seconds, values["process_resident_memory_bytes"] + 0, values["process_open_fds"] + 0,
                     values["weir_relay_timers"] + 0, values["weir_relay_datagrams_sent_total"] + 0,
-                    values["weir_relay_sessions_total"] + 0
+                    values["weir_relay_sessions_total"] + 0, values["weir_heap_bytes"] + 0
             }'
         sleep 10
     done

@@ -74,10 +74,7 @@ impl Search {
 
     /// Returns why no side was the limit with as many connections as the search tried; `None` if one was.
     pub(super) fn why_neither(&self) -> Option<String> {
-        let has_limit = self
-            .steps
-            .iter()
-            .any(|step| !step.has_failures && step.is_busy());
+        let has_limit = self.steps.iter().any(Step::is_busy);
         if has_limit { None } else { self.why_no_more() }
     }
 
