@@ -64,7 +64,8 @@ sample() {
     done
 }
 
-"$weir" relay --listen "$LISTEN" --admin "$ADMIN" --cores 0 >"$folder/relay.txt" 2>"$folder/relay.log" &
+# As in packaging/weir-relay.service: otherwise khugepaged lets resident memory grow, though the heap does not.
+MIMALLOC_ALLOW_THP=0 "$weir" relay --listen "$LISTEN" --admin "$ADMIN" --cores 0 >"$folder/relay.txt" 2>"$folder/relay.log" &
 relay=$!
 started+=("$relay")
 deadline=$((SECONDS + 20))
