@@ -113,7 +113,7 @@ fn without_comment(text: &str) -> &str {
     let begins = |(place, _): &(usize, &str)| {
         let before = &text[..*place];
         let begins_value = before.find('=').is_some_and(|equals| equals + 1 == *place);
-        before.is_empty() || begins_value || before.ends_with([' ', '\t'])
+        before.is_empty() || begins_value || before.ends_with(char::is_whitespace)
     };
     let comment = text.match_indices('#').find(begins);
     comment.map_or(text, |(place, _)| &text[..place])
