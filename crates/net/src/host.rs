@@ -251,8 +251,7 @@ impl Host {
         Ok(most)
     }
 
-    /// Reads one socket until `until`. The role receives each batch with the time at which it was
-    /// read, so that no latency counts from before the arrival.
+    /// Reads one socket until `until`.
     fn receive_from(
         &mut self,
         socket: u32,
@@ -264,10 +263,9 @@ impl Host {
             let count = self.receive.receive(fd)?;
             Telemetry::add(&self.telemetry.receive_calls, 1);
             if count > 0 {
-                let next = 0;
                 let read = Unread {
                     socket,
-                    next,
+                    next: 0,
                     count,
                 };
                 self.hand_on_all(read, until, app);
@@ -281,7 +279,8 @@ impl Host {
         }
     }
 
-    /// Passes messages to the endpoint, and its events to the role. Keeps those that are left at `until`.
+    /// Passes messages to the endpoint, and its events to the role, with the time at which they were read or, for what an
+    /// earlier turn left, are continued: no latency counts from before the arrival. Keeps those that are left at `until`.
     fn hand_on_all(&mut self, read: Unread, until: Instant, app: &mut dyn App) {
         let Unread {
             socket,

@@ -122,7 +122,7 @@ mod tests {
         (steps.collect(), search.connections(), search.why_neither())
     }
 
-    /// A step in which the server is `server_percent` busy, or else the client is the limit.
+    /// A step in which the server is 99 % busy if it is the limit, otherwise 80 %.
     fn step(connections: usize, limit: Limit, requests_per_second: f64) -> Step {
         let server_percent = if limit == Limit::Server { 99.0 } else { 80.0 };
         Step {
