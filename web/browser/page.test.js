@@ -93,7 +93,9 @@ test("sound that is wanted is made by whichever viewer plays, and where it canno
   await watched.says("live");
   await opened.click("#sound");
   await opened.waitForFunction("weir.figures().audio.decoded > 20");
-  // Another join position replaces the viewer, and its counters start over.
+  // Another join position replaces the viewer, and its counters start over. The new one receives the P frames of a group at
+  // once, of which there are six, so it has to be clear that the counter fell.
+  await opened.waitForFunction("weir.figures().byKind.P.received > 24");
   const received = (await watched.figures()).byKind.P.received;
   await opened.selectOption("#join", "current");
   await opened.waitForFunction(`weir.figures().byKind.P.received < ${received}`);

@@ -77,7 +77,7 @@ export class Receiver {
     this.pauseMs = PAUSE_MIN_MS;
     /** Counts the relays that were lost, which says which of several is next. */
     this.turn = 0;
-    /** The URI of the relay's GOAWAY.
+    /** The URI of the last GOAWAY that had one: one more relay to try, and the first after that GOAWAY.
      * @type {string | undefined} */
     this.successor = undefined;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -146,9 +146,12 @@ export class Receiver {
     } catch (error) {
       return error instanceof RangeError ? error.message : NO_ANSWER;
     }
+    const { successor } = this;
     const { relays = [target.relay] } = target;
-    if (relays[this.turn % relays.length] === besides) this.turn += 1;
-    target.relay = this.successor ?? relays[this.turn % relays.length] ?? target.relay;
+    const known = successor === undefined ? relays : [successor, ...relays.filter((relay) => relay !== successor)];
+    const next = () => known[this.turn % known.length];
+    if (relays.length > 1 && next() === besides && besides !== successor) this.turn += 1;
+    target.relay = next() ?? target.relay;
     // A publisher at a relay that goes away leaves it between two groups, and its next group is at another relay.
     const join = this.isGoingAway ? "current" : this.join;
     /** @type {Reception} */
@@ -203,7 +206,6 @@ export class Receiver {
   /** @param {string} reason */
   #onLost(reason) {
     this.isPublished = false;
-    this.successor = undefined;
     this.turn += 1;
     this.counters.reconnects += 1;
     this.handlers.onState("lost", reason);
@@ -289,13 +291,12 @@ export class Receiver {
   }
 
   /**
-   * Gives up the relay of a GOAWAY, where the stream is missing. Another attempt follows later.
+   * Gives up a connection to a relay where the stream is missing. Another attempt follows later.
    *
    * @param {Reception} spare
    */
   #giveUp(spare) {
     this.spare = undefined;
-    this.successor = undefined;
     this.#pauseLonger();
     spare.close();
   }
@@ -316,7 +317,11 @@ export class Receiver {
     else if (reception !== this.main) return;
     this.counters.goAways += 1;
     this.isGoingAway ||= reception === this.main;
-    if (uri) this.successor = uri.replace(/^moqt:/, "https:");
+    if (uri) {
+      this.successor = uri.replace(/^moqt:/, "https:");
+      // Each attempt is one turn on.
+      this.turn = -1;
+    }
     if (reception === this.main && !this.spare) this.#trySpare();
   }
 

@@ -270,6 +270,29 @@ test("a connection that takes the place of a relay that goes away is not waited 
   stage.receiver.stop();
 });
 
+test("the relay that a GOAWAY names is tried again after a failure, since the one before may be gone", async () => {
+  const stage = new Stage();
+  await stage.pass(500);
+  const [first] = stage.sessions;
+  await stage.pass(500, () => first.bring("first"));
+  first.onGoAway?.({ newSessionUri: "moqt://other/" });
+  await stage.pass(100);
+  // The first connection to the other relay fails, and the relay that goes away ends.
+  stage.sessions[1].close();
+  await stage.pass(100, () => first.bring("first"));
+  first.close();
+  await stage.pass(100);
+  const tried = () => stage.sessions.map(({ relay }) => relay);
+  await stage.pass(5000, () => stage.sessions.filter(({ relay, isClosed }) => relay === "https://relay/" && !isClosed).forEach((one) => one.close()));
+  assert.deepEqual(tried().slice(0, 4), ["https://relay/", "https://other/", "https://relay/", "https://other/"]);
+  stage.sessions[3].bring("fourth");
+  // A loss of that one does not end at the relay that is gone either.
+  stage.sessions[3].close();
+  await stage.pass(5000, () => stage.sessions.filter(({ relay, isClosed }) => relay === "https://relay/" && !isClosed).forEach((one) => one.close()));
+  assert.deepEqual(tried().slice(4, 6), ["https://relay/", "https://other/"]);
+  stage.receiver.stop();
+});
+
 test("beside a relay that goes away sound alone is no reason to leave it: the picture comes later", async () => {
   const stage = new Stage(VIDEO, SOUND);
   await stage.pass(500);
