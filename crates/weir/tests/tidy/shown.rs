@@ -4,12 +4,13 @@ use crate::tree::{Finding, SourceFile};
 
 /// The pages, each with the crates that may have its tests. The last cell of each row of their tables names tests, and
 /// golden vectors, whose names have blanks.
-const PAGES: [(&str, &[&str]); 3] = [
+const PAGES: [(&str, &[&str]); 4] = [
     (
         "docs/bench-draft.md",
         &["crates/bench/", "crates/report/", "crates/weir/"],
     ),
     ("docs/moqt-drafts.md", &["crates/moqt/", "crates/relay/"]),
+    ("docs/relay-moqt.md", &["crates/quic/", "crates/relay/"]),
     ("docs/threats.md", &["crates/"]),
 ];
 

@@ -269,7 +269,7 @@ fn ways(arguments: &LabArguments) -> (&'static str, &'static str) {
 
 /// The text before the table of requirements.
 const AGAINST_SKIP: &str = "Medians of `weir` against `skip` with the same congestion controller. On each link, `weir` needs a target with a lower \
-age, no longer freeze, and as many frames shown (99 %):\n\n";
+age, a longest freeze that is not longer, and as many frames shown (99 %):\n\n";
 
 fn command() -> String {
     let command: Vec<String> = std::env::args().skip(1).collect();
