@@ -12,6 +12,7 @@ import { Session } from "../moqt/session.js";
 import { streamError } from "../moqt/streams.js";
 import { CATALOG_TRACK } from "./catalog.js";
 import { nowUs } from "./now.js";
+import { named } from "./relays.js";
 import { FRAME_PROPERTY, writeTag } from "./tag.js";
 
 /** Media time between two keyframes, in microseconds. */
@@ -83,6 +84,9 @@ export class Publisher {
     this.mustKey = true;
     /** Whether the relay has sent GOAWAY and another one can be used: it gets no keyframe any more. */
     this.isLeaving = false;
+    /** The relay that the GOAWAY named, if it named one.
+     * @type {string | undefined} */
+    this.successor = undefined;
     /** Called when the last group for a relay that goes away is complete; undefined before it has to go.
      * @type {(() => void) | undefined} */
     this.onLeft = undefined;
@@ -140,8 +144,9 @@ export class Publisher {
     if (this.isStopped) return "";
     const { video, audio, catalog } = await this.#offer(session);
     this.isAccepted = true;
-    session.onGoAway = () => {
-      this.isLeaving = (this.target.relays?.length ?? 1) > 1;
+    session.onGoAway = ({ newSessionUri }) => {
+      this.successor = named(newSessionUri);
+      this.isLeaving = this.successor !== undefined || (this.target.relays?.length ?? 1) > 1;
     };
     this.firstGroup = BigInt(Math.floor(nowUs() / 1000));
     this.group = this.firstGroup - 1n;

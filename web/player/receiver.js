@@ -6,6 +6,7 @@
 import { Refused, RequestCode } from "../moqt/error.js";
 import { withTimeout } from "../moqt/timeout.js";
 import { Reception, shownRelay } from "./reception.js";
+import { inTurn, named } from "./relays.js";
 
 /** The time without an object after which a second connection is tried, in milliseconds. */
 export const WATCHDOG_MS = 1500;
@@ -77,7 +78,7 @@ export class Receiver {
     this.pauseMs = PAUSE_MIN_MS;
     /** Counts the relays that were lost, which says which of several is next. */
     this.turn = 0;
-    /** The URI of the last GOAWAY that had one: one more relay to try, and the first after that GOAWAY.
+    /** The relay that the last GOAWAY named, if one did.
      * @type {string | undefined} */
     this.successor = undefined;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -148,7 +149,7 @@ export class Receiver {
     }
     const { successor } = this;
     const { relays = [target.relay] } = target;
-    const known = successor === undefined ? relays : [successor, ...relays.filter((relay) => relay !== successor)];
+    const known = inTurn(relays, successor);
     const next = () => known[this.turn % known.length];
     if (relays.length > 1 && next() === besides && besides !== successor) this.turn += 1;
     target.relay = next() ?? target.relay;
@@ -317,8 +318,9 @@ export class Receiver {
     else if (reception !== this.main) return;
     this.counters.goAways += 1;
     this.isGoingAway ||= reception === this.main;
-    if (uri) {
-      this.successor = uri.replace(/^moqt:/, "https:");
+    const successor = named(uri);
+    if (successor !== undefined) {
+      this.successor = successor;
       // Each attempt is one turn on.
       this.turn = -1;
     }

@@ -1,7 +1,10 @@
 /**
- * Publishes through one of several relays, and moves to the next when one is lost. Each relay gets a publisher of its own, whose
- * groups have higher numbers than those before; players take it for the same stream, since its catalog is the same.
+ * Publishes through one of several relays, and moves to the next when one is lost, or to the one that a GOAWAY names. Each relay gets
+ * a publisher of its own, whose groups have higher numbers than those before; players take it for the same stream, since its catalog
+ * is the same.
  */
+
+import { inTurn } from "./relays.js";
 
 /** The shortest and the longest pause before the next relay is tried, in milliseconds. */
 const PAUSE_MIN_MS = 100;
@@ -31,8 +34,9 @@ export async function publishThroughAny(target, { make, signal, onAccepted, onLo
   const { relays = [target.relay] } = target;
   let failures = 0;
   let wasLive = false;
+  let known = relays;
   for (let turn = 0; ; turn++) {
-    const publisher = make({ ...target, relay: relays[turn % relays.length] ?? target.relay });
+    const publisher = make({ ...target, relay: known[turn % known.length] ?? target.relay });
     const stop = () => publisher.stop();
     signal.addEventListener("abort", stop);
     if (signal.aborted) stop();
@@ -50,10 +54,14 @@ export async function publishThroughAny(target, { make, signal, onAccepted, onLo
     }
     signal.removeEventListener("abort", stop);
     if (signal.aborted) return "";
+    if (publisher.successor !== undefined) {
+      known = inTurn(relays, publisher.successor);
+      turn = -1;
+    }
     failures += 1;
     const isLost = ("error" in outcome || outcome.reason !== "") && !publisher.problem;
-    const isLast = failures >= relays.length * (wasLive ? ROUNDS_MAX : 1);
-    if (!isLost || relays.length === 1 || isLast) {
+    const isLast = failures >= known.length * (wasLive ? ROUNDS_MAX : 1);
+    if (!isLost || known.length === 1 || isLast) {
       if ("error" in outcome) throw outcome.error;
       return outcome.reason;
     }

@@ -410,6 +410,21 @@ test("a relay that goes away is left between two groups, and its tracks do not e
   assert.deepEqual([first.done, first.isClosed], [[], true]);
 });
 
+test("a relay that goes away is left for the one that it names, and that one's loss does not end the stream", async () => {
+  const [first, second, third] = [new Played(), new Played(), new Played()];
+  const { run, tried, leaving } = roaming([first, second, undefined, third], ["https://a/"]);
+  while (!first.groups.get("video")?.length) await new Promise(setImmediate);
+  first.onGoAway?.({ newSessionUri: "moqt://b/" });
+  while (!second.groups.get("video")?.length) await new Promise(setImmediate);
+  assert.deepEqual([first.done, first.isClosed], [[], true]);
+  second.isClosed = true;
+  second.end("The connection was lost.");
+  while (!third.groups.get("video")?.length) await new Promise(setImmediate);
+  leaving.abort();
+  assert.equal(await run, "");
+  assert.deepEqual(tried, ["https://a/", "https://b/", "https://a/", "https://b/"]);
+});
+
 test("a relay that goes away is not left if there is no other", async () => {
   const only = new Played();
   const { run, said, leaving } = roaming([only], ["a"]);

@@ -213,6 +213,8 @@ impl Host {
             self.telemetry.record_forwarding(end - first, packets);
         }
         Telemetry::add(&self.telemetry.turns, 1);
+        let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
+        Telemetry::add(&self.telemetry.turn_nanos, nanos);
         self.report(end, false);
         Ok(received)
     }

@@ -21,6 +21,7 @@ pub struct Telemetry {
     pub(crate) threads_woken: AtomicU64,
     pub(crate) channels_full: AtomicU64,
     pub(crate) turns: AtomicU64,
+    pub(crate) turn_nanos: AtomicU64,
     pub(crate) cpu_nanos: AtomicU64,
     lag: Histogram,
     forwarding: Histogram,
@@ -63,6 +64,8 @@ pub struct TelemetrySnapshot {
     pub channels_full: u64,
     /// Turns of the event loop.
     pub turns: u64,
+    /// Time between the beginnings and ends of turns. The rest of the time, the event loop waited, or was not woken yet.
+    pub busy: Duration,
     /// CPU time of the thread.
     pub cpu: Duration,
     /// How long turns and late timers delayed other work.
@@ -101,6 +104,7 @@ impl Telemetry {
             threads_woken: read(&self.threads_woken),
             channels_full: read(&self.channels_full),
             turns: read(&self.turns),
+            busy: Duration::from_nanos(read(&self.turn_nanos)),
             cpu: Duration::from_nanos(read(&self.cpu_nanos)),
             lag: self.lag.summary(),
             forwarding: self.forwarding.summary(),

@@ -226,11 +226,14 @@ fn start_server_on(socket: UdpSocket) -> Running {
             config,
             vec![socket],
             endpoint(Some(tls)),
-            telemetry,
+            telemetry.clone(),
             server_stop,
         )
         .unwrap();
+        let began = clock::now();
         host.run(&mut Server::default()).unwrap();
+        let busy = telemetry.snapshot().busy;
+        assert!(!busy.is_zero() && busy <= clock::now() - began, "{busy:?}");
     });
     Running {
         address,

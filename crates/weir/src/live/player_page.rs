@@ -94,7 +94,8 @@ const FILES: &[File] = files! {
         "playout/succession.js",
         "player/audio-worklet.js", "player/audio.js", "player/boxes.js", "player/catalog.js", "player/h264.js",
         "player/mp4.js", "player/now.js", "player/packaging.js", "player/publisher.js", "player/receiver.js",
-        "player/reception.js", "player/records.js", "player/roaming.js", "player/tag.js", "player/video.js", "player/viewer.js",
+        "player/reception.js", "player/records.js", "player/relays.js", "player/roaming.js", "player/tag.js", "player/video.js",
+        "player/viewer.js",
         "ui/config.js", "ui/dropped.js", "ui/format.js", "ui/plot.js", "ui/publish.js", "ui/watch.js", "ui/words.js";
 };
 

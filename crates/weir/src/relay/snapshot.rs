@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::json;
 use weir_moqt::{draft::Draft, session};
-use weir_net::{Delays, Telemetry};
+use weir_net::{Delays, Telemetry, TelemetrySnapshot};
 use weir_quic::{App, Endpoint, Event};
 use weir_relay::{Counters, FleetState, Gauges, LinkState, Load, Overload, Relay, TrackState};
 
@@ -166,8 +166,10 @@ pub(crate) struct Observed {
     /// When the load is observed next, and when metrics are published next: with the first event after that time.
     look_at: Instant,
     publish_at: Instant,
-    /// The host's lag at the last observation.
+    /// When the load was observed last, and the host's lag and time in turns then.
+    looked_at: Instant,
     lag: Delays,
+    busy: Duration,
 }
 
 impl Observed {
@@ -177,7 +179,9 @@ impl Observed {
             view,
             look_at: now,
             publish_at: now,
+            looked_at: now,
             lag: Delays::default(),
+            busy: Duration::ZERO,
         }
     }
 
@@ -214,13 +218,21 @@ impl Observed {
     }
 
     fn look(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let lag = self.view.telemetry.snapshot().lag;
+        let TelemetrySnapshot { lag, busy, .. } = self.view.telemetry.snapshot();
+        let is_busy = is_busy(
+            busy.saturating_sub(self.busy),
+            now.saturating_duration_since(self.looked_at),
+        );
         let load = Load {
-            queue_delay: lag.since(&self.lag).quantile(TYPICAL),
+            queue_delay: if is_busy {
+                lag.since(&self.lag).quantile(TYPICAL)
+            } else {
+                Duration::ZERO
+            },
             memory_bytes: self.view.memory.load(Ordering::Relaxed),
             heap_bytes: weir_net::heap_bytes(),
         };
-        self.lag = lag;
+        (self.looked_at, self.lag, self.busy) = (now, lag, busy);
         let before = self.relay.overload();
         self.relay.observe_load(now, endpoint, load);
         if self.relay.overload() != before {
@@ -306,6 +318,12 @@ fn described(track: &TrackState<'_>) -> serde_json::Value {
     })
 }
 
+/// Returns whether an event loop that was in turns for `busy` of the time `passed` can make input wait. One that mostly rests
+/// is late only if other programs keep it from waking up, which would not change if it refused its clients.
+fn is_busy(busy: Duration, passed: Duration) -> bool {
+    busy >= passed / 2
+}
+
 /// Interval of published metrics. They visit every track, which is too much for each packet.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay of the timer that publishes metrics without an event, so that a busy relay needs no timer.
@@ -314,3 +332,18 @@ const PUBLISH_GRACE: Duration = Duration::from_millis(250);
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Quantile of the lag that counts as the delay. A single slow turn is not overload.
 const TYPICAL: f64 = 0.9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_loop_that_mostly_rests_lets_no_input_wait() {
+        let second = Duration::from_secs(1);
+        assert!(!is_busy(Duration::ZERO, second));
+        assert!(!is_busy(Duration::from_millis(499), second));
+        assert!(is_busy(Duration::from_millis(500), second));
+        // One turn may be longer than the time between two observations.
+        assert!(is_busy(second * 2, second));
+    }
+}
