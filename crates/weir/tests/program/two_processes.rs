@@ -156,12 +156,16 @@ fn processes_of_one_run_wait_for_each_other_and_do_not_collide() {
         (clause["metric"].as_str(), clause["held"].is_null()),
         (Some("p99"), true)
     );
-    assert!(
-        text(&received.stdout).contains("not decidable"),
-        "{}",
-        text(&received.stdout)
-    );
-    assert_ne!(report["verdict"]["outcome"], "broken");
+    let outcome = report["verdict"]["outcome"].as_str().unwrap();
+    // On a busy machine the generator may be the limit. Then no clause is judged.
+    let word = if outcome == "invalid" {
+        "not judged"
+    } else {
+        "not decidable"
+    };
+    let said = text(&received.stdout);
+    assert!(said.contains(word), "{said}");
+    assert_ne!(outcome, "broken");
 }
 
 #[test]
