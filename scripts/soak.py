@@ -3,7 +3,7 @@
 
 usage: soak.py FOLDER MINUTES SUBSCRIBERS
 """
-import glob, json, os, platform, sys
+import collections, glob, json, os, platform, sys
 
 folder, minutes, subscribers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 
@@ -27,7 +27,12 @@ if len(rows) < 8:
 later = [row for row in rows if row[0] >= rows[0][0] + (rows[-1][0] - rows[0][0]) / 4]
 slo = json.load(open(f"{folder}/bench.json"))["slo"]
 visits = len(open(f"{folder}/visits").readlines()) if os.path.exists(f"{folder}/visits") else 0
-failed_visits = len(glob.glob(f"{folder}/failed.*.txt"))
+failures = sorted(glob.glob(f"{folder}/failed.*.txt"), key=os.path.getmtime)
+# The report begins with the verdict; an error of the program has none.
+verdicts = [next((line for line in open(path) if line.split(":")[0] in ("broken", "invalid", "partial", "empty")), "error: no verdict\n") for path in failures]
+for path, verdict in zip(failures, verdicts):
+    print(f"{os.path.basename(path)}: {verdict}", end="", file=sys.stderr)
+failed_visits = ", ".join(f"{count} {word}" for word, count in collections.Counter(line.split(":")[0] for line in verdicts).items()) or "0"
 memory, descriptors, timers, heap = (growth(later, column) for column in (1, 2, 3, 6))
 megabytes, heap_megabytes = ([row[column] / 1e6 for row in later] for column in (1, 6))
 
@@ -38,7 +43,7 @@ print("|---|---:|")
 print(f"| Objects sent | {rows[-1][4]:,.0f} |")
 print(f"| Objects lost by those who stay | {slo['lost_objects']:,} |")
 print(f"| Sessions established | {rows[-1][5]:,.0f} |")
-print(f"| Runs of those who come and go, and those that did not hold | {visits}, {failed_visits} |")
+print(f"| Runs of those who come and go, and those that did not hold | {visits:,}, {failed_visits} |")
 print(f"| Resident memory after the first quarter | {min(megabytes):.1f} to {max(megabytes):.1f} MB |")
 print(f"| Its growth in an hour | {memory / 1e6:+.2f} MB |")
 print(f"| Heap after the first quarter, and its growth in an hour | {min(heap_megabytes):.1f} to {max(heap_megabytes):.1f} MB, {heap / 1e6:+.2f} MB |")
@@ -48,4 +53,4 @@ is_long = minutes >= 60
 if not is_long:
     print("\nThis run is too short to judge growth: that takes an hour.")
 has_grown = memory > 1e6 or descriptors > 1 or timers > subscribers
-sys.exit(bool(slo["lost_objects"] or failed_visits or is_long and has_grown))
+sys.exit(bool(slo["lost_objects"] or failures or is_long and has_grown))
