@@ -82,8 +82,9 @@ make_cgroup() {
 metric() { curl --silent --max-time 2 "http://$ADMIN/metrics" | awk -v name="$1" '$1 == name { print $2 }'; }
 
 start_relay() {
+    # As in packaging/weir-relay.service.
     # shellcheck disable=SC2016
-    sh -c 'echo $$ >"$0/cgroup.procs" && exec taskset -c 0 "$@"' "$cgroup" \
+    MIMALLOC_ALLOW_THP=0 sh -c 'echo $$ >"$0/cgroup.procs" && exec taskset -c 0 "$@"' "$cgroup" \
         "$weir" relay --listen "$LISTEN" --admin "$ADMIN" --cert "$folder/cert.pem" --key "$folder/key.pem" \
         --set "limits.load.memory_bytes_max=$RELAY_MEMORY" --set limits.relay.cache_bytes_max=128MiB \
         >"$folder/relay.txt" 2>"$folder/relay.log" &
