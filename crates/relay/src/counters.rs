@@ -79,8 +79,10 @@ metrics! {
         /// Links closed because the relay's own requests came back to it: the upstream relays form a ring. The log names
         /// the upstream relay.
         links_in_ring,
-        /// Requests of the relay itself that an upstream relay refused: announcements and subscriptions to prefixes.
-        /// Check the rights of `upstream.token_file`.
+        /// Links replaced by new ones because the credentials for other relays have changed.
+        links_renewed,
+        /// Requests that an upstream relay or a relay of the fleet refused: announcements and subscriptions to prefixes for
+        /// any reason, others for lack of rights. Check the rights of `upstream.token_file`, and when it expires.
         link_requests_refused,
         /// Requests of the relay itself that could not be sent over a link, at a limit of the session.
         link_requests_unsent,

@@ -242,7 +242,10 @@ impl Owners {
                 self.tracks
                     .on_state_changed(turn, (handle, id), &parameters);
             }
-            E::Done { id, done } => self.tracks.on_publish_done(turn, (handle, id), done),
+            E::Done { id, done } => {
+                self.links.note_done(turn, handle, &done);
+                self.tracks.on_publish_done(turn, (handle, id), done);
+            }
             E::Closed { id, reason } => self.on_closed(turn, (handle, id), reason),
             E::Subgroup {
                 stream,
@@ -335,6 +338,7 @@ impl Owners {
             Timer::TrackStatus(handle, id) => self.catalogue.on_unanswered(turn, (handle, id)),
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Upstream(number) => self.links.connect(turn, number),
+            Timer::LinkReplaced(number) => self.linking().on_overlap_over(turn, number),
             Timer::Registry => self.links.on_registry(turn, &mut self.catalogue),
             Timer::FleetLinkSlow(relay) => {
                 for track in self.linking().on_fleet_link_slow(relay) {
@@ -438,6 +442,7 @@ impl Owners {
             }
             Effect::FleetLinkChanged(relay, link) => self.on_fleet_link(turn, relay, link),
             Effect::FallbackFound(handle) => self.linking().on_fallback(turn, handle),
+            Effect::LinkReplaced(old, new) => self.linking().on_link_replaced(turn, old, new),
             Effect::FallbackLost(handle) => self.linking().on_fallback_lost(turn, handle),
             Effect::PrefixWanted(kind, prefix) => {
                 self.linking().on_prefix_wanted(turn, (kind, prefix));

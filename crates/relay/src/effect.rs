@@ -39,6 +39,8 @@ pub(crate) enum Effect {
     FleetLinkChanged(RelayId, Option<Handle>),
     /// A link can be asked for namespaces that no session announced.
     FallbackFound(Handle),
+    /// The second link takes over from the first one, which has old credentials.
+    LinkReplaced(Handle, Handle),
     /// A link can no longer be asked for namespaces that no session announced.
     FallbackLost(Handle),
     /// A session subscribed to a prefix.

@@ -34,7 +34,7 @@ pub use authority::{AccessToken, Authority, Credentials, Denial, Grant, Open, To
 pub use config::{Config, Limits};
 pub use counters::{Counters, Gauges};
 pub use dispatch::TrackState;
-pub use links::{FleetRelay, FleetState, LinkState, Upstream, Whereabouts};
+pub use links::{FleetRelay, FleetState, LinkCredentials, LinkState, Upstream, Whereabouts};
 pub use load::{Load, LoadLimits, Overload, STANDING, Shedder};
 pub use ownership::Ownership;
 pub use relay::Relay;

@@ -16,6 +16,7 @@ mod fleet;
 mod interests;
 mod parked;
 mod peer_threads;
+mod renewal;
 mod rings;
 mod tree;
 mod upstreams;
@@ -37,13 +38,12 @@ use weir_quic::Handle;
 use self::{fleet::Fleet, interests::Interests, rings::Probe, upstreams::Upstreams};
 pub use self::{
     fleet::{FleetRelay, FleetState},
-    upstreams::{LinkState, Upstream, Whereabouts},
+    upstreams::{LinkCredentials, LinkState, Upstream, Whereabouts},
 };
 use crate::{
     Config,
     catalogue::Catalogue,
     delivery::{Delivery, Scope},
-    effect::Effect,
     ids::{RequestKey, TrackId},
     sessions::peer::{PeerKind, PrefixKind, Purpose},
     timers::{Timer, Timers},
@@ -275,11 +275,7 @@ impl Linking<'_> {
                     self.offer_to(turn, track, handle);
                 }
             }
-            PeerKind::Upstream => {
-                self.links.upstreams.on_ready(turn, handle);
-                turn.push(Effect::FallbackFound(handle));
-            }
-            PeerKind::Fleet => self.links.upstreams.on_ready(turn, handle),
+            PeerKind::Upstream | PeerKind::Fleet => self.links.upstreams.on_ready(turn, handle),
         }
     }
 
@@ -531,9 +527,9 @@ fn end(turn: &mut Turn<'_>, announcements: Vec<RequestKey>) {
 const MOVED: PublishDoneCode = PublishDoneCode::GOING_AWAY;
 
 /// Returns whether a PUBLISH_DONE over a link does not end the track itself: the other relay has lost its publisher, or
-/// this relay fell too far behind.
+/// this relay fell too far behind or lost its rights.
 pub(crate) fn is_moved(code: PublishDoneCode) -> bool {
-    code == MOVED || code == PublishDoneCode::TOO_FAR_BEHIND
+    code == MOVED || code == PublishDoneCode::TOO_FAR_BEHIND || renewal::is_loss_of_rights(code)
 }
 
 /// Returns the limits of a session with another relay. It carries the requests of all clients of that relay, and has to

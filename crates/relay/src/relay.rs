@@ -6,8 +6,8 @@ use weir_moqt::{draft::Draft, session};
 use weir_quic::{App, Endpoint, Event, OriginCounts};
 
 use crate::{
-    Authority, Config, Counters, FleetState, Gauges, LinkState, Load, Open, Overload, Ownership,
-    TrackState, Upstream,
+    Authority, Config, Counters, FleetState, Gauges, LinkCredentials, LinkState, Load, Open,
+    Overload, Ownership, TrackState, Upstream,
     dispatch::{Owners, fleet_state, link_states, registry_due, track_states},
     effect::Effects,
     registry::{Registry, RelayId},
@@ -58,6 +58,13 @@ impl Relay {
     #[must_use]
     pub fn with_ownership(mut self, ownership: Ownership) -> Self {
         self.sessions.ownership = ownership;
+        self
+    }
+
+    /// Presents credentials to other relays.
+    #[must_use]
+    pub fn with_link_credentials(mut self, credentials: Arc<dyn LinkCredentials>) -> Self {
+        self.owners.links_mut().set_credentials(credentials);
         self
     }
 
@@ -133,6 +140,7 @@ impl Relay {
         let (owners, mut turn) = self.turn(now, endpoint);
         turn.observe_load(load);
         turn.note_rules();
+        owners.links_mut().note_credentials(&mut turn);
         let excess = turn.sessions.shedder.excess(load);
         owners.free_memory(&mut turn, excess);
         owners.process_sessions(&mut turn);

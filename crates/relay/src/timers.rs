@@ -34,6 +34,8 @@ pub(crate) enum Timer {
     Delivery(Handle),
     /// The next attempt to connect to an upstream relay is due.
     Upstream(usize),
+    /// A link that was replaced can be closed.
+    LinkReplaced(usize),
     /// The registry of the fleet is asked for events.
     Registry,
     /// Links to relays of the fleet that are no longer needed are closed.

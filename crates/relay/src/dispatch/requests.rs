@@ -238,6 +238,7 @@ impl Owners {
     /// Handles the acceptance of a request of the relay.
     pub(super) fn on_accepted(&mut self, turn: &mut Turn<'_>, id: RequestKey, ok: Accepted) {
         turn.note_answer(id.0);
+        self.links.note_answer(turn, id.0);
         let Some(purpose) = turn.purpose(id) else {
             return;
         };
@@ -280,11 +281,16 @@ impl Owners {
         turn.note_answer(id.0);
         match turn.purpose(id) {
             Some(Purpose::UpstreamTrackStatus(requester)) => {
+                self.links.note_refusal(turn, id.0, "TRACK_STATUS", error);
                 let event = TrackStatusEvent::Rejected(error.code);
                 self.catalogue.on_track_status_event(turn, requester, event);
             }
-            Some(Purpose::UpstreamFetch(_)) => self.serving().fail_upstream(turn, id, error.code),
+            Some(Purpose::UpstreamFetch(_)) => {
+                self.links.note_refusal(turn, id.0, "FETCH", error);
+                self.serving().fail_upstream(turn, id, error.code);
+            }
             Some(Purpose::Source(track)) => {
+                self.links.note_refusal(turn, id.0, "SUBSCRIBE", error);
                 self.linking().note_redirect(turn, (track, id.0), error);
                 Tracks::on_subscribe_error(turn, id, error);
             }

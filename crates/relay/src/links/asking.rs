@@ -234,7 +234,12 @@ impl Linking<'_> {
         turn.push(Effect::DemandChanged(track));
     }
 
-    fn ask_session(&mut self, turn: &mut Turn<'_>, track: TrackId, handle: Handle) -> bool {
+    pub(super) fn ask_session(
+        &mut self,
+        turn: &mut Turn<'_>,
+        track: TrackId,
+        handle: Handle,
+    ) -> bool {
         let demand = self.delivery.demand(track, turn.kind(handle));
         self.tracks.ask(turn, track, handle, demand)
     }

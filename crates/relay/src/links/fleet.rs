@@ -444,7 +444,7 @@ impl Linking<'_> {
     }
 
     /// Asks a relay of the fleet for a track, or waits for the link to it. Returns false if the relay cannot be asked.
-    fn ask_relay(
+    pub(super) fn ask_relay(
         &mut self,
         turn: &mut Turn<'_>,
         id: TrackId,
@@ -546,10 +546,10 @@ impl Linking<'_> {
             };
             let is_idle = is_idle && !awaited.contains(&relay);
             if is_idle && link.was_idle {
-                let connection = upstreams.remove(link.number);
+                let connections = upstreams.remove(link.number);
                 self.catalogue.set_fleet_link(relay, None);
                 known.link = None;
-                if let Some(handle) = connection {
+                for handle in connections {
                     let (code, reason) = (SessionError::NO_ERROR, "nothing needs this link");
                     turn.push(Effect::CloseSession(handle, code, reason.to_owned()));
                 }

@@ -20,7 +20,7 @@ use weir_moqt::{
 use weir_quic::{Handle, LinkOptions};
 use weir_transport::Transport as _;
 
-use super::{link_limits, rings::Probe};
+use super::{link_limits, renewal::Renewal, rings::Probe};
 use crate::{
     effect::Effect,
     registry::{Member as FleetMember, RelayId},
@@ -34,7 +34,7 @@ use crate::{
 pub struct Upstream {
     /// Its name in logs and metrics, without secrets.
     pub name: String,
-    /// How to connect to it.
+    /// How to connect to it. [`LinkCredentials`] add the credentials.
     pub target: Arc<Target>,
     /// Seed of the pauses between attempts to connect.
     pub seed: u64,
@@ -47,6 +47,16 @@ pub trait Whereabouts: fmt::Debug + Send + Sync {
     /// Returns the last known address. Each call is an attempt to connect, so an implementation looks for the address again
     /// meanwhile, for the next attempt. It does not wait.
     fn address(&self) -> SocketAddr;
+}
+
+/// The credentials of this relay for other relays. They may change while the relay runs: every attempt to connect presents
+/// those of its time, and links that presented earlier ones are replaced.
+pub trait LinkCredentials: fmt::Debug + Send + Sync {
+    /// Returns a number that changes with the credentials.
+    fn revision(&self) -> u64;
+
+    /// Sets the TLS parameters and the tokens of a target.
+    fn apply(&self, target: &mut Target);
 }
 
 /// The state of a link to another machine, for operators.
@@ -70,21 +80,27 @@ pub struct LinkState {
     pub subscriptions: u64,
     /// The round-trip time of the present connection.
     pub round_trip: Option<Duration>,
-    /// Why the link is not established.
+    /// Why the link is not established, or which request the other relay refused last for lack of rights. The latter is over
+    /// when the other relay accepts a request.
     pub problem: Option<String>,
 }
 
 /// The configured upstream relays in order of preference, and relays of the fleet.
 #[derive(Debug, Default)]
 pub(super) struct Upstreams {
-    members: BTreeMap<usize, Member>,
+    pub(super) members: BTreeMap<usize, Member>,
     next: usize,
+    pub(super) credentials: Option<Arc<dyn LinkCredentials>>,
+    /// The revision of the credentials at the last look.
+    pub(super) revision: u64,
 }
 
 /// One other relay and the link to it.
 #[derive(Debug)]
-struct Member {
-    upstream: Upstream,
+pub(super) struct Member {
+    pub(super) upstream: Upstream,
+    /// How the newest attempt connects, with its credentials.
+    target: Arc<Target>,
     /// The number of the relay, if it is one of the fleet.
     relay: Option<RelayId>,
     backoff: Backoff,
@@ -94,19 +110,24 @@ struct Member {
     probe_at: Option<Instant>,
     /// Whether the link was closed because requests returned.
     is_in_ring: bool,
-    state: State,
+    pub(super) state: State,
+    pub(super) renewal: Renewal,
     /// When the present link was established.
     ready_since: Option<Instant>,
     connects: u64,
     failures: u64,
     /// Objects received over earlier connections.
-    objects: u64,
+    pub(super) objects: u64,
     problem: Option<String>,
+    /// The last refusal for lack of rights.
+    pub(super) refusal: Option<String>,
+    /// When such a refusal was logged last.
+    pub(super) refusal_logged: Option<Instant>,
 }
 
 /// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// The next attempt is due at the member's timer.
     Waiting,
     /// The handshake is in progress, or the upstream relay's SETUP has not come.
@@ -116,7 +137,7 @@ enum State {
 }
 
 impl State {
-    fn handle(self) -> Option<Handle> {
+    pub(super) fn handle(self) -> Option<Handle> {
         match self {
             Self::Waiting => None,
             Self::Connecting(handle) | Self::Ready(handle) => Some(handle),
@@ -164,23 +185,28 @@ impl Upstreams {
             probes: Backoff::new(PROBE_PAUSE_FIRST, PROBE_PAUSE_MAX, upstream.seed),
             probe_at: None,
             is_in_ring: false,
+            target: Arc::clone(&upstream.target),
             upstream,
             relay,
             state: State::Waiting,
+            renewal: Renewal::default(),
             ready_since: None,
             connects: 0,
             failures: 0,
             objects: 0,
             problem: None,
+            refusal: None,
+            refusal_logged: None,
         };
         self.members.insert(number, member);
         timers.set(now, Timer::Upstream(number));
         number
     }
 
-    /// Removes the link to a relay of the fleet, which is not established again. Returns its connection, if there is one.
-    pub(super) fn remove(&mut self, number: usize) -> Option<Handle> {
-        self.members.remove(&number)?.state.handle()
+    /// Removes the link to a relay of the fleet, which is not established again. Returns its connections.
+    pub(super) fn remove(&mut self, number: usize) -> Vec<Handle> {
+        let member = self.members.remove(&number);
+        member.map_or_else(Vec::new, |member| member.handles().collect())
     }
 
     /// Returns whether there are no upstream relays. Those of the fleet do not count.
@@ -203,14 +229,14 @@ impl Upstreams {
     /// Returns the name of the relay behind a link.
     pub(super) fn name(&self, handle: Handle) -> Option<&str> {
         let mut members = self.members.values();
-        let member = members.find(|member| member.state.handle() == Some(handle))?;
+        let member = members.find(|member| member.has(handle))?;
         Some(&member.upstream.name)
     }
 
     /// Returns the number of the relay behind a link, if it is one of the fleet.
     pub(super) fn relay(&self, handle: Handle) -> Option<RelayId> {
         let mut members = self.members.values();
-        let member = members.find(|member| member.state.handle() == Some(handle))?;
+        let member = members.find(|member| member.has(handle))?;
         member.relay
     }
 
@@ -226,15 +252,26 @@ impl Upstreams {
         member.is_some_and(|member| member.problem.is_some())
     }
 
-    /// Starts to connect to a relay whose timer is due.
+    /// Starts to connect to a relay whose timer is due: because there is no link, or because it has old credentials.
     pub(super) fn connect(&mut self, turn: &mut Turn<'_>, number: usize) {
         let Some(member) = self.members.get_mut(&number) else {
             return;
         };
-        if turn.sessions.is_draining() || member.state != State::Waiting {
+        let is_renewal = match member.state {
+            State::Waiting => false,
+            State::Connecting(_) => return,
+            State::Ready(_) => true,
+        };
+        if turn.sessions.is_draining() || is_renewal && !member.renewal.is_due(self.revision) {
             return;
         }
-        let target = &member.upstream.target;
+        if let Some(credentials) = &self.credentials {
+            let mut target = Target::clone(&member.upstream.target);
+            credentials.apply(&mut target);
+            member.target = Arc::new(target);
+        }
+        member.renewal.begin(self.revision);
+        let target = &member.target;
         let whereabouts = member.upstream.whereabouts.as_ref();
         let remote = whereabouts.map_or(target.remote, |whereabouts| whereabouts.address());
         let client = &target.client;
@@ -248,19 +285,21 @@ impl Upstreams {
             .endpoint
             .connect_with(turn.now, client, remote, name, 0, Some(options));
         match attempt {
+            Ok(handle) if is_renewal => member.renewal.successor = Some(handle),
             Ok(handle) => member.state = State::Connecting(handle),
+            Err(error) if is_renewal => member.put_off_renewal(turn, number, &error.to_string()),
             Err(error) => member.fail(turn, number, error.to_string()),
         }
     }
 
     /// Begins the session of a link whose handshake is complete. Returns false if the connection is no link.
     pub(super) fn on_connected(&mut self, turn: &mut Turn<'_>, handle: Handle) -> bool {
-        let connecting = State::Connecting(handle);
         let mut members = self.members.iter_mut();
-        let Some((&number, member)) = members.find(|(_, member)| member.state == connecting) else {
+        let Some((&number, member)) = members.find(|(_, member)| member.is_connecting(handle))
+        else {
             return false;
         };
-        let target = Arc::clone(&member.upstream.target);
+        let target = Arc::clone(&member.target);
         let Some(mut connection) = turn.endpoint.connection(turn.now, handle) else {
             return true;
         };
@@ -269,7 +308,7 @@ impl Upstreams {
             let code = SessionError::VERSION_NEGOTIATION_FAILED;
             connection.close(code.0, b"no draft of MOQT was negotiated");
             let problem = format!("it chose the unknown protocol {protocol:?}");
-            member.fail(turn, number, problem);
+            member.on_lost(turn, number, handle, problem);
             return true;
         };
         let kind = match member.relay {
@@ -292,19 +331,26 @@ impl Upstreams {
 
     /// Handles the other relay's SETUP.
     pub(super) fn on_ready(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        let connecting = State::Connecting(handle);
+        let revision = self.revision;
         let mut members = self.members.iter_mut();
-        if let Some((&number, member)) = members.find(|(_, member)| member.state == connecting) {
+        if let Some((&number, member)) = members.find(|(_, member)| member.is_connecting(handle)) {
+            let replaced = member.replace(turn, number, revision);
             member.state = State::Ready(handle);
             member.ready_since = Some(turn.now);
             member.probes.reset();
             member.is_in_ring = false;
-            match member.relay {
-                Some(relay) => turn.push(Effect::FleetLinkChanged(relay, Some(handle))),
-                None => member.probe_later(turn, number, Duration::ZERO),
+            if let Some(relay) = member.relay {
+                turn.push(Effect::FleetLinkChanged(relay, Some(handle)));
+            } else {
+                turn.push(Effect::FallbackFound(handle));
+                member.probe_later(turn, number, Duration::ZERO);
+            }
+            if let Some(replaced) = replaced {
+                turn.push(Effect::LinkReplaced(replaced, handle));
             }
             member.connects += 1;
             member.problem = None;
+            member.refusal = None;
             turn.counters.links_established += 1;
             let session = turn.sessions.get(handle).map(|peer| peer.session());
             let draft = session.map(|session| session.draft().alpn());
@@ -351,10 +397,8 @@ impl Upstreams {
     /// Handles the loss of a connection. If it was a link, it is established again after a pause.
     pub(super) fn on_lost(&mut self, turn: &mut Turn<'_>, handle: Handle, reason: &str) {
         let mut members = self.members.iter_mut();
-        let lost = members.find(|(_, member)| member.state.handle() == Some(handle));
-        if let Some((&number, member)) = lost {
-            member.objects += turn.sessions.get(handle).map_or(0, |peer| peer.objects);
-            member.fail(turn, number, reason.to_owned());
+        if let Some((&number, member)) = members.find(|(_, member)| member.has(handle)) {
+            member.on_lost(turn, number, handle, reason.to_owned());
         }
     }
 
@@ -371,7 +415,7 @@ impl Upstreams {
                 bytes_received: 0,
                 subscriptions: 0,
                 round_trip: None,
-                problem: member.problem.clone(),
+                problem: member.problem.as_ref().or(member.refusal.as_ref()).cloned(),
             };
             (member.state.handle(), state)
         })
@@ -385,6 +429,39 @@ impl Member {
             turn.timers.cancel(earlier, Timer::Ring(number));
         }
         turn.timers.set(at, Timer::Ring(number));
+    }
+
+    /// Handles the loss of one of the connections.
+    fn on_lost(&mut self, turn: &mut Turn<'_>, number: usize, handle: Handle, reason: String) {
+        let objects = turn.sessions.get(handle).map_or(0, |peer| peer.objects);
+        if self
+            .renewal
+            .forget_former(handle, objects, &mut self.objects)
+        {
+            return;
+        }
+        if self.renewal.successor.take_if(|it| *it == handle).is_some() {
+            return self.put_off_renewal(turn, number, &reason);
+        }
+        self.objects += objects;
+        self.fail(turn, number, reason);
+        if let Some(successor) = self.renewal.successor.take() {
+            // It goes on as the next attempt. The timer finds it connecting.
+            self.state = State::Connecting(successor);
+        }
+    }
+
+    /// Plans the next attempt to replace the link.
+    fn put_off_renewal(&mut self, turn: &mut Turn<'_>, number: usize, problem: &str) {
+        let upstream = &self.upstream.name;
+        tracing::warn!(
+            upstream,
+            "the link keeps its old credentials, the new ones are not accepted: {problem}; trying again"
+        );
+        turn.counters.links_failed += 1;
+        self.failures += 1;
+        let at = turn.now + self.backoff.pause();
+        turn.timers.set(at, Timer::Upstream(number));
     }
 
     /// Notes that the link is lost or cannot be established, and plans the next attempt.

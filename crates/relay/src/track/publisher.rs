@@ -140,7 +140,7 @@ impl Publisher {
     }
 
     /// Returns whether the publisher was sent SUBSCRIBE and has not answered.
-    pub(super) fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         matches!(
             self.state,
             PublisherState::Asked | PublisherState::Resuming { .. }

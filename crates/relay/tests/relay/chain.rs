@@ -11,8 +11,8 @@ use weir_moqt::{
 };
 use weir_quic::Limits as QuicLimits;
 use weir_relay::{
-    Authority, Config, Counters, Credentials, Denial, Gauges, Grant, LinkState, Relay, TokenMemo,
-    Upstream,
+    Authority, Config, Counters, Credentials, Denial, Gauges, Grant, LinkState, Load, Relay,
+    TokenMemo, Upstream,
 };
 use weir_sim::{NodeConfig, NodeId, SERVER_NAME};
 
@@ -54,6 +54,9 @@ impl Stage {
             limits: self.edge.clone(),
             ..Config::default()
         });
+        if let Some(credentials) = &self.credentials {
+            relay = relay.with_link_credentials(Arc::clone(credentials));
+        }
         for (seed, &upstream) in upstreams.iter().enumerate() {
             let client = self.sim.client_config(&[self.draft.alpn()]);
             let target = Target::new(self.sim.address(upstream), SERVER_NAME, client);
@@ -97,6 +100,14 @@ impl Stage {
 
     pub(crate) fn gauges_at(&self, relay: NodeId) -> Gauges {
         self.sim.app::<Relay>(relay).gauges()
+    }
+
+    /// Passes an observation of its host's load to one of the relays.
+    pub(crate) fn load_at(&mut self, relay: NodeId, load: Load) {
+        self.sim
+            .with_app(relay, |now, relay: &mut Relay, endpoint| {
+                relay.observe_load(now, endpoint, load);
+            });
     }
 
     pub(crate) fn links_at(&mut self, relay: NodeId) -> Vec<LinkState> {
@@ -480,7 +491,7 @@ fn what_the_upstream_relay_refuses_is_refused_and_counted() {
             stage.refusal(subscription),
             Some(RequestErrorCode::UNAUTHORIZED)
         );
-        assert_eq!(stage.counters_at(edge).link_requests_refused, 2);
+        assert_eq!(stage.counters_at(edge).link_requests_refused, 3);
         assert_eq!(stage.gauges_at(edge).links, 1, "the link stays");
     });
 }

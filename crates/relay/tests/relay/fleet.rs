@@ -75,6 +75,9 @@ impl Fleet {
             drain_max: secs(5),
             ..Config::default()
         });
+        if let Some(credentials) = &stage.credentials {
+            relay = relay.with_link_credentials(Arc::clone(credentials));
+        }
         if is_first {
             let client = stage.sim.client_config(&[draft().alpn()]);
             let target = Target::new(stage.sim.address(node), SERVER_NAME, client);
@@ -99,7 +102,7 @@ impl Fleet {
     }
 
     /// Returns the names of the relays that a relay has established links to.
-    fn links(&self, stage: &mut Stage, relay: usize) -> Vec<String> {
+    pub(crate) fn links(&self, stage: &mut Stage, relay: usize) -> Vec<String> {
         let links = stage.links_at(self.relays[relay]).into_iter();
         links.filter(|it| it.is_ready).map(|it| it.name).collect()
     }

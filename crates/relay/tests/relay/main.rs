@@ -42,6 +42,7 @@ mod outages;
 mod parked;
 mod pieces;
 mod publishers;
+mod renewing;
 mod reserved;
 mod revoking;
 mod seeds;

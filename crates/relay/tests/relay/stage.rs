@@ -19,8 +19,8 @@ use weir_quic::{
     web_transport::Offer,
 };
 use weir_relay::{
-    Authority, Config, Counters, Gauges, Limits, Load, LoadLimits, Open, Ownership, Relay,
-    Whereabouts,
+    Authority, Config, Counters, Gauges, Limits, LinkCredentials, Load, LoadLimits, Open,
+    Ownership, Relay, Whereabouts,
 };
 use weir_sim::{NodeConfig, NodeId, Sim};
 use weir_transport::{Direction, StreamId, Transport as _};
@@ -132,6 +132,8 @@ pub(crate) struct Stage {
     pub(crate) edge: Limits,
     /// Where the upstream relays of further relays are, if that changes.
     pub(crate) whereabouts: Option<Arc<dyn Whereabouts>>,
+    /// What further relays present to other relays.
+    pub(crate) credentials: Option<Arc<dyn LinkCredentials>>,
     next_alias: u64,
     /// Planned actions, the latest first.
     plans: Vec<(Duration, Plan)>,
@@ -194,6 +196,7 @@ impl Stage {
             draft: setting.draft,
             edge: Limits::default(),
             whereabouts: None,
+            credentials: None,
             next_alias: 7000,
             plans: Vec::new(),
         }
@@ -309,10 +312,7 @@ impl Stage {
 
     /// Passes an observation of the host's load to the relay.
     pub(crate) fn load(&mut self, load: Load) {
-        self.sim
-            .with_app(self.relay, |now, relay: &mut Relay, endpoint| {
-                relay.observe_load(now, endpoint, load);
-            });
+        self.load_at(self.relay, load);
     }
 
     /// Returns when the relay is to be woken next.

@@ -24,6 +24,7 @@ use crate::{
         authority::Gate,
         certificates::Certificates,
         config::{Configured, RelayConfig},
+        credentials::RelayCredentials,
         fleet,
         operations::{self, Operations},
         qlog::Logs,
@@ -224,7 +225,7 @@ fn check(configured: &Configured) -> anyhow::Result<()> {
         .check_validity()
         .with_context(|| configured.place("tls.certificate"))?;
     Gate::load(configured)?;
-    upstreams::load(configured)?;
+    upstreams::load(configured, RelayCredentials::load(configured)?.as_ref())?;
     fleet::check(configured)?;
     // A free port of the address, since a running relay may have the other one.
     let at = |address: SocketAddr| SocketAddr::new(address.ip(), 0);
@@ -286,7 +287,8 @@ fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow:
     }
     let tls = certificates.tls(&protocols(config))?;
     let gate = Arc::new(Gate::load(configured)?);
-    let upstreams = upstreams::load(configured)?;
+    let credentials = RelayCredentials::load(configured)?;
+    let upstreams = upstreams::load(configured, credentials.as_ref())?;
     let socket_config = SocketConfig {
         offload: config.offload,
         ..SocketConfig::default()
@@ -297,13 +299,14 @@ fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow:
     let address = sockets[0]
         .local_address()
         .context("the socket has no address")?;
-    let fleet = fleet::join(configured, address)?;
+    let fleet = fleet::join(configured, credentials.as_ref(), address)?;
     let logs = Arc::new(Logs::default());
     let threads: Vec<(Arc<Slot>, Arc<Telemetry>)> =
         sockets.iter().map(|_| Default::default()).collect();
     let operations = Operations::new(
         certificates,
         Arc::clone(&gate),
+        credentials.clone(),
         Arc::clone(&logs),
         threads.clone(),
         config.admin.tracks_max,
@@ -318,6 +321,7 @@ fn serve(configured: &Configured, sources: Sources, shows_hash: bool) -> anyhow:
         logs,
         memory: operations.memory(),
         upstreams,
+        credentials,
         fleet,
         stop,
     };

@@ -16,7 +16,7 @@ use self::{
 use crate::{
     event_loop,
     nats::NatsServers,
-    relay::{config::Configured, upstreams},
+    relay::{config::Configured, credentials::RelayCredentials},
     run::{RelayUrl, UrlError},
 };
 
@@ -34,8 +34,12 @@ pub(crate) struct Joined {
 ///
 /// # Errors
 /// A setting is wrong, NATS refuses the credentials, or the registry is of another version. The error names the setting.
-pub(crate) fn join(configured: &Configured, address: SocketAddr) -> anyhow::Result<Option<Joined>> {
-    let Some(settings) = check(configured)? else {
+pub(crate) fn join(
+    configured: &Configured,
+    credentials: Option<&Arc<RelayCredentials>>,
+    address: SocketAddr,
+) -> anyhow::Result<Option<Joined>> {
+    let (Some(settings), Some(credentials)) = (check(configured)?, credentials) else {
         return Ok(None);
     };
     let own = RelayId(u64::from_le_bytes(event_loop::seed()?));
@@ -44,10 +48,10 @@ pub(crate) fn join(configured: &Configured, address: SocketAddr) -> anyhow::Resu
         scope,
         url,
     } = settings;
-    let shared = configured.clone();
+    let shared = Arc::clone(credentials);
     let targets: Targets = Arc::new(move |url: &str| {
         let url: RelayUrl = url.parse()?;
-        Ok((url.to_string(), upstreams::target(&shared, &url)?))
+        Ok((url.to_string(), shared.target(&url)?))
     });
     let own_entry = Own {
         id: own,

@@ -6,6 +6,7 @@
 pub(crate) mod authority;
 pub(crate) mod certificates;
 pub(crate) mod config;
+pub(crate) mod credentials;
 pub(crate) mod fleet;
 pub(crate) mod http;
 pub(crate) mod lifecycle;

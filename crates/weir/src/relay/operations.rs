@@ -21,6 +21,7 @@ use crate::{
         authority::Gate,
         certificates::{Certificates, Watch},
         config::{self, Configured, RelayConfig},
+        credentials::RelayCredentials,
         http::{self, HttpLimits, Page},
         lifecycle::{Lifecycle, Phase},
         metrics::{self, Numbers, Reloads},
@@ -37,6 +38,7 @@ pub(crate) struct Operations {
     lifecycle: Lifecycle,
     certificates: Certificates,
     gate: Arc<Gate>,
+    credentials: Option<Arc<RelayCredentials>>,
     logs: Arc<Logs>,
     /// For each event loop, its published metrics and its telemetry.
     threads: Vec<(Arc<Slot>, Arc<Telemetry>)>,
@@ -55,6 +57,7 @@ impl Operations {
     pub(crate) fn new(
         certificates: Certificates,
         gate: Arc<Gate>,
+        credentials: Option<Arc<RelayCredentials>>,
         logs: Arc<Logs>,
         threads: Vec<(Arc<Slot>, Arc<Telemetry>)>,
         tracks_max: usize,
@@ -64,6 +67,7 @@ impl Operations {
             lifecycle: Lifecycle::default(),
             certificates,
             gate,
+            credentials,
             logs,
             threads,
             tracks_max,
@@ -251,14 +255,16 @@ impl Operations {
         slots.all(|(slot, _)| self.age(slot.latest().at) < HANGS_AFTER)
     }
 
-    /// Reloads certificates and keys. If a file is bad, the loaded certificates or keys stay.
+    /// Reloads certificates, keys and the credentials for other relays. If a file is bad, what was loaded stays.
     fn reload(&self) {
         // Separately: a bad issuer's key must not prevent a new certificate.
         let results = [
             ("certificates", self.certificates.reload()),
             ("keys and revoked tokens", self.gate.reload()),
         ];
-        for (what, result) in results {
+        let credentials = self.credentials.as_ref();
+        let credentials = credentials.map(|it| ("credentials for other relays", it.reload()));
+        for (what, result) in results.into_iter().chain(credentials) {
             match result {
                 Ok(()) => {
                     self.reloads_done.fetch_add(1, Ordering::Relaxed);
@@ -276,7 +282,11 @@ impl Operations {
     /// `drain.delay` after SIGTERM; the relays then send GOAWAY.
     fn maintain(&self, config: &RelayConfig, requests: &Receiver<Request>, stop: &Stop) {
         let manager = &self.manager;
-        let files = || self.certificates.files().chain(self.gate.files());
+        let files = || {
+            let credentials = self.credentials.iter().flat_map(|it| it.files());
+            let own = self.certificates.files().chain(self.gate.files());
+            own.chain(credentials)
+        };
         let mut watch = Watch::new(files());
         let mut look_at = clock::now() + config.tls.watch;
         let mut warned = None;
@@ -340,7 +350,7 @@ impl Operations {
                     let changed = changed.join(", ");
                     tracing::warn!(
                         changed,
-                        "these settings need a restart: a reload reads only certificate, key, token keys and revoked tokens"
+                        "these settings need a restart: a reload reads only certificates, keys, revoked tokens, and the token for other relays"
                     );
                 }
             }

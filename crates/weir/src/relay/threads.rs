@@ -14,6 +14,7 @@ use crate::{
     relay::{
         authority::Gate,
         config::{Configured, RelayConfig},
+        credentials::RelayCredentials,
         fleet::Joined,
         qlog::Logs,
         snapshot::{Done, Observed, Slot, View},
@@ -29,6 +30,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) memory: Arc<AtomicU64>,
     /// Relays to ask for what this one does not have.
     pub(crate) upstreams: Vec<Upstream>,
+    /// What the relay shows to other relays; `None` if there are none.
+    pub(crate) credentials: Option<Arc<RelayCredentials>>,
     /// The relay's place in a fleet.
     pub(crate) fleet: Option<Joined>,
     pub(crate) stop: Stop,
@@ -79,6 +82,9 @@ impl Plan<'_> {
                 .with_session_counts(session_counts.clone())
                 .with_ownership(ownership.clone());
             if number == 0 {
+                if let Some(credentials) = &self.credentials {
+                    relay = relay.with_link_credentials(Arc::clone(credentials) as _);
+                }
                 // The other threads ask this one, so the process has one copy of a track.
                 for upstream in &self.upstreams {
                     relay.add_upstream(clock::now(), upstream.clone());

@@ -42,7 +42,7 @@ section! {
         key: Option<PathBuf> = None, "Private key of the certificate (PEM file).";
         names: Vec<String> = words(&["localhost", "127.0.0.1", "::1"]), "Host names and IP addresses in the self-signed certificate.";
         watch: Duration = Duration::from_secs(10), in 0..=DAY,
-            "Interval at which certificate, key and issuers' keys are checked for changes; 0: only on SIGHUP. If a file is bad, the loaded ones stay.";
+            "Interval at which the files with certificates, keys, revoked tokens and the token for other relays are checked for changes; 0: only on SIGHUP. If a file is bad, what was loaded stays.";
     }
 }
 
@@ -82,10 +82,10 @@ section! {
     /// Relays that this one asks for what it does not have.
     UpstreamConfig at [upstream] {
         urls: Vec<String> = Vec::new(), "URLs of the relays that are asked, in this order, for tracks that no client of this relay publishes: `moqt://host:port` (raw QUIC) or `https://host:port` (WebTransport). Each is looked up at the start, and again at each attempt to connect. Empty: none.";
-        token_file: Option<PathBuf> = None, "File with a token for these relays. Not set: no token.";
+        token_file: Option<PathBuf> = None, "File with a token for these relays. When the file changes, each link is replaced by one with the new token, and nothing is lost: put the new one there before the old one expires. Not set: no token.";
         ca: Option<PathBuf> = None, "CA certificates (PEM file) of these relays. Not set: those of the system.";
         insecure: bool = false, "Whether any certificate of these relays is accepted: for tests.";
-        certificate: Option<PathBuf> = None, "Client certificate chain for these relays (PEM file), with `upstream.key`. Not set: no client certificate.";
+        certificate: Option<PathBuf> = None, "Client certificate chain for these relays (PEM file), with `upstream.key`. Read again when it changes, like the token. Not set: no client certificate.";
         key: Option<PathBuf> = None, "Private key of the client certificate (PEM file).";
     }
 }

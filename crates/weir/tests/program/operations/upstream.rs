@@ -223,3 +223,60 @@ fn wrong_settings_of_upstream_relays_are_named() {
         assert!(text.contains(part), "{arguments:?}: {text}");
     }
 }
+
+/// The last problem of a relay's only link.
+fn problem(admin: SocketAddr) -> String {
+    let (_, body) = get(admin, "/links");
+    let links: serde_json::Value = serde_json::from_str(&body).unwrap();
+    links[0]["problem"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_new_token_in_the_file_replaces_a_link_that_lost_its_rights() {
+    let folder = Folder::new("upstream-token");
+    let (secret, public) = key(&folder, "issuer");
+    let keys = format!("auth.jwt.keys={public}");
+    let origin = Relay::start(&["--set", &keys]);
+    let publisher = Arrival {
+        tokens: vec![sign(&secret, &["--put", "", "--get", ""])],
+        ..Arrival::default()
+    };
+    let publisher = Client::connect(origin.address(), publisher);
+    publisher.announce("perf/1");
+    publisher.expect("accepted");
+    let file = folder.write("link.jwt", &sign(&secret, &["--get", "other"]));
+    let upstream = format!("moqt://{}", origin.address());
+    let edge = Relay::start(&[
+        "--upstream",
+        &upstream,
+        "--upstream-token",
+        &file,
+        "--set",
+        "upstream.insecure=true",
+        "--set",
+        "tls.watch=100ms",
+        "--admin",
+        "127.0.0.1:0",
+    ]);
+    let admin = edge.admin();
+    expect_metric(admin, &link("up", &upstream), 1.0);
+    let viewer = Client::connect(edge.address(), Arrival::default());
+    viewer.subscribe("perf/1", "x");
+    expect_at_least(admin, "weir_relay_link_requests_refused_total", 1.0);
+    let refusal = problem(admin);
+    assert!(
+        refusal.starts_with("SUBSCRIBE refused: UNAUTHORIZED"),
+        "{refusal}"
+    );
+    expect_metric(admin, &link("up", &upstream), 1.0);
+
+    // What is no token changes nothing.
+    folder.write("link.jwt", "");
+    expect_metric(admin, "weir_relay_reloads_total{result=\"failed\"}", 1.0);
+    folder.write("link.jwt", &sign(&secret, &["--get", "perf"]));
+    expect_metric(admin, "weir_relay_links_renewed_total", 1.0);
+    expect_metric(admin, &link("established_total", &upstream), 2.0);
+    // The subscriber has waited, and its request reaches the publisher.
+    publisher.expect("something else");
+    assert_eq!(problem(admin), "");
+}
