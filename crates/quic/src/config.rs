@@ -129,6 +129,11 @@ impl Default for Packets {
     }
 }
 
+/// Packets that a peer may leave unacknowledged without holding up a new connection: half of the first congestion window, which
+/// is ten packets (RFC 9002 §7.2), is acknowledged at once. If the window were full before an acknowledgement is due, the sender
+/// would wait for the peer's `max_ack_delay`, usually 25 ms.
+pub const UNACKNOWLEDGED_UNNOTICED: u32 = 4;
+
 /// Configuration of an endpoint.
 #[derive(Clone)]
 pub struct EndpointConfig {

@@ -34,7 +34,7 @@ mod wheel;
 pub use app::App;
 pub use config::{
     ClientConfig, ConfigError, EndpointConfig, Limits, LinkOptions, OpenLog, Packets, Qlog,
-    TimeSource,
+    TimeSource, UNACKNOWLEDGED_UNNOTICED,
 };
 pub use congestion::{Congestion, QUEUE_TARGET};
 pub use connection::{Carrier, Connection, ConnectionStats, SendDatagramError};

@@ -2,7 +2,9 @@
 
 /// Returns what to do about the error of a connection; `None` if nothing is known about it.
 pub(crate) fn hint(error: &str) -> Option<&'static str> {
-    if error.contains("this side reports") && error.contains("certificate") {
+    if error.contains("is a CA certificate") {
+        Some(CA)
+    } else if error.contains("this side reports") && error.contains("certificate") {
         Some(TRUST)
     } else if error.contains("no common protocol") || error.contains("with status 406") {
         Some(PROTOCOL)
@@ -19,6 +21,10 @@ pub(crate) fn hint(error: &str) -> Option<&'static str> {
 
 const TRUST: &str = "hint: --ca FILE trusts the server's issuer, --certificate-hash HASH trusts one certificate, and \
                      --insecure trusts any";
+
+/// The hint for a server that shows what openssl makes by default.
+const CA: &str = "hint: make the server's certificate again, with `-addext basicConstraints=critical,CA:FALSE` of openssl; until \
+                  then, --certificate-hash HASH trusts this one certificate, and --insecure any";
 
 const PROTOCOL: &str = "hint: is the server of the kind that the URL names? moqt:// is for MOQT relays over raw QUIC, and \
                         https:// for HTTP/3 and WebTransport. A relay may also speak other drafts than those of --draft, or have \
@@ -63,6 +69,8 @@ mod tests {
         let tls =
             "TLS handshake failed: this side reports: bad certificate: the certificate has expired";
         assert_eq!(hint(tls), Some(TRUST));
+        let ca = "this side reports: bad certificate: the certificate is a CA certificate; a server needs one with CA:FALSE";
+        assert_eq!(hint(ca), Some(CA));
         let silent = "moqt://127.0.0.1:1: no answer within 10 s";
         assert_eq!(hint(silent), Some(UNREACHABLE));
         let refused =

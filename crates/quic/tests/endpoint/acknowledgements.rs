@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use weir_quic::{Packets, tls::Acknowledgements};
+use weir_quic::{Packets, UNACKNOWLEDGED_UNNOTICED, tls::Acknowledgements};
+use weir_transport::{Direction, Transport as _};
 
-use crate::pair::{DELAY, Pair, Setup, Side, datagrams};
+use crate::pair::{DELAY, Pair, Setup, Side, datagrams, read_all};
 
 /// Sends `count` datagrams to a client, one each `spacing`. The server asks for an acknowledgement after more than `asked`
 /// packets, if that is given. Returns the acknowledgements, the packets that the client sent, and the `ACK_FREQUENCY` frames
@@ -70,4 +71,43 @@ fn every_packet_is_acknowledged_across_updates_of_the_keys() {
     let many = (1_100, Duration::from_millis(2));
     let (acks, ..) = acknowledged(Acknowledgements::Immediate, None, many);
     assert!((1_100..=1_110).contains(&acks), "{acks}");
+}
+
+/// Returns how long the first 20 kB of a new connection take to a client that is asked for an acknowledgement after more than
+/// `asked` packets.
+fn first_answer(asked: u32) -> Duration {
+    let mut pair = Pair::with(Setup {
+        server_packets: Packets {
+            unacknowledged_max: Some(asked),
+            ..Packets::default()
+        },
+        ..Setup::default()
+    });
+    let (client, server) = pair.connect();
+    let mut connection = pair.at_server(server);
+    let stream = connection.open(Direction::Uni).unwrap();
+    let mut data = Bytes::from(vec![7; 20_000]);
+    connection.write(stream, &mut data).unwrap();
+    assert!(data.is_empty());
+    connection.finish(stream);
+    let (mut time, mut received) = (Duration::ZERO, 0);
+    while received < 20_000 {
+        pair.pass(Duration::from_millis(1));
+        time += Duration::from_millis(1);
+        received += read_all(&mut pair.at_client(client), stream).0.len();
+        assert!(time < Duration::from_secs(1), "{received} bytes");
+    }
+    time
+}
+
+#[test]
+fn fewer_acknowledgements_do_not_hold_up_a_new_connection() {
+    // The first window, its acknowledgement, and the rest.
+    let unnoticed = first_answer(UNACKNOWLEDGED_UNNOTICED);
+    assert!(unnoticed <= DELAY * 3 + DELAY / 2, "{unnoticed:?}");
+    let held_up = first_answer(10);
+    assert!(
+        held_up > DELAY * 3 + Duration::from_millis(20),
+        "{held_up:?}"
+    );
 }

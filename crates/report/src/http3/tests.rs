@@ -24,10 +24,10 @@ fn the_verdict_names_the_limit() {
             Some(60.0),
             40.0,
             Limit::Neither,
-            "Not the server's maximum: neither the server (60 % busy) nor the client (40 %) was the limit. Either other \
-             programs used these cores (repeat on an idle machine), or 100 requests in flight, or the path, were the limit. \
-             The server answered 10,000 requests per second. Raise --max-concurrent-conns or \
-             --max-concurrent-requests; a comparison does that itself, unless its file has `arguments`.",
+            "Not the server's maximum: neither the server (60 % busy) nor the client (40 %) was the limit. The server \
+             answered 10,000 requests per second. The server spent 60.0 µs of CPU on each request. Either other programs used \
+             these cores (repeat on an idle machine), or 100 requests in flight, or the path, were the limit. Raise \
+             --max-concurrent-conns or --max-concurrent-requests.",
         ),
         (
             None,
@@ -44,7 +44,14 @@ fn the_verdict_names_the_limit() {
             "{}",
             report.verdict.sentence
         );
+        assert!(report.verdict.sentence.starts_with(&report.facts()));
+        assert!(!report.facts().contains("Raise"), "{}", report.facts());
     }
+    let idle = example::report(Some(0.0), 40.0).verdict.sentence;
+    assert!(
+        idle.contains("used no CPU: does another one serve?"),
+        "{idle}"
+    );
     let nothing = example::nothing();
     assert_eq!(nothing.verdict.limit, Limit::Nothing);
     assert!(

@@ -61,7 +61,7 @@ impl Verdict {
         let limit = Limit::of(report);
         Self {
             limit,
-            sentence: sentence(report, limit),
+            sentence: facts(report, limit) + &advice(report, limit),
         }
     }
 }
@@ -128,6 +128,18 @@ impl Report {
         self.run.threads.saturating_mul(agents as u64)
     }
 
+    /// Returns the sentence of the verdict without its advice.
+    pub fn facts(&self) -> String {
+        facts(self, self.verdict.limit)
+    }
+
+    /// Returns true if the server's process was watched and used no CPU, although requests succeeded.
+    fn has_idle_server(&self) -> bool {
+        let server = self.server.as_ref();
+        server.is_some_and(|server| server.utilisation_percent() < IDLE_PERCENT)
+            && self.requests.successes >= IDLE_SUCCESSES
+    }
+
     /// Returns true if a process of the server ended during the run, or the server stopped answering.
     pub fn has_lost_server(&self) -> bool {
         let server = self.server.as_ref();
@@ -154,7 +166,7 @@ impl Report {
     }
 }
 
-fn sentence(report: &Report, limit: Limit) -> String {
+fn facts(report: &Report, limit: Limit) -> String {
     let requests = &report.requests;
     let rate = number::decimal(requests.per_second);
     let client = number::brief(report.client.utilisation_percent());
@@ -196,17 +208,14 @@ fn sentence(report: &Report, limit: Limit) -> String {
         }
         Limit::RateMissed => format!(
             "The rate was not reached: of {} requests per second asked for (--rate), {rate} succeeded; {failed} failed, \
-             {} were due and not sent, {} had no answer at the end. Lower --rate, or use an idle machine.{cost}",
+             {} were due and not sent, {} had no answer at the end.{cost}",
             number::plain(report.run.rate_per_second.unwrap_or(0.0)),
             number::count(requests.unsent),
             number::count(requests.unfinished),
         ),
         Limit::Neither => format!(
             "Not the server's maximum: neither the server ({busy} % busy) nor the client ({client} %) was the limit. \
-             Either other programs used these cores (repeat on an idle machine), or {} in flight, or the path, were the limit. \
-             The server answered {rate} requests per second. {}; a comparison does that itself, unless its file has `arguments`.{cost}",
-            number::counted(report.run.requests_in_flight(report.threads()), "request"),
-            report.run.how_to_load_more()
+             The server answered {rate} requests per second.{cost}"
         ),
         Limit::Unknown => format!(
             "{rate} successful requests per second. The client was not the limit ({client} % busy). Whether the server \
@@ -215,6 +224,35 @@ fn sentence(report: &Report, limit: Limit) -> String {
         ),
     };
     text + &died
+}
+
+/// Returns what to do next, with a blank in front; nothing if the figures stand for themselves.
+fn advice(report: &Report, limit: Limit) -> String {
+    let in_flight = || {
+        let requests = report.run.requests_in_flight(report.threads());
+        number::counted(requests, "request")
+    };
+    let more = report.run.how_to_load_more();
+    match limit {
+        Limit::Neither | Limit::RateMissed if report.has_idle_server() => {
+            format!(
+                " The watched process used no CPU: does another one serve? Give {}.",
+                how_to_watch(report)
+            )
+        }
+        Limit::Neither => format!(
+            " Either other programs used these cores (repeat on an idle machine), or {} in flight, or the path, were the limit. {more}.",
+            in_flight()
+        ),
+        Limit::RateMissed => format!(
+            " Either other programs used these cores (repeat on an idle machine), or {} in flight are too few for this rate over this path. \
+             {more}, or lower --rate.",
+            in_flight()
+        ),
+        Limit::Nothing | Limit::Server | Limit::Client | Limit::Rate | Limit::Unknown => {
+            String::new()
+        }
+    }
 }
 
 /// Returns why no request succeeded, in words: each count that is not zero.
@@ -270,6 +308,9 @@ const SILENT_LATENCIES: f64 = 3.0;
 /// Least load, in per cent, at which server or client counts as the limit.
 pub const BUSY_PERCENT: f64 = 95.0;
 
+/// Least CPU load, in per cent, of a process that serves [`IDLE_SUCCESSES`] requests.
+const IDLE_PERCENT: f64 = 0.1;
+const IDLE_SUCCESSES: u64 = 1000;
 /// Least share of an asked rate that has to succeed, so that the server counts as having kept up. Requests in flight at the end
 /// of a short run are not among the successes.
 const REACHED_SHARE: f64 = 0.95;

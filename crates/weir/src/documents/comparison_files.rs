@@ -188,6 +188,17 @@ note = \"ngtcp2 with GnuTLS\"
   itself; the client does not check who signed it.
 - A server that needs a file of settings writes it first: `[\"sh\", \"-c\", \"printf … > {folder}/conf && exec server -c {folder}/conf\"]`.
   Without `exec`, the shell stands between weir and the server.
+
+[profiles/contenders.toml](../profiles/contenders.toml) has ten servers with their settings. In a checkout, `make contenders` builds
+tquic_server, Caddy, quinn-h3, tokio-quiche-h3 and quic-go, into `target/peers/bin`; the others:
+
+| server | to have it in `PATH` |
+|---|---|
+| gtlsserver (ngtcp2) | `apt install ngtcp2-server`, and `/usr/sbin` |
+| nginx | `apt install nginx` of Debian 13 (1.26, with HTTP/3), and `/usr/sbin` |
+| h2o, LSQUIC | `h2o`, `http_server`: built as [h2o](https://github.com/h2o/h2o), [LSQUIC](https://github.com/litespeedtech/lsquic) say |
+
+A server that is not there is named in a note, the others are measured, and the exit code is 1.
 ";
 
 const JSON: &str = "
@@ -208,7 +219,7 @@ const SCENARIOS: &str = "\
 | with `-short`, `-resumed`, `-0rtt` appended | 100 connections or more, with one request each: full, resumed or 0-RTT handshakes |
 
 A `k` is 1024 bytes, an `m` 1,048,576. \"Or more\": short runs double the connections until the server or a thread of the client is
-95 % busy, up to 32 times (10 to 320, 100 to 3200). They stop before if requests fail or the rate falls by 30 %. The
+95 % busy, up to 64 times (10 to 640, 100 to 6400). They stop before if requests fail or the rate falls by 30 %. The
 comparison then runs with the number at which the server was busy, else with that of the most requests, so the column connections
-may say 10.
+may say 10. With `--rate`, a fixed number of connections, `loss` or `round_trip_ms`, every run has the smallest number.
 ";

@@ -92,11 +92,12 @@ impl Search {
         let before = self.steps.iter().rev().nth(1);
         if let Some(before) = before.filter(|before| rate < WORSE * before.requests_per_second) {
             return Some(format!(
-                "{connections} connections had {rate:.0} requests per second, half as many {:.0}",
+                "the rate fell from {:.0} to {rate:.0} requests per second with {connections} connections",
                 before.requests_per_second
             ));
         }
-        (self.steps.len() == STEPS_MAX).then(|| format!("{connections} connections are the most"))
+        (self.steps.len() == STEPS_MAX)
+            .then(|| format!("more than {connections} connections are not tried"))
     }
 }
 
@@ -176,7 +177,7 @@ mod tests {
         });
         assert_eq!(steps, [10, 20, 40, 80, 160, 320, 640]);
         assert_eq!(choice, 80);
-        assert_eq!(why.unwrap(), "640 connections are the most");
+        assert_eq!(why.unwrap(), "more than 640 connections are not tried");
     }
 
     #[test]
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!((steps, choice), (vec![10, 20], 10));
         assert_eq!(
             why.unwrap(),
-            "20 connections had 1 requests per second, half as many 2"
+            "the rate fell from 2 to 1 requests per second with 20 connections"
         );
         let (steps, choice, _) = search(|connections| Step {
             has_failures: true,

@@ -46,11 +46,11 @@ pub(crate) struct ServerFile {
     #[serde(default)]
     pub(crate) client_cores: Vec<usize>,
     /// Whether the number of connections is raised until the server or the client is the limit. Flags in `arguments` that set
-    /// the load switch this off.
+    /// connections, requests in flight or the rate switch this off, and so do `loss` and `round_trip_ms`.
     #[serde(default = "sweep")]
     pub(crate) sweep: bool,
     /// Shares of packets that an emulated link loses in each direction, from 0 to below 1, up to 16. Each scenario runs over
-    /// each pair of loss and round-trip time, through `weir link`, without raising the connections. Default: none.
+    /// each pair of loss and round-trip time, through `weir link` unless both are 0. Default: none.
     #[serde(default, deserialize_with = "list")]
     pub(crate) loss: Vec<f64>,
     /// Round-trip times of the emulated link in milliseconds, at most 10000 each, up to 16. Default: none.
@@ -161,10 +161,11 @@ impl ServerFile {
             .collect()
     }
 
-    /// Returns true if the number of connections is searched for. It is not over a link, which would be the limit itself.
-    pub(super) fn sweeps(&self, load: &Load) -> bool {
+    /// Returns true if the number of connections is searched for. It is not over links, which would be the limit themselves,
+    /// nor in the scenario without a link beside them, so that all have the same load.
+    pub(super) fn sweeps(&self) -> bool {
         let is_fixed = FIXING_FLAGS.iter().any(|flag| self.gives(flag));
-        self.sweep && !is_fixed && load.link.is_none()
+        self.sweep && !is_fixed && self.loss.is_empty() && self.round_trip_ms.is_empty()
     }
 
     /// Returns true if `arguments` holds a flag.
@@ -471,7 +472,7 @@ mod tests {
             described.set_rate(2000.0);
             assert_eq!(described.arguments, ["--no-gro", "--rate=2000"]);
             let load = Load::named("15k").unwrap();
-            assert!(!described.sweeps(&load));
+            assert!(!described.sweeps());
             let options = described.options(&load, 25).unwrap();
             assert_eq!(options.rate, Some(2000.0));
         }
@@ -484,7 +485,7 @@ mod tests {
         let two = read("client_cores = [1, 2]");
         let options = two.options(&load, 25).unwrap();
         assert_eq!((options.threads, options.max_concurrent_conns), (2, 13));
-        assert!(two.sweeps(&load));
+        assert!(two.sweeps());
         let given = read(
             "client_cores = [1, 2]\narguments = [\"--threads\", \"3\", \"--max-concurrent-conns=7\", \
              \"--max-concurrent-requests\", \"4\"]",
@@ -493,9 +494,9 @@ mod tests {
         let options = given.options(&load, 25).unwrap();
         assert_eq!((options.threads, options.max_concurrent_conns), (3, 7));
         assert_eq!(options.max_concurrent_requests, 4);
-        assert!(!given.sweeps(&load));
-        assert!(!read("arguments = [\"--rate=100\"]").sweeps(&load));
-        assert!(!read("sweep = false").sweeps(&load));
+        assert!(!given.sweeps());
+        assert!(!read("arguments = [\"--rate=100\"]").sweeps());
+        assert!(!read("sweep = false").sweeps());
     }
 
     #[test]
@@ -513,7 +514,7 @@ mod tests {
             "1k, loss 1 %, round trip 40 ms",
         ];
         assert_eq!(names, expected);
-        assert!(described.sweeps(&loads[0]) && !described.sweeps(&loads[1]));
+        assert!(!described.sweeps());
         for wrong in [
             "loss = [1.5]",
             "loss = [0.01, 0.01]",

@@ -45,6 +45,8 @@ pub(crate) struct ServerRounds {
     entries: Vec<Vec<Entry>>,
     /// Connections of all threads together, by load and server; `None` before the search for them.
     connections: Vec<Vec<Option<usize>>>,
+    /// Why the searches found no limit, by load and server.
+    searches: Vec<Vec<Option<String>>>,
     /// Servers whose program that prints the version cannot be run.
     is_absent: Vec<bool>,
     progress: Progress,
@@ -96,7 +98,7 @@ impl ServerRounds {
         let place = Workplace::new()?;
         let files = Files::make(place.folder())?;
         let loads = described.loads();
-        let known = |load: &Load| (!described.sweeps(load)).then(|| load.connections());
+        let known = |load: &Load| (!described.sweeps()).then(|| load.connections());
         let connections = loads
             .iter()
             .map(|load| vec![known(load); described.server.len()]);
@@ -109,6 +111,10 @@ impl ServerRounds {
         let entries = entries.map(|_| described.server.iter().map(entry).collect());
         let mut rounds = Self {
             entries: entries.collect(),
+            searches: loads
+                .iter()
+                .map(|_| vec![None; described.server.len()])
+                .collect(),
             connections,
             loads,
             machine,
@@ -204,11 +210,7 @@ impl ServerRounds {
             let search = self.search(&run, started, stop)?;
             let found = search.connections();
             self.connections[place][number] = Some(found);
-            if let Some(why) = search.why_neither() {
-                let words = Limit::Neither.words();
-                let note = format!("{words} was the limit, since {why}");
-                self.entries[place][number].problems.push(note);
-            }
+            self.searches[place][number] = search.why_neither();
             found
         };
         let options = self.described.options(&load, connections);
@@ -216,8 +218,7 @@ impl ServerRounds {
         let entry = &mut self.entries[place][number];
         match report {
             Ok(report) => {
-                self.progress
-                    .keep(&format!("{label}: {}", report.verdict.sentence));
+                self.progress.keep(&format!("{label}: {}", report.facts()));
                 entry.problems.extend(problems_of(&report));
                 if !report.has_lost_server() {
                     entry.runs.push(RunFigures::of(&report));
@@ -377,8 +378,15 @@ impl ServerRounds {
     ) -> Comparison {
         let setting = setting(&self.described, &self.machine, client, network);
         let testbed = self.machine.testbed(self.place.folder());
-        let loads = self.loads.iter().zip(self.entries);
-        let scenarios = loads.map(|(load, entries)| (load.name.clone(), load.words(), entries));
+        let searches = self.searches.iter().map(Vec::as_slice);
+        let loads = self.loads.iter().zip(self.entries).zip(searches);
+        let scenarios = loads.map(|((load, mut entries), searches)| {
+            let is_searched = self.described.sweeps();
+            for (entry, why) in entries.iter_mut().zip(searches).filter(|_| is_searched) {
+                entry.problems.extend(why_neither(entry, why.as_deref()));
+            }
+            (load.name.clone(), load.words(), entries)
+        });
         Comparison::new(
             setting,
             testbed,
@@ -387,6 +395,18 @@ impl ServerRounds {
             broken_off,
         )
     }
+}
+
+/// Returns a note on runs in which neither side was the limit although the number of connections was searched for. `why` is
+/// what ended the search, if no step of it had another limit.
+fn why_neither(entry: &Entry, why: Option<&str>) -> Option<String> {
+    let is_neither = |run: &&RunFigures| run.limit == Limit::Neither;
+    let count = entry.runs.iter().filter(is_neither).count();
+    (count > 0).then(|| {
+        let (words, all) = (Limit::Neither.words(), entry.runs.len());
+        let why = why.unwrap_or("one side was busier in the short runs that chose the connections");
+        format!("{words} was the limit in {count} of {all} runs: {why}")
+    })
 }
 
 /// Returns how the comparison was made, in sentences.
@@ -411,7 +431,7 @@ fn setting(described: &ServerFile, machine: &Machine, client: &Plan, network: &s
         1 => "one thread".to_owned(),
         count => format!("{count} threads"),
     };
-    let sweep = if described.loads().iter().any(|load| described.sweeps(load)) {
+    let sweep = if described.sweeps() {
         format!(
             " The number of connections is doubled from its smallest value (10, or 100 with one request each) until the \
              server or a thread of the client uses {BUSY_PERCENT:.0} % of its core, requests fail or the rate falls by 30 %."
@@ -491,3 +511,30 @@ const STEP: Duration = Duration::from_secs(1);
 const STEP_WARM_UP: Duration = Duration::from_millis(300);
 /// Duration of the first try to reach a server.
 const PROBE_MIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_says_why_neither_side_was_the_limit_of_runs_that_count() {
+        let run = |limit| RunFigures {
+            limit,
+            ..RunFigures::default()
+        };
+        let entry = |limits: &[Limit]| Entry {
+            runs: limits.iter().copied().map(run).collect(),
+            ..Entry::default()
+        };
+        let found = why_neither(&entry(&[Limit::Server; 3]), Some("the rate fell"));
+        assert_eq!(found, None, "the runs had a limit");
+        let mixed = entry(&[Limit::Server, Limit::Neither, Limit::Neither]);
+        let found = why_neither(&mixed, Some("the rate fell")).unwrap();
+        assert_eq!(
+            found,
+            "neither side was the limit in 2 of 3 runs: the rate fell"
+        );
+        let found = why_neither(&mixed, None).unwrap();
+        assert!(found.ends_with("busier in the short runs that chose the connections"));
+    }
+}

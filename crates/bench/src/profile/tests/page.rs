@@ -308,6 +308,24 @@ A profile is an INI file as in Appendix A of draft-evens-moq-bench-00. Each `[se
 - An unknown, repeated, missing or contradictory key is an error that names file, line and key.
 
 `cargo test -p weir-bench --lib` compares this page with the parser; `UPDATE_DOCS=1` before it writes the page.
+
+## Profiles
+
+The folder `profiles` has these:
+
+| profile | traffic |
+|---|---|
+| `audio.ini` | scenario 1 of the draft: audio by datagram |
+| `audio-video.ini` | scenario 2: the same, and video at 360p by stream |
+| `meeting.ini` | scenario 3, with `--meetings 10 --clients-per-meeting 5`: every client publishes and subscribes, on one connection |
+| `slow-readers.ini` | one subscriber in ten reads its streams every 30 s |
+| `reconnect-churn.ini` | a third of the subscribers reconnect, 20 each second |
+| `join-storm.ini` | everybody joins at once; look at `set-up`. The same with any profile: `--ramp 0` |
+| `gop-bursts.ini` | four cameras send whole groups of pictures at the same instant |
+| `interactive.ini` | speech with pauses; events whose sizes and intervals have heavy tails; extension headers |
+| `late-joiners.ini` | half of the subscribers return, and fetch what they missed (joining FETCH) |
+| `separate-clients.ini` | subscribers that share no socket, thread or acknowledgement |
+| `audio-`, `audio-video-`, `meeting-short.ini` | the same for three seconds |
 ";
 
 const AUDIENCE: &str = "\

@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use serde_json::json;
 use weir_http3::server::{Site, SiteLimits};
 use weir_net::{SocketConfig, Stop, certificate::Certificate, raise_open_files_limit};
-use weir_quic::{Limits, Packets, tls::ServerTls};
+use weir_quic::{Limits, Packets, UNACKNOWLEDGED_UNNOTICED, tls::ServerTls};
 
 use crate::{
     certificate_check::ca_warning,
@@ -172,7 +172,7 @@ impl ServeArguments {
         Ok(Packets {
             send_bytes_fixed,
             joined_max: (TRAIN_BYTES_MAX / bytes).clamp(1, TRAIN_PACKETS_MAX),
-            unacknowledged_max: Some(UNACKNOWLEDGED_MAX),
+            unacknowledged_max: Some(UNACKNOWLEDGED_UNNOTICED),
             ..Packets::default()
         })
     }
@@ -231,8 +231,6 @@ const SESSIONS_MAX: usize = 16 << 10;
 /// Limits of one GSO send: bytes, and packets.
 const TRAIN_BYTES_MAX: usize = 65_000;
 const TRAIN_PACKETS_MAX: usize = 64;
-/// Packets between two acknowledgements of a client that supports the ACK frequency extension.
-const UNACKNOWLEDGED_MAX: u32 = 10;
 
 #[cfg(test)]
 mod tests {
