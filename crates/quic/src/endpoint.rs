@@ -82,6 +82,8 @@ pub struct Endpoint {
     /// Replies to packets of unknown connections, waiting for the outbox.
     responses: VecDeque<(Transmit, u32, Vec<u8>)>,
     handshakes: usize,
+    /// Incoming connections that wait to be accepted, one in each call of `handle_timeout`.
+    arriving: VecDeque<admission::Arrival>,
     handshake_counts: OriginCounts,
     /// When the handshakes of incoming connections have to be over, the oldest first.
     handshake_deadlines: VecDeque<(Instant, Handle)>,
@@ -127,17 +129,17 @@ impl Endpoint {
             .map_err(|_| ConfigError("receive_bytes_max"))?;
         let segmentation_offload = config.segmentation_offload;
         let packets = config.packets;
-        let transport = config
-            .limits
-            .transport(&packets, segmentation_offload, None)?;
+        let limits = &config.limits;
+        let transport = limits.transport(&packets, segmentation_offload, None)?;
         let transport = Arc::new(transport);
         let offer = config
             .server
             .as_ref()
             .and_then(|tls| tls.web_transport.clone());
-        let server = config
-            .server
-            .map(|tls| server_config(tls, token_key, &transport, config.time_source));
+        let server = config.server.map(|tls| {
+            let transport = (&transport, limits.handshakes_max);
+            server_config(tls, token_key, transport, config.time_source)
+        });
         let peer_threads = ThreadConnections::new(shard);
         let engine = quinn_proto::Endpoint::new(
             Arc::new(engine_config),
@@ -164,6 +166,7 @@ impl Endpoint {
             scratch: Vec::with_capacity(packets.joined_max * PACKET_BYTES),
             responses: VecDeque::new(),
             handshakes: 0,
+            arriving: VecDeque::new(),
             handshake_counts: config.handshake_counts,
             handshake_deadlines: VecDeque::new(),
             refuses_incoming: false,
@@ -287,7 +290,7 @@ impl Endpoint {
     /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let threads = self.peer_threads.poll_timeout();
-        let others = [threads, self.handshake_deadline()];
+        let others = [threads, self.handshake_deadline(), self.arriving_since()];
         let others = others.into_iter().flatten();
         self.wheel.next().into_iter().chain(others).min()
     }
@@ -296,6 +299,7 @@ impl Endpoint {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.peer_threads.handle_timeout(now, &mut self.events);
         self.now = Some(now);
+        self.accept_next(now);
         self.close_overdue_handshakes(now);
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, &mut due);
@@ -470,15 +474,15 @@ fn is_retry(packet: &[u8]) -> bool {
 fn server_config(
     tls: ServerTls,
     token_key: [u8; 32],
-    transport: &Arc<TransportConfig>,
+    (transport, handshakes_max): (&Arc<TransportConfig>, usize),
     time_source: Arc<dyn TimeSource>,
 ) -> ServerConfig {
     let key = aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[]).extract(&token_key);
     let mut server = ServerConfig::new(tls.config, Arc::new(key));
     server
         .transport_config(Arc::clone(transport))
-        // Each incoming connection is accepted or refused at once, so at most one waits.
-        .max_incoming(1)
+        // Those that wait to be accepted, and one that is refused.
+        .max_incoming(handshakes_max.saturating_add(1))
         .incoming_buffer_size(INCOMING_BYTES_MAX)
         .incoming_buffer_size_total(INCOMING_BYTES_TOTAL_MAX)
         .time_source(Arc::new(EngineTime(time_source)));

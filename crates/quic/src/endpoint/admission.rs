@@ -2,16 +2,24 @@
 
 use std::{sync::Arc, time::Instant};
 
-use quinn_proto::{
-    ConnectionHandle, Incoming, ServerConfig, Side, Transmit, TransportConfig, VarInt,
-};
+use quinn_proto::{ConnectionHandle, Incoming, ServerConfig, Transmit, TransportConfig, VarInt};
 
 use super::{Endpoint, Handle};
 use crate::{
-    Origin,
+    Counted, Origin,
     datagrams::{DatagramQueue, Dropped},
     slots::{Slot, State},
 };
+
+/// An incoming connection that waits to be accepted.
+pub(super) struct Arrival {
+    incoming: Incoming,
+    socket: u32,
+    /// When its first packet came.
+    at: Instant,
+    /// Its place among the handshakes of its address.
+    counted: Option<Counted>,
+}
 
 impl Endpoint {
     /// Refuses incoming connections, or accepts them again. Established connections are not affected.
@@ -19,17 +27,18 @@ impl Endpoint {
         self.refuses_incoming = refuse;
     }
 
-    /// Accepts an incoming connection, asks it to validate its address, or refuses it.
+    /// Lets an incoming connection wait to be accepted, asks it to validate its address, or refuses it.
     pub(super) fn admit(&mut self, now: Instant, socket: u32, incoming: Incoming) {
         self.scratch.clear();
         let origin = Origin::of(incoming.remote_address().ip());
         let from_there = self.handshake_counts.count(origin);
+        let handshakes = self.handshakes + self.arriving.len();
         let counters = &mut self.counters;
         let refusals = if self.refuses_incoming {
             Some(&mut counters.refused_unwanted)
-        } else if self.slots.open() >= self.limits.connections_max {
+        } else if self.slots.open() + self.arriving.len() >= self.limits.connections_max {
             Some(&mut counters.refused_connections)
-        } else if self.handshakes >= self.limits.handshakes_max {
+        } else if handshakes >= self.limits.handshakes_max {
             Some(&mut counters.refused_handshakes)
         } else if from_there >= self.limits.handshakes_per_address_max {
             Some(&mut counters.refused_handshakes_address)
@@ -42,7 +51,7 @@ impl Endpoint {
             self.respond(transmit, socket);
             return;
         }
-        let is_crowd = self.handshakes >= self.limits.handshakes_before_retry_max
+        let is_crowd = handshakes >= self.limits.handshakes_before_retry_max
             || from_there >= self.limits.handshakes_per_address_max.div_ceil(2);
         if is_crowd && !incoming.remote_address_validated() && incoming.may_retry() {
             match self.engine.retry(incoming, &mut self.scratch) {
@@ -54,11 +63,37 @@ impl Endpoint {
             }
             return;
         }
+        self.arriving.push_back(Arrival {
+            incoming,
+            socket,
+            at: now,
+            counted: self.handshake_counts.enter(origin, usize::MAX),
+        });
+    }
+
+    /// Returns since when the next incoming connection waits.
+    pub(super) fn arriving_since(&self) -> Option<Instant> {
+        Some(self.arriving.front()?.at)
+    }
+
+    /// Accepts the next incoming connection. Signature and key exchange take half a millisecond, so packets of established
+    /// connections do not wait for those of many new ones.
+    pub(super) fn accept_next(&mut self, now: Instant) {
+        let Some(arrival) = self.arriving.pop_front() else {
+            return;
+        };
+        let Arrival {
+            incoming,
+            socket,
+            counted,
+            ..
+        } = arrival;
+        self.scratch.clear();
         let logged = self.logged_server();
         match self.engine.accept(incoming, now, &mut self.scratch, logged) {
             Ok((handle, engine)) => {
                 self.counters.accepted += 1;
-                let handle = self.adopt(handle, engine, socket);
+                let handle = self.adopt(handle, engine, socket, counted);
                 let deadline = now + self.limits.handshake_timeout;
                 self.handshake_deadlines.push_back((deadline, handle));
             }
@@ -128,13 +163,10 @@ impl Endpoint {
         handle: ConnectionHandle,
         engine: quinn_proto::Connection,
         socket: u32,
+        counted: Option<Counted>,
     ) -> Handle {
         self.opened += 1;
         self.handshakes += 1;
-        let origin = match engine.side() {
-            Side::Client => None,
-            Side::Server => Origin::of(engine.remote_address().ip()),
-        };
         let slot = Slot {
             engine,
             web_transport: None,
@@ -142,7 +174,7 @@ impl Endpoint {
             datagrams: DatagramQueue::default(),
             datagram_bytes_max: self.limits.datagram_send_bytes_max,
             state: State::Handshake,
-            handshaking: self.handshake_counts.enter(origin, usize::MAX),
+            handshaking: counted,
             dropped: Dropped::default(),
             datagrams_received: 0,
             datagrams_unread: 0,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use weir_quic::{ConfigError, ConnectError, Endpoint, Event, Limits, Lost};
 use weir_sim::SERVER_NAME;
 use weir_transport::{Direction, Read, Transport as _, WriteError};
@@ -480,4 +480,29 @@ fn addresses_and_names_that_cannot_be_are_refused() {
         assert_eq!(result, Err(error));
     }
     assert_eq!(pair.client.connections(), 0);
+}
+
+#[test]
+fn new_connections_are_accepted_one_after_the_other() {
+    let mut pair = Pair::new();
+    pair.connect();
+    let before = pair.server.counters().accepted;
+    for _ in 0..5 {
+        pair.start();
+    }
+    pair.send(Side::Client);
+    pair.now += DELAY;
+    while let Some((_, flight)) = pair.in_flight.pop_first() {
+        let data = BytesMut::from(&flight.data[..]);
+        pair.server
+            .handle_packet(pair.now, 0, flight.from, None, flight.ecn, data);
+    }
+    for accepted in 0..5 {
+        // Between two of them, the host reads and sends what established connections have.
+        assert_eq!(pair.server.counters().accepted, before + accepted);
+        assert!(pair.server.poll_timeout() <= Some(pair.now));
+        pair.server.handle_timeout(pair.now);
+    }
+    assert_eq!(pair.server.counters().accepted, before + 5);
+    assert!(pair.server.poll_timeout() > Some(pair.now));
 }

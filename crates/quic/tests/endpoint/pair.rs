@@ -61,7 +61,7 @@ pub(crate) struct Pair {
     /// Called for each packet: may change it; returns false to drop it.
     pub(crate) wire: Box<dyn FnMut(&mut Flight) -> bool>,
     pub(crate) sent: Vec<Sent>,
-    in_flight: BTreeMap<(Instant, u64), Flight>,
+    pub(crate) in_flight: BTreeMap<(Instant, u64), Flight>,
     number: u64,
 }
 
