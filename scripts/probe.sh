@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs all cases of `weir probe` against weir's relay and moq-relay-ietf, in each draft that they speak and over both transports,
+# Runs all cases of `weir probe` against weir's relay, moq-relay-ietf and moq-relay, in each draft that they speak and over both transports,
 # and writes the comparison.
 #
 # usage: scripts/probe.sh WEIR PEERS [--messages COUNT] --results FILE
 #
-# WEIR   the program; PEERS: the folder with moq-relay-ietf, and moq-relay if that is to be probed too
+# WEIR   the program; PEERS: the folder with the other relays, of which those are probed that are there
 set -euo pipefail
 
 weir=$1 peers=$2

@@ -89,6 +89,11 @@ impl Endpoint {
             ..
         } = arrival;
         self.scratch.clear();
+        if self.refuses_incoming {
+            self.counters.refused_unwanted += 1;
+            let transmit = self.engine.refuse(incoming, &mut self.scratch);
+            return self.respond(transmit, socket);
+        }
         let logged = self.logged_server();
         match self.engine.accept(incoming, now, &mut self.scratch, logged) {
             Ok((handle, engine)) => {
