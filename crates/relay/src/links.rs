@@ -32,6 +32,7 @@ use weir_moqt::{
     message::{MESSAGE_BYTES_MAX, PublishDone, RequestError, RequestOk},
     name::{FullTrackName, Namespace},
     parameter::Parameters,
+    session::Request,
 };
 use weir_quic::Handle;
 
@@ -141,6 +142,11 @@ impl Links {
         Probe::new(turn.config.identity).answer(track)
     }
 
+    /// Returns whether a request is another relay's question whether its requests return to it. It needs no rights.
+    pub(crate) fn is_ring_probe(request: &Request) -> bool {
+        matches!(request, Request::TrackStatus(status) if rings::is_probe(&status.track))
+    }
+
     /// Begins the session of a link whose handshake is complete. Returns false if the connection is no link.
     pub(crate) fn on_connected(&mut self, turn: &mut Turn<'_>, handle: Handle) -> bool {
         let connection = turn.endpoint.connection(turn.now, handle);
@@ -151,13 +157,16 @@ impl Links {
         self.upstreams.on_connected(turn, handle)
     }
 
-    /// Handles the refusal of a request that the relay sent over a link for itself.
+    /// Handles the refusal of a request that the relay sent over a link for itself. `what` is its kind.
     pub(crate) fn on_rejected(
-        &self,
+        &mut self,
         turn: &mut Turn<'_>,
         (handle, id): RequestKey,
-        error: &RequestError,
+        (what, error): (&str, &RequestError),
     ) {
+        if self.note_refusal(turn, handle, what, error) {
+            return;
+        }
         turn.counters.link_requests_refused += 1;
         let upstream = self.upstreams.name(handle).unwrap_or_default();
         let (code, reason) = (error.code, error.reason.escape_debug());
@@ -391,7 +400,8 @@ impl Linking<'_> {
     ) {
         let is_overlap = error.code == RequestErrorCode::PREFIX_OVERLAP;
         if !is_overlap || !self.links.interests.on_overlap(turn, key) {
-            self.links.on_rejected(turn, key, error);
+            let what = "SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS";
+            self.links.on_rejected(turn, key, (what, error));
             self.on_interest_closed(turn, key);
         }
     }

@@ -36,7 +36,9 @@ impl Owners {
             let subject = self.subject(turn, (handle, joined))?;
             Some((joined, subject))
         });
-        if turn.is_permitted((handle, id), &request, joined.as_ref()) {
+        if Links::is_ring_probe(&request) {
+            self.on_permitted(turn, (handle, id), request);
+        } else if turn.is_permitted((handle, id), &request, joined.as_ref()) {
             turn.note_permitted(handle, &request);
             self.on_permitted(turn, (handle, id), request);
             turn.forget_expiry_if_over(handle, id);
@@ -303,7 +305,8 @@ impl Owners {
             Some(Purpose::RingProbe) => drop(turn.remove_request(id)),
             Some(Purpose::Announcement) => {
                 turn.remove_request(id);
-                self.links.on_rejected(turn, id, error);
+                self.links
+                    .on_rejected(turn, id, ("PUBLISH_NAMESPACE", error));
             }
             Some(
                 Purpose::Namespace(_)

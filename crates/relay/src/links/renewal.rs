@@ -28,6 +28,8 @@ pub(super) struct Renewal {
     /// The connection that replaces the present link as soon as it is established.
     pub(super) successor: Option<Handle>,
     former: Option<Former>,
+    /// Why the present link could not be replaced.
+    pub(super) problem: Option<String>,
 }
 
 /// A link that was replaced.
@@ -88,6 +90,7 @@ impl Member {
         revision: u64,
     ) -> Option<Handle> {
         self.renewal.presented = self.renewal.attempted;
+        self.renewal.problem = None;
         if self.renewal.presented != revision {
             turn.timers.set(turn.now, Timer::Upstream(number));
         }
@@ -112,7 +115,7 @@ impl Member {
 }
 
 impl Upstreams {
-    /// Begins to replace the established links, if the credentials have changed.
+    /// Begins to replace the established links and to connect to the others, if the credentials have changed.
     pub(super) fn note_credentials(&mut self, turn: &mut Turn<'_>) {
         let Some(credentials) = &self.credentials else {
             return;
@@ -122,7 +125,8 @@ impl Upstreams {
             return;
         }
         for (&number, member) in &self.members {
-            if matches!(member.state, State::Ready(_)) {
+            // Those that wait for the next attempt need not wait either.
+            if !matches!(member.state, State::Connecting(_)) {
                 turn.timers.set(turn.now, Timer::Upstream(number));
             }
         }
@@ -170,19 +174,21 @@ impl Links {
         self.upstreams.note_credentials(turn);
     }
 
-    /// Notes the refusal of a request over a link that clients caused, if rights are missing.
+    /// Notes the refusal of a request over a link, if rights are missing. Returns whether they are.
     pub(crate) fn note_refusal(
         &mut self,
         turn: &mut Turn<'_>,
         handle: Handle,
         what: &str,
         error: &RequestError,
-    ) {
-        if turn.kind(handle).is_remote_link() && is_about_rights(error.code) {
+    ) -> bool {
+        let is_missing = turn.kind(handle).is_remote_link() && is_about_rights(error.code);
+        if is_missing {
             let (code, reason) = (error.code, error.reason.escape_debug());
             let what = format!("{what} refused: {code}: {reason}");
             self.upstreams.note_refusal(turn, handle, &what);
         }
+        is_missing
     }
 
     /// Notes that the relay behind a link ended a subscription, if this relay has lost its rights.

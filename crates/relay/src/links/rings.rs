@@ -1,8 +1,9 @@
 //! Rings of upstream relays: how a relay notices that what it asks an upstream relay comes back to itself.
 //!
 //! The relay sends TRACK_STATUS for a track with a name of its own over each link, when the link is established and from
-//! time to time. Every relay passes such a request on to its own upstream relay, whatever its implementation. If the
-//! request returns, this relay answers it with a location that only it knows, and so recognises the answer.
+//! time to time. Every relay passes such a request on to its own upstream relay, whatever its implementation; weir's relays do so
+//! whatever the rights of the link, since rings are to be found with every token. If the request returns, this relay answers
+//! it with a location that only it knows, and so recognises the answer.
 
 use weir_moqt::{
     location::Location,
@@ -52,6 +53,11 @@ impl Probe {
     }
 }
 
+/// Returns whether a track is one that relays ask about to find rings. Nobody publishes it.
+pub(super) fn is_probe(track: &FullTrackName) -> bool {
+    track.namespace.fields().eq([NAMESPACE.as_bytes()])
+}
+
 /// The namespace of probes.
 const NAMESPACE: &str = ".weir-ring";
 
@@ -67,6 +73,12 @@ mod tests {
         assert!(one.is_own(&answer) && !other.is_own(&answer));
         assert!(other.answer(one.track()).is_none());
         assert!(!one.is_own(&RequestOk::default()));
+        assert!(is_probe(one.track()) && is_probe(other.track()));
+        let mut longer = one.track().clone();
+        longer.namespace = Namespace::new([NAMESPACE, "more"]).unwrap();
+        assert!(!is_probe(&longer));
+        longer.namespace = Namespace::EMPTY;
+        assert!(!is_probe(&longer));
         assert_eq!(one.track().to_string(), ".2eweir.2dring--01234567");
     }
 }

@@ -80,8 +80,8 @@ pub struct LinkState {
     pub subscriptions: u64,
     /// The round-trip time of the present connection.
     pub round_trip: Option<Duration>,
-    /// Why the link is not established, or which request the other relay refused last for lack of rights. The latter is over
-    /// when the other relay accepts a request.
+    /// Why the link is not established; or why it keeps its old credentials; or which request the other relay refused last for
+    /// lack of rights, until it accepts one.
     pub problem: Option<String>,
 }
 
@@ -415,7 +415,7 @@ impl Upstreams {
                 bytes_received: 0,
                 subscriptions: 0,
                 round_trip: None,
-                problem: member.problem.as_ref().or(member.refusal.as_ref()).cloned(),
+                problem: member.trouble().cloned(),
             };
             (member.state.handle(), state)
         })
@@ -462,6 +462,13 @@ impl Member {
         self.failures += 1;
         let at = turn.now + self.backoff.pause();
         turn.timers.set(at, Timer::Upstream(number));
+        self.renewal.problem = Some(format!("the new credentials are not accepted: {problem}"));
+    }
+
+    /// Returns what an operator has to know of the link: why there is none, or what is wrong with it.
+    fn trouble(&self) -> Option<&String> {
+        let problem = self.problem.as_ref().or(self.renewal.problem.as_ref());
+        problem.or(self.refusal.as_ref())
     }
 
     /// Notes that the link is lost or cannot be established, and plans the next attempt.

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_client::target::Target;
 use weir_moqt::error::RequestErrorCode;
-use weir_relay::{LinkCredentials, Load};
-use weir_sim::NodeId;
+use weir_relay::{Config, LinkCredentials, Load, Relay, Upstream};
+use weir_sim::{NodeId, SERVER_NAME};
 
 use crate::{
     authorising::{Doorkeeper, client_with, token},
@@ -271,5 +271,74 @@ fn a_link_without_rights_says_so() {
         let permitted = stage.subscribe(viewer, "other--x");
         stage.wait_for_answers(&[permitted]);
         assert_eq!(stage.links_at(edge)[0].problem, None, "this one is");
+    });
+}
+
+/// Starts or restarts a relay that permits what tokens say, and asks another one with the tokens of the stage.
+fn serve_guarded(stage: &mut Stage, node: NodeId, upstream: NodeId, identity: u64) {
+    let config = Config {
+        identity,
+        ..Config::default()
+    };
+    let wallet = stage.credentials.clone().expect("the story sets them");
+    let mut relay =
+        Relay::with_authority(config, Arc::new(Doorkeeper)).with_link_credentials(wallet);
+    let client = stage.sim.client_config(&[stage.draft.alpn()]);
+    let target = Target::new(stage.sim.address(upstream), SERVER_NAME, client);
+    let upstream = Upstream {
+        name: format!("{upstream:?}"),
+        target: Arc::new(target),
+        seed: identity,
+        whereabouts: None,
+    };
+    relay.add_upstream(stage.sim.now(), upstream);
+    stage.sim.start(node, relay);
+}
+
+#[test]
+fn a_ring_is_found_although_no_token_permits_the_question() {
+    story(&Setting::default(), |stage| {
+        stage.credentials = Some(Wallet::new(&["subscribe:live:1000", "publish:live:1000"]) as _);
+        let relays = [stage.edge(&[]), stage.edge(&[])];
+        serve_guarded(stage, relays[0], relays[1], 0x0123_4567_89ab_cdef);
+        serve_guarded(stage, relays[1], relays[0], 0xfedc_ba98_7654_3210);
+        stage.step("two relays that name each other", secs(8));
+        let found = relays.map(|relay| stage.counters_at(relay).links_in_ring);
+        assert!(found.iter().sum::<u64>() > 0, "{found:?}");
+        for relay in relays {
+            let counters = stage.counters_at(relay);
+            assert_eq!(
+                counters.refused_unauthorized, 0,
+                "the question is no intrusion"
+            );
+        }
+    });
+}
+
+#[test]
+fn an_announcement_without_rights_and_a_renewal_that_fails_are_named() {
+    story(&guarded(), |stage| {
+        let wallet = Wallet::new(&["subscribe::1000"]);
+        stage.credentials = Some(Arc::clone(&wallet) as _);
+        let edge = stage.edge(&[stage.relay]);
+        stage.await_links(edge);
+        stage.load_at(edge, Load::default());
+        let publisher = stage.client_at(edge);
+        stage.announce(publisher, "mine");
+        stage.step("the edge may not publish", millis(300));
+        let problem = |stage: &mut Stage| stage.links_at(edge)[0].problem.clone();
+        let refused = problem(stage).unwrap();
+        let expected = "PUBLISH_NAMESPACE refused: UNAUTHORIZED";
+        assert!(refused.starts_with(expected), "{refused}");
+        assert_eq!(stage.counters_at(edge).link_requests_refused, 1);
+        wallet.exchange(stage, edge, &["nonsense"]);
+        stage.step("a token that cannot be read", secs(1));
+        let refused = problem(stage).unwrap();
+        let expected = "the new credentials are not accepted: ";
+        assert!(refused.starts_with(expected), "{refused}");
+        wallet.exchange(stage, edge, &LONG);
+        stage.step("a good one", secs(6));
+        assert_eq!(problem(stage), None);
+        assert_eq!(stage.gauges().namespaces, 1, "and the namespace is there");
     });
 }

@@ -245,8 +245,7 @@ fn advice(report: &Report, limit: Limit) -> String {
             in_flight()
         ),
         Limit::RateMissed => format!(
-            " Either other programs used these cores (repeat on an idle machine), or {} in flight are too few for this rate over this path. \
-             {more}, or lower --rate.",
+            " Either other programs used these cores (repeat on an idle machine), or {} in flight are too few for this rate over this path, or the run is too short. {more}, or --duration, or lower --rate.",
             in_flight()
         ),
         Limit::Nothing | Limit::Server | Limit::Client | Limit::Rate | Limit::Unknown => {
