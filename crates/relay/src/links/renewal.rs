@@ -132,10 +132,11 @@ impl Upstreams {
         }
     }
 
-    /// Notes that the relay behind a link refused a request for lack of rights. `what` is the request.
+    /// Notes that the relay behind a link refused a request for lack of rights. `what` is the request. What a replaced link
+    /// loses when its credentials expire does not count.
     pub(super) fn note_refusal(&mut self, turn: &mut Turn<'_>, handle: Handle, what: &str) {
         let mut members = self.members.values_mut();
-        let Some(member) = members.find(|member| member.has(handle)) else {
+        let Some(member) = members.find(|member| member.state.handle() == Some(handle)) else {
             return;
         };
         turn.counters.link_requests_refused += 1;

@@ -57,12 +57,18 @@ fn guarded() -> Setting {
     }
 }
 
-/// Creates a relay that presents the tokens of a wallet, a publisher at the relay that it asks, and a viewer.
-fn chain(stage: &mut Stage, wallet: &Arc<Wallet>) -> (NodeId, Asked, Asked) {
+/// Creates a relay that presents the tokens of a wallet.
+fn edge_with(stage: &mut Stage, wallet: &Arc<Wallet>) -> NodeId {
     stage.credentials = Some(Arc::clone(wallet) as _);
     let edge = stage.edge(&[stage.relay]);
     stage.await_links(edge);
     stage.load_at(edge, Load::default());
+    edge
+}
+
+/// Creates a relay that presents the tokens of a wallet, a publisher at the relay that it asks, and a viewer.
+fn chain(stage: &mut Stage, wallet: &Arc<Wallet>) -> (NodeId, Asked, Asked) {
+    let edge = edge_with(stage, wallet);
     let publisher = client_with(stage, &LONG);
     let publication = stage.publish(publisher, "a--x");
     stage.wait(millis(50));
@@ -249,9 +255,7 @@ fn links_of_a_fleet_are_replaced_and_nothing_is_lost() {
 fn a_link_without_rights_says_so() {
     story(&guarded(), |stage| {
         let wallet = Wallet::new(&["subscribe:other:1000"]);
-        stage.credentials = Some(Arc::clone(&wallet) as _);
-        let edge = stage.edge(&[stage.relay]);
-        stage.await_links(edge);
+        let edge = edge_with(stage, &wallet);
         assert_eq!(stage.links_at(edge)[0].problem, None);
         let viewer = stage.client_at(edge);
         let subscription = stage.subscribe(viewer, "a--x");
@@ -319,10 +323,7 @@ fn a_ring_is_found_although_no_token_permits_the_question() {
 fn an_announcement_without_rights_and_a_renewal_that_fails_are_named() {
     story(&guarded(), |stage| {
         let wallet = Wallet::new(&["subscribe::1000"]);
-        stage.credentials = Some(Arc::clone(&wallet) as _);
-        let edge = stage.edge(&[stage.relay]);
-        stage.await_links(edge);
-        stage.load_at(edge, Load::default());
+        let edge = edge_with(stage, &wallet);
         let publisher = stage.client_at(edge);
         stage.announce(publisher, "mine");
         stage.step("the edge may not publish", millis(300));
