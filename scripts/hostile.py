@@ -26,7 +26,7 @@ def processor():
     return f"{names[0] if names else platform.machine()}, {len(names)} cores, Linux {platform.release()}"
 
 
-rounds = {"alone": [], "hostile": []}
+rounds = {"alone": [], "others": [], "hostile": []}
 for kind, found in rounds.items():
     for path in sorted(glob.glob(f"{folder}/*.{kind}.json")):
         report = json.load(open(path))
@@ -49,14 +49,17 @@ for kind, found in rounds.items():
 # The sessions of the bench and of the bystanders of the probes are honest.
 own = subscribers + 1
 print(f"Measured on {processor()}: `make hostile`.\n")
-print(f"{len(rounds['hostile'])} rounds of {seconds} s without and with hostile sessions, in turns; {subscribers} honest subscribers.")
+print(
+    f"{len(rounds['hostile'])} rounds of {seconds} s, in turns: {subscribers} honest subscribers alone, beside other honest ones, "
+    "and beside hostile sessions."
+)
 print("The relay is on a core of its own, in a cgroup of 512 MiB with `limits.load.memory_bytes_max = \"400MiB\"`.")
-cores = "have a core each" if are_apart else "share another core, where the honest ones go first"
-print(f"Honest and hostile clients {cores}.\n")
+cores = "have a core each" if are_apart else "share another core, where the former go first"
+print(f"The {subscribers} and the other clients {cores}.\n")
 print("| Round | Other sessions | Packets a second | Lost | Failed | p99 | Publisher late, p99 | CPU of the relay | Heap at most | Cgroup at most |")
 print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 for number in range(len(rounds["hostile"])):
-    for kind, words in (("alone", "without"), ("hostile", "with")):
+    for kind, words in (("alone", "alone"), ("others", "honest"), ("hostile", "hostile")):
         one = rounds[kind][number]
         print(
             f"| {number + 1}, {words} | {max(0, one['sessions'] - own):.0f} | {one['packets']:,.0f} | {one['lost']} | {one['failed']:.0f} "
@@ -64,7 +67,7 @@ for number in range(len(rounds["hostile"])):
             f"| {one['heap'] / MEBIBYTE:.0f} MiB | {one['cgroup'] / MEBIBYTE:.0f} MiB |"
         )
 closed, sheddings = (float(it) for it in open(f"{folder}/relay.counts").read().split())
-before, after = (median(one["p99"] for one in rounds[kind]) for kind in ("alone", "hostile"))
+alone, others, hostile = (median(one["p99"] for one in found) for found in rounds.values())
 print(f"\nThe relay was not killed. It closed {closed:.0f} sessions for their memory, and began to refuse new sessions {sheddings:.0f} times.")
-print(f"The median p99 with hostile sessions is {(after / before - 1) * 100:+.0f} % against that without them.")
+print(f"Median p99: alone {alone:.2f} ms, beside honest sessions {others:.2f} ms, beside hostile ones {hostile:.2f} ms.")
 sys.exit(any(one["lost"] or one["failed"] for kind in rounds for one in rounds[kind]))

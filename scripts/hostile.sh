@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Honest subscribers beside hostile sessions, on a relay in a cgroup of 512 MB: rounds without and with the hostile ones,
-# in turns. Fails if the relay is killed or an honest subscriber loses an object; latencies are reported.
+# Honest subscribers beside hostile sessions, on a relay in a cgroup of 512 MB: rounds alone, beside as many other honest
+# sessions, and beside hostile ones, in turns. Fails if the relay is killed or an honest subscriber loses an object; latencies
+# are reported.
 #
-# scripts/hostile.sh WEIR [--seconds N] [--rounds N] [--subscribers N] [--probes N] [--hostile-cpu PER_CENT] [--results FILE]
+# scripts/hostile.sh WEIR [--seconds N] [--rounds N] [--subscribers N] [--others N] [--probes N] [--hostile-cpu PER_CENT] [--results FILE]
 #
 # WEIR       the program
+# --others   subscribers of the rounds with other honest sessions
 # --probes   hostile processes: each runs hostile cases of `weir probe` all the while, with up to eight sessions at once
 # --hostile-cpu  what the hostile processes together may take of a core, so that their rate is that of a link, not of the
 #            machine
@@ -19,12 +21,13 @@ cd "$(dirname "$0")/.."
 
 weir=$1
 shift
-seconds=60 rounds=2 subscribers=100 probes=70 hostile_cpu=60 results=''
+seconds=60 rounds=2 subscribers=100 others=220 probes=70 hostile_cpu=60 results=''
 while [ $# -gt 0 ]; do
     case $1 in
     --seconds) seconds=$2 ;;
     --rounds) rounds=$2 ;;
     --subscribers) subscribers=$2 ;;
+    --others) others=$2 ;;
     --probes) probes=$2 ;;
     --hostile-cpu) hostile_cpu=$2 ;;
     --results) results=$2 ;;
@@ -120,12 +123,14 @@ sample() {
     done
 }
 
-# Sets what the hostile processes together may take, in per cent of a core; nothing for no limit.
+# Sets what the hostile processes together may take, in per cent of a core; nothing for no limit. The share is dealt out in
+# periods of 5 ms: with the usual 100 ms, all of them would send at once, ten times a second.
 throttle() {
-    local quota=${1:+$(($1 * 1000))}
+    local quota=${1:+$(($1 * 50))}
     if [ -e "$hostile_cgroup/cpu.max" ]; then
-        echo "${quota:-max} 100000" >"$hostile_cgroup/cpu.max"
+        echo "${quota:-max} 5000" >"$hostile_cgroup/cpu.max"
     else
+        echo 5000 >"$hostile_cgroup/cpu.cfs_period_us"
         echo "${quota:--1}" >"$hostile_cgroup/cpu.cfs_quota_us"
     fi
 }
@@ -143,7 +148,16 @@ await() {
     done
 }
 
-# Measures the honest subscribers in round $1 of the kind $2. Hostile sessions begin when the honest ones are served.
+# Runs more honest sessions, in the place of the hostile ones.
+accompany() {
+    taskset -c "$hostile_core" "$weir" bench profiles/audio.ini --relay "moqt://$LISTEN" --insecure --instance 1 \
+        --publishers-cores "$hostile_core" --subscribers-cores "$hostile_core" --subscribers "$others" --seconds $((seconds + 20)) \
+        >"$folder/others.txt" 2>&1 &
+    hostile+=($!)
+    await weir_relay_subscriptions -ge $((subscribers + others))
+}
+
+# Measures the honest subscribers in round $1 of the kind $2. The other sessions begin when these are served.
 measure() {
     local name=$1.$2 sampler bench
     hostile=()
@@ -154,14 +168,17 @@ measure() {
         --slo loss=0,failed=0 --json "$folder/$name.json" >"$folder/$name.txt" 2>&1 &
     bench=$!
     await weir_relay_subscriptions -ge "$subscribers"
-    if [ "$2" = hostile ]; then
+    case $2 in
+    others) accompany ;;
+    hostile)
         for ((probe = 1; probe <= probes; probe++)); do
             attack "$probe" &
             hostile+=($!)
         done
         sleep 8
         throttle "$hostile_cpu"
-    fi
+        ;;
+    esac
     sample >"$folder/$name.samples" &
     sampler=$!
     hostile+=("$sampler")
@@ -186,6 +203,7 @@ start_relay
 for ((round = 1; round <= rounds; round++)); do
     echo "round $round of $rounds" >&2
     measure "$round" alone
+    measure "$round" others
     measure "$round" hostile
 done
 {

@@ -130,7 +130,7 @@ pub struct Grant {
     /// The owner to whom the namespaces that the bearer publishes in are reserved while one of the owner's sessions is
     /// connected: others may not publish there, and what they published before ends. `None`: no reservation.
     pub owner: Option<String>,
-    /// The name of the bearer in log lines, such as a token's `sub`; it has been verified.
+    /// The name of the bearer in log lines, such as a token's `sub` and `jti`; it has been verified.
     pub bearer: Option<String>,
 }
 

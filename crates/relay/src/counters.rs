@@ -8,7 +8,7 @@ use weir_moqt::metrics;
 metrics! {
     /// Counters: metrics that only grow.
     Counters {
-        /// MOQT sessions established.
+        /// MOQT sessions whose SETUP arrived, with those that were then refused for their token (`sessions_denied`).
         sessions,
         /// Sessions closed because the peer violated the protocol. The log gives the reason at `weir_relay=debug`.
         sessions_violated,

@@ -18,9 +18,9 @@ pub struct Load {
 pub struct LoadLimits {
     /// Longest delay, if it lasts for [`STANDING`]. Below half of it, new sessions and requests are accepted again.
     pub queue_delay_max: Duration,
-    /// Most memory, in bytes. Above it, new sessions and requests are refused, until it is below nine tenths. Already
-    /// above nine tenths of it, the relay frees memory: the oldest objects in the cache, then the sessions that hold the
-    /// most.
+    /// Most memory, in bytes. Above it, new sessions and requests are refused, until it is below nine tenths. The relay
+    /// frees memory above it, and already if nine tenths of it are given out: the oldest objects in the cache, then the
+    /// sessions that hold the most.
     pub memory_bytes_max: u64,
 }
 
@@ -46,6 +46,9 @@ pub enum Overload {
 /// sessions, causes a shorter delay; neither is overload.
 pub const STANDING: Duration = Duration::from_secs(1);
 
+/// How long it takes until the memory of the process shows what was freed: allocators return memory late.
+const READING: Duration = Duration::from_secs(2);
+
 /// Decides from a host's observations whether to shed load.
 #[derive(Clone, Debug)]
 pub struct Shedder {
@@ -53,6 +56,8 @@ pub struct Shedder {
     /// Since when every observed delay has exceeded the limit.
     late_since: Option<Instant>,
     overload: Option<Overload>,
+    /// When memory was last freed because of the memory of the process.
+    freed_at: Option<Instant>,
 }
 
 impl Shedder {
@@ -62,6 +67,7 @@ impl Shedder {
             limits,
             late_since: None,
             overload: None,
+            freed_at: None,
         }
     }
 
@@ -91,14 +97,24 @@ impl Shedder {
         self.is_shedding()
     }
 
-    /// Returns the bytes to free: if more than nine tenths of the memory are given out, what exceeds eight tenths.
-    pub fn excess(&self, load: Load) -> u64 {
+    /// Returns the bytes to free: if more than nine tenths of the memory are given out, what exceeds eight tenths. If the
+    /// process needs more than all, because what is given out lies scattered: what exceeds nine tenths, once in
+    /// [`READING`].
+    pub fn excess(&mut self, now: Instant, load: Load) -> u64 {
         let max = self.limits.memory_bytes_max;
-        if load.heap_bytes > max / 10 * 9 {
+        let given = if load.heap_bytes > max / 10 * 9 {
             load.heap_bytes - max / 10 * 8
         } else {
             0
-        }
+        };
+        let has_passed = |since| now.saturating_duration_since(since) >= READING;
+        let used = if load.memory_bytes > max && self.freed_at.is_none_or(has_passed) {
+            self.freed_at = Some(now);
+            load.memory_bytes - max / 10 * 9
+        } else {
+            0
+        };
+        given.max(used)
     }
 
     /// Returns whether new sessions and requests are refused.
@@ -181,10 +197,27 @@ mod tests {
 
     #[test]
     fn memory_is_freed_past_nine_tenths_and_down_to_eight() {
-        let shedder = shedder();
-        let excess = |heap_bytes| shedder.excess(Load { heap_bytes, ..CALM });
-        assert_eq!([0, 899, 900].map(excess), [0, 0, 0]);
-        assert_eq!([901, 1000, 2000].map(excess), [101, 200, 1200]);
+        let mut shedder = shedder();
+        let mut excess = |heap_bytes| shedder.excess(at(0), Load { heap_bytes, ..CALM });
+        assert_eq!([0, 899, 900].map(&mut excess), [0, 0, 0]);
+        assert_eq!([901, 1000, 2000].map(&mut excess), [101, 200, 1200]);
+    }
+
+    #[test]
+    fn memory_of_the_process_is_freed_past_its_limit_and_not_twice_for_one_reading() {
+        let mut shedder = shedder();
+        let mut excess = |millis, memory_bytes| {
+            let load = Load {
+                memory_bytes,
+                heap_bytes: 500,
+                ..CALM
+            };
+            shedder.excess(at(millis), load)
+        };
+        assert_eq!(excess(0, 1000), 0);
+        assert_eq!(excess(0, 1001), 101);
+        assert_eq!(excess(1999, 2000), 0);
+        assert_eq!(excess(2000, 2000), 1100);
     }
 
     #[test]

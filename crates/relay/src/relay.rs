@@ -141,7 +141,7 @@ impl Relay {
         turn.observe_load(load);
         turn.note_rules();
         owners.links_mut().note_credentials(&mut turn);
-        let excess = turn.sessions.shedder.excess(load);
+        let excess = turn.sessions.shedder.excess(now, load);
         owners.free_memory(&mut turn, excess);
         owners.process_sessions(&mut turn);
     }

@@ -88,6 +88,7 @@ pub fn next(settings: &Settings, probes: &[Probe]) -> Step {
         return Step::Done(answer::open(
             &bound,
             &tallies,
+            probes,
             "the number of probes was used up",
         ));
     }
@@ -114,8 +115,9 @@ pub fn next(settings: &Settings, probes: &[Probe]) -> Step {
 
 /// Returns the answer of a search that ends after `probes` for `reason`.
 pub fn broken_off(probes: &[Probe], reason: &str) -> Answer {
-    let tallies = tally(&counted(probes));
-    answer::open(&boundary(&tallies), &tallies, reason)
+    let probes = &counted(probes);
+    let tallies = tally(probes);
+    answer::open(&boundary(&tallies), &tallies, probes, reason)
 }
 
 /// Counts of the outcomes of all probes at one load.

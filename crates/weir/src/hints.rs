@@ -10,6 +10,8 @@ pub(crate) fn hint(error: &str) -> Option<&'static str> {
         Some(PROTOCOL)
     } else if error.contains("Address already in use") {
         Some(ADDRESS_IN_USE)
+    } else if ENDED_TOKEN.iter().any(|words| error.contains(words)) {
+        Some(NEW_TOKEN)
     } else if TOKEN_ERRORS.iter().any(|words| error.contains(words)) {
         Some(TOKEN)
     } else if SILENT.iter().any(|words| error.contains(words)) {
@@ -38,18 +40,27 @@ const TOKEN: &str = "hint: --token @FILE sends a token; `weir token sign` makes 
                      its issuer. The token must permit the namespaces of the tracks, and weir-bench for a run of weir bench in \
                      several processes";
 
+/// The hint for a relay that does not accept a token any longer.
+const NEW_TOKEN: &str =
+    "hint: `weir token sign` makes a new token; --lasts says how long it is valid";
+
 /// The hint for a server that does not answer.
 pub(crate) const UNREACHABLE: &str = "hint: is the server running, and can its UDP port be reached? MOQT and HTTP/3 use QUIC, \
                                       so a port that is open for TCP only is not enough";
 
 /// Parts of the errors of a relay that refuses a token, or its absence.
-const TOKEN_ERRORS: [&str; 7] = [
+const TOKEN_ERRORS: [&str; 4] = [
     "UNAUTHORIZED",
     "authorization token",
-    "EXPIRED_AUTH_TOKEN",
     "the credentials do not permit this",
-    "the authorization has expired",
     "no trusted key signed the token",
+];
+
+/// Parts of the errors of a relay that has accepted a token before.
+const ENDED_TOKEN: [&str; 4] = [
+    "EXPIRED_AUTH_TOKEN",
+    "the authorization has expired",
+    "the token has expired",
     "the token was revoked",
 ];
 
@@ -76,6 +87,8 @@ mod tests {
         let refused =
             "the relay refused a track: UNAUTHORIZED \"the credentials do not permit this\"";
         assert_eq!(hint(refused), Some(TOKEN));
+        let revoked = "the relay closed the session: UNAUTHORIZED \"the token was revoked\"";
+        assert_eq!(hint(revoked), Some(NEW_TOKEN));
         let other = "no common protocol: the peer does not speak any of the offered ALPNs";
         assert_eq!(hint(other), Some(PROTOCOL));
         let used = "--listen: cannot bind to 127.0.0.1:1: Address already in use (os error 98)";

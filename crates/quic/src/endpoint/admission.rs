@@ -22,9 +22,22 @@ pub(super) struct Arrival {
 }
 
 impl Endpoint {
-    /// Refuses incoming connections, or accepts them again. Established connections are not affected.
+    /// Refuses incoming connections, also those that wait to be accepted, or accepts them again. Established connections
+    /// are not affected.
     pub fn refuse_incoming(&mut self, refuse: bool) {
         self.refuses_incoming = refuse;
+        if !refuse {
+            return;
+        }
+        while let Some(Arrival {
+            incoming, socket, ..
+        }) = self.arriving.pop_front()
+        {
+            self.scratch.clear();
+            self.counters.refused_unwanted += 1;
+            let transmit = self.engine.refuse(incoming, &mut self.scratch);
+            self.respond(transmit, socket);
+        }
     }
 
     /// Lets an incoming connection wait to be accepted, asks it to validate its address, or refuses it.
@@ -89,11 +102,6 @@ impl Endpoint {
             ..
         } = arrival;
         self.scratch.clear();
-        if self.refuses_incoming {
-            self.counters.refused_unwanted += 1;
-            let transmit = self.engine.refuse(incoming, &mut self.scratch);
-            return self.respond(transmit, socket);
-        }
         let logged = self.logged_server();
         match self.engine.accept(incoming, now, &mut self.scratch, logged) {
             Ok((handle, engine)) => {
@@ -194,6 +202,15 @@ impl Endpoint {
         if self.responses.len() < RESPONSES_MAX {
             let data = self.scratch[..transmit.size].to_vec();
             self.responses.push_back((transmit, socket, data));
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // The engine warns of connections that are neither accepted nor refused.
+        for arrival in self.arriving.drain(..) {
+            self.engine.ignore(arrival.incoming);
         }
     }
 }

@@ -67,6 +67,8 @@ impl Turn<'_> {
             let code = denial.session_error();
             self.log_refused_session(handle, code, &denial.to_string());
             self.push(Effect::CloseSession(handle, code, denial.to_string()));
+        } else {
+            self.log_bearer(handle);
         }
     }
 

@@ -185,6 +185,21 @@ impl Turn<'_> {
         }
     }
 
+    /// Logs whose token a session has shown, at level debug.
+    pub(super) fn log_bearer(&mut self, handle: Handle) {
+        if !tracing::enabled!(Level::DEBUG) {
+            return;
+        }
+        let session = self.sessions.get(handle);
+        let bearer = session.and_then(|peer| peer.access.bearer());
+        if let Some(bearer) = bearer.map(str::to_owned)
+            && let Some(connection) = self.endpoint.connection(self.now, handle)
+        {
+            let peer = connection.remote_address();
+            tracing::debug!(%peer, bearer, "token accepted");
+        }
+    }
+
     /// Logs the refusal of a session, at level info.
     pub(crate) fn log_refused_session(&mut self, handle: Handle, code: SessionError, why: &str) {
         self.log_closing(handle, code, "session refused", why);

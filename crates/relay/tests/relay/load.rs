@@ -269,8 +269,9 @@ fn who_does_not_read_holds_memory_too() {
         stage.sim.kill(deaf);
         stage.group(source, 1, 10, 20_000);
         stage.step("objects", secs(1));
+        // What it holds lies scattered: little is given out, and the process needs more.
         stage.load(Load {
-            heap_bytes: 1_000_000,
+            memory_bytes: 1_000_000,
             ..Load::default()
         });
         stage.step("memory runs out", millis(100));

@@ -66,7 +66,7 @@ impl Verdict {
         } else if report.tracks.is_empty() {
             (Outcome::Empty, "no track was measured".to_owned())
         } else if nothing_was_published(report) {
-            (Outcome::Empty, NOTHING_PUBLISHED.to_owned())
+            (Outcome::Empty, nothing_published(report))
         } else if !report.generator.healthy {
             let sentence = generator_sentence(&report.generator);
             (Outcome::GeneratorLimit, sentence)
@@ -171,8 +171,15 @@ fn nothing_was_published(report: &Report) -> bool {
         && published + report.objects_delivered() + report.objects_lost() == 0
 }
 
-const NOTHING_PUBLISHED: &str = "no object was published to the subscribers; does a publisher run (--role publish), with the same \
-                                 profile and --seed?";
+fn nothing_published(report: &Report) -> String {
+    let mut subscribers = report.tracks.iter().flat_map(|track| &track.subscribers);
+    match subscribers.find_map(|one| one.reason.as_ref()) {
+        Some(reason) => format!("no object reached the subscribers; the first one says: {reason}"),
+        None => "no object was published to the subscribers; does a publisher run (--role publish), with the same profile \
+                 and --seed?"
+            .to_owned(),
+    }
+}
 
 /// Returns the objects delivered, their latency and their cost, as a sentence.
 fn carried(report: &Report) -> String {

@@ -51,6 +51,9 @@ pub enum Answer {
         held: Option<u64>,
         /// The smallest load that broke the relay so far.
         not_held: Option<u64>,
+        /// The clause that broke in most probes at that load.
+        #[serde(default)]
+        clause: Option<BrokenClause>,
         /// Why the search ended.
         reason: String,
     },
@@ -118,41 +121,69 @@ impl Answer {
             Self::Open {
                 held,
                 not_held,
+                clause,
                 reason,
             } => {
-                let load = |load: &Option<u64>| {
-                    load.map_or_else(|| "none".to_owned(), |load| format!("{load} {unit}"))
-                };
-                format!(
-                    "no limit found: {reason}; largest load that held: {}; smallest load that broke: {}",
-                    load(held),
-                    load(not_held)
-                )
+                let held = held.map_or_else(
+                    || "no load held".to_owned(),
+                    |load| format!("{load} {unit} held"),
+                );
+                let broke = not_held.zip(clause.as_ref());
+                let broke = broke.map_or_else(String::new, |(load, clause)| {
+                    format!("; at {load}, {} broke", clause.sentence())
+                });
+                format!("{held}{broke}; the limit was not found: {reason}")
             }
         }
     }
 
-    /// Returns the answer after a calibration at the load that broke. If the null relay failed too, the generator was the
-    /// limit.
+    /// Returns the answer after a calibration at the load that broke. If the null relay failed too, or most of a latency
+    /// that broke is there without the relay, the generator was the limit.
     pub(super) fn calibrated(self, calibration: &Calibration) -> Self {
-        let (held, broke) = match &self {
-            Self::Found { held, broke, .. } => (Some(*held), *broke),
-            Self::Nothing { broke, .. } => (None, *broke),
+        let (held, broke, clause) = match &self {
+            Self::Found {
+                held,
+                broke,
+                clause,
+                ..
+            } => (Some(*held), *broke, clause),
+            Self::Nothing { broke, clause } => (None, *broke, clause),
+            Self::Open {
+                held,
+                not_held: Some(broke),
+                clause: Some(clause),
+                ..
+            } => (*held, *broke, clause),
             Self::AtLeast { .. } | Self::Generator { .. } | Self::Open { .. } => return self,
         };
-        if calibration.held {
-            return self;
-        }
-        Self::Generator {
-            held,
-            at: broke,
-            reasons: calibration.reasons.clone(),
+        let reasons = if calibration.held {
+            clause.without_relay(calibration).map(|p99| {
+                vec![format!(
+                    "p99 is {p99:.1} ms without the relay, against a null relay"
+                )]
+            })
+        } else {
+            Some(calibration.reasons.clone())
+        };
+        match reasons {
+            None => self,
+            Some(reasons) => Self::Generator {
+                held,
+                at: broke,
+                reasons,
+            },
         }
     }
 
-    /// Returns true if the answer names a load of the relay, which a calibration should confirm.
-    pub(super) fn needs_calibration(&self) -> bool {
-        !matches!(self, Self::Generator { .. } | Self::Open { .. })
+    /// Returns the load at which a calibration tells whether the relay or the generator was the limit; none if no load
+    /// broke a relay.
+    pub fn load_to_calibrate(&self) -> Option<u64> {
+        match self {
+            Self::Found { broke, .. } | Self::Nothing { broke, .. } => Some(*broke),
+            Self::AtLeast { held } => Some(*held),
+            Self::Open { not_held, .. } => *not_held,
+            Self::Generator { .. } => None,
+        }
     }
 
     /// Returns the largest load that held, if a larger load broke the relay.
@@ -165,6 +196,14 @@ impl Answer {
 }
 
 impl BrokenClause {
+    /// Returns the p99 latency against the null relay, if the clause is about the latest objects, and that latency is more
+    /// than half of theirs: then most of it is not the relay's.
+    fn without_relay(&self, calibration: &Calibration) -> Option<f64> {
+        let is_of_latest = ["p99", "max"].iter().any(|it| self.text.starts_with(it));
+        let (measured, p99) = (self.measured?, calibration.latency_p99_ms?);
+        (is_of_latest && p99 > measured / 2.0).then_some(p99)
+    }
+
     pub(super) fn of(clause: &JudgedClause) -> Self {
         Self {
             text: clause.text.clone(),
@@ -203,7 +242,7 @@ pub(super) fn settled(
     let Some(upper) = bound.not_held else {
         return match bound.held {
             Some(held) => Answer::AtLeast { held },
-            None => open(bound, tallies, "no probe was made"),
+            None => open(bound, tallies, probes, "no probe was made"),
         };
     };
     if tallies[&upper].class() == Class::Generator {
@@ -230,7 +269,12 @@ pub(super) fn settled(
 
 /// Returns the answer of a search that ends before it is settled. A load at which the generator was the limit is no load that the
 /// relay did not carry.
-pub(super) fn open(bound: &Boundary, tallies: &BTreeMap<u64, Tally>, reason: &str) -> Answer {
+pub(super) fn open(
+    bound: &Boundary,
+    tallies: &BTreeMap<u64, Tally>,
+    probes: &[Probe],
+    reason: &str,
+) -> Answer {
     let is_generator = |load: &u64| tallies[load].class() == Class::Generator;
     let reason = match bound.not_held.filter(is_generator) {
         Some(load) => format!(
@@ -241,9 +285,11 @@ pub(super) fn open(bound: &Boundary, tallies: &BTreeMap<u64, Tally>, reason: &st
     let mut broke = tallies
         .iter()
         .filter(|(_, tally)| tally.class() == Class::Broke);
+    let not_held = broke.next().map(|(load, _)| *load);
     Answer::Open {
         held: bound.held,
-        not_held: broke.next().map(|(load, _)| *load),
+        not_held,
+        clause: not_held.map(|load| clause_at(probes, load)),
         reason,
     }
 }

@@ -216,7 +216,7 @@ impl RecordedSearch {
 fn sentence(answer: &Answer, unit: &str, calibration: Option<&Calibration>) -> String {
     let sentence = answer.sentence(unit);
     let Some(calibration) = calibration else {
-        return if answer.needs_calibration() {
+        return if answer.load_to_calibrate().is_some() {
             format!("{sentence}; not calibrated")
         } else {
             sentence

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::relay::Calibration;
 
 /// A model of a relay with a limit, near which it holds with some probability, and of a generator with a limit.
 #[derive(Clone, Copy, Debug)]
@@ -421,6 +422,47 @@ fn the_sentence_says_why_a_calibration_failed() {
     assert_eq!(again, failed);
 }
 
+#[test]
+fn latency_that_is_there_without_the_relay_is_not_the_relays_limit() {
+    let null_relay = |held, p99| Calibration {
+        held,
+        reasons: vec!["its core was used up".to_owned(); usize::from(!held)],
+        objects_per_second: 1.0,
+        latency_p99_ms: p99,
+        generator_cpu_percent: None,
+        null_relay_cpu_us_per_object: None,
+    };
+    let (_, probes) = search(&settings(), &mut Formula::exact(1000.0));
+    // The last search ran out of time, so that 1600 is the smallest load that broke, with a p99 of 131 ms.
+    for (probes, broke) in [(&probes[..], 1050), (&probes[..5], 1600)] {
+        let calibrated = |calibration| {
+            let plain = record(probes.to_vec(), Some("the time was up"));
+            assert_eq!(plain.answer.load_to_calibrate(), Some(broke));
+            let (search, probes) = (plain.search, plain.probes);
+            Record::new(search, probes, Some(calibration), Some("the time was up"))
+        };
+        for (calibration, reason) in [
+            (
+                null_relay(true, Some(99.6)),
+                "(p99 is 99.6 ms without the relay, against a null relay)",
+            ),
+            (null_relay(false, Some(1.0)), "(its core was used up)"),
+        ] {
+            let record = calibrated(calibration);
+            assert!(
+                matches!(record.answer, Answer::Generator { held: Some(_), at, .. } if at == broke),
+                "{:?}",
+                record.answer
+            );
+            assert!(record.sentence.contains(reason), "{}", record.sentence);
+        }
+        for p99 in [None, Some(65.0)] {
+            let answer = calibrated(null_relay(true, p99)).answer;
+            assert!(!matches!(answer, Answer::Generator { .. }), "{answer:?}");
+        }
+    }
+}
+
 fn record(probes: Vec<Probe>, broken_off: Option<&str>) -> Record {
     let search = RecordedSearch {
         dimension: Dimension::Subscribers,
@@ -519,14 +561,14 @@ fn a_load_that_the_generator_could_not_make_is_none_that_the_relay_did_not_carry
     let sentence = broken_off(&probes, "the time was up").sentence("subscribers");
     assert_eq!(
         sentence,
-        "no limit found: the time was up, and the generator was the limit at a load of 100, which says nothing about the \
-         relay; largest load that held: 50 subscribers; smallest load that broke: none"
+        "50 subscribers held; the limit was not found: the time was up, and the generator was the limit at a load of 100, \
+         which says nothing about the relay"
     );
     // A larger load that broke is named all the same.
     probes.push(Formula::exact(150.0).probe(200));
     let sentence = broken_off(&probes, "the time was up").sentence("subscribers");
     assert!(
-        sentence.ends_with("smallest load that broke: 200 subscribers"),
+        sentence.contains("50 subscribers held; at 200, p99<100ms (measured 131 ms) broke;"),
         "{sentence}"
     );
 }

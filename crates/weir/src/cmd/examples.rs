@@ -97,7 +97,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "weir h3 bench",
         &[
-            "weir h3 bench https://localhost:4433/15k --insecure --server-process weir",
+            "weir h3 bench https://localhost:4433/15k --insecure --server-process nginx",
             "weir h3 bench https://localhost:4433/1k --insecure --rate 2000 --duration 10s --html report.html",
         ],
     ),

@@ -164,11 +164,15 @@ const HEAD: &str = "\
 # Metrics of the relay
 
 `weir relay --admin 127.0.0.1:9443` serves these metrics at `http://127.0.0.1:9443/metrics`, as Prometheus text (version 0.0.4).
-[relay.md](relay.md) says which of them to watch, and has alerts.
+`packaging/alerts.yml` has alerts with their meaning.
 
 - Each thread of the relay publishes its metrics once a second, and `/metrics` shows their sums. A scrape does not disturb the threads.
 - If `weir_relay_snapshot_age_seconds` exceeds a few seconds, a thread hangs.
 - `weir_relay_certificate_expiry_seconds` is absent if the certificate cannot be read. All other metrics are always there, from 0 on.
+- Refused tokens: `weir_relay_sessions_denied_total` counts those in SETUP, `weir_relay_refused_unauthorized_total`,
+  `weir_relay_refused_expired_total` and `weir_relay_refused_malformed_token_total` those of requests and URLs.
+- What subscribers get: `weir_relay_datagrams_sent_total` counts objects, `weir_relay_streams_sent_total` and
+  `weir_relay_stream_bytes_sent_total` streams and their bytes. Objects on these streams are not counted one by one.
 - No label holds a namespace, a track or an address.
 - \"At\" and a setting name the limit that was reached ([relay-limits.md](relay-limits.md)). If your own clients reach it, raise it; against
   others it protects the relay.

@@ -404,7 +404,10 @@ fn why_neither(entry: &Entry, why: Option<&str>) -> Option<String> {
     let count = entry.runs.iter().filter(is_neither).count();
     (count > 0).then(|| {
         let (words, all) = (Limit::Neither.words(), entry.runs.len());
-        let why = why.unwrap_or("one side was busier in the short runs that chose the connections");
+        let why = why.unwrap_or(
+            "one side was busier in the short runs that chose the connections; repeat it, or set the connections \
+             (--max-concurrent-conns in arguments)",
+        );
         format!("{words} was the limit in {count} of {all} runs: {why}")
     })
 }
@@ -535,6 +538,6 @@ mod tests {
             "neither side was the limit in 2 of 3 runs: the rate fell"
         );
         let found = why_neither(&mixed, None).unwrap();
-        assert!(found.ends_with("busier in the short runs that chose the connections"));
+        assert!(found.contains("busier in the short runs that chose the connections; repeat it"));
     }
 }

@@ -194,28 +194,39 @@ fn origins(configured: &Configured) -> anyhow::Result<Vec<String>> {
     Ok(origins.clone())
 }
 
-/// A watch on files, by their modification time and size.
+/// A watch on files that belong together, by their modification time and size.
 #[derive(Debug)]
 pub(crate) struct Watch {
     seen: Vec<(PathBuf, Option<(SystemTime, u64)>)>,
+    /// Whether a file had changed at the last look.
+    is_changing: bool,
 }
 
 impl Watch {
     /// Returns a watch that has seen the current state of `files`.
     pub(crate) fn new<'a>(files: impl Iterator<Item = &'a Path>) -> Self {
         let seen = files.map(|file| (file.to_owned(), stamp(file))).collect();
-        Self { seen }
+        Self {
+            seen,
+            is_changing: false,
+        }
     }
 
-    /// Returns whether a file has changed since the last call.
-    pub(crate) fn has_changed(&mut self) -> bool {
+    /// Looks at the files. Returns whether to read them: one has changed, and none since the last look. So a key is not read
+    /// before its certificate is there too.
+    pub(crate) fn look(&mut self) -> bool {
         let mut has_changed = false;
         for (file, seen) in &mut self.seen {
             let now = stamp(file);
             has_changed |= now != *seen;
             *seen = now;
         }
-        has_changed
+        std::mem::replace(&mut self.is_changing, has_changed) && !has_changed
+    }
+
+    /// Returns whether a file had changed at the last look, so that the next one should be soon.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.is_changing
     }
 }
 
@@ -289,6 +300,27 @@ mod tests {
         let next = certificates.expiry().unwrap();
         assert!(next > end && next <= due + Duration::from_hours(24 * 14));
         assert!(!certificates.renew(due).unwrap(), "once");
+    }
+
+    #[test]
+    fn files_are_read_when_none_changes_any_more() {
+        let name = format!("weir-watch-{}", std::process::id());
+        let pair = ["key", "cert"].map(|end| std::env::temp_dir().join(format!("{name}.{end}")));
+        let write = |file: &PathBuf, text: &str| std::fs::write(file, text).unwrap();
+        for file in &pair {
+            write(file, "old");
+        }
+        let mut watch = Watch::new(pair.iter().map(PathBuf::as_path));
+        assert!(!watch.look() && !watch.is_changing());
+        write(&pair[0], "the new key");
+        assert!(!watch.look() && watch.is_changing());
+        write(&pair[1], "the new certificate");
+        assert!(!watch.look() && watch.is_changing());
+        assert!(watch.look() && !watch.is_changing());
+        assert!(!watch.look(), "once");
+        for file in &pair {
+            std::fs::remove_file(file).unwrap();
+        }
     }
 
     #[test]

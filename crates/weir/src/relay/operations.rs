@@ -53,6 +53,28 @@ pub(crate) struct Operations {
     sources: Sources,
 }
 
+/// Files that are read again together. A bad file of one kind does not keep another kind from being read.
+#[derive(Clone, Copy)]
+enum Reloaded {
+    Certificates,
+    /// Keys of issuers and revoked tokens.
+    Keys,
+    /// Credentials for other relays.
+    Credentials,
+}
+
+impl Reloaded {
+    const ALL: [Self; 3] = [Self::Certificates, Self::Keys, Self::Credentials];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Certificates => "certificates",
+            Self::Keys => "keys and revoked tokens",
+            Self::Credentials => "credentials for other relays",
+        }
+    }
+}
+
 impl Operations {
     pub(crate) fn new(
         certificates: Certificates,
@@ -255,26 +277,34 @@ impl Operations {
         slots.all(|(slot, _)| self.age(slot.latest().at) < HANGS_AFTER)
     }
 
-    /// Reloads certificates, keys and the credentials for other relays. If a file is bad, what was loaded stays.
-    fn reload(&self) {
-        // Separately: a bad issuer's key must not prevent a new certificate.
-        let results = [
-            ("certificates", self.certificates.reload()),
-            ("keys and revoked tokens", self.gate.reload()),
-        ];
-        let credentials = self.credentials.as_ref();
-        let credentials = credentials.map(|it| ("credentials for other relays", it.reload()));
-        for (what, result) in results.into_iter().chain(credentials) {
-            match result {
-                Ok(()) => {
-                    self.reloads_done.fetch_add(1, Ordering::Relaxed);
-                    tracing::info!(what, "reloaded");
-                }
-                Err(error) => {
-                    self.reloads_failed.fetch_add(1, Ordering::Relaxed);
-                    tracing::error!(what, "not reloaded, the loaded {what} stay: {error:#}");
-                }
+    /// Reads these files again. If one is bad, what was loaded stays.
+    fn reload(&self, files: Reloaded) {
+        let result = match files {
+            Reloaded::Certificates => self.certificates.reload(),
+            Reloaded::Keys => self.gate.reload(),
+            Reloaded::Credentials => match &self.credentials {
+                Some(credentials) => credentials.reload(),
+                None => return,
+            },
+        };
+        let what = files.name();
+        match result {
+            Ok(()) => {
+                self.reloads_done.fetch_add(1, Ordering::Relaxed);
+                tracing::info!(what, "reloaded");
             }
+            Err(error) => {
+                self.reloads_failed.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(what, "not reloaded, the loaded {what} stay: {error:#}");
+            }
+        }
+    }
+
+    fn watch(&self, files: Reloaded) -> Watch {
+        match files {
+            Reloaded::Certificates => Watch::new(self.certificates.files()),
+            Reloaded::Keys => Watch::new(self.gate.files()),
+            Reloaded::Credentials => Watch::new(self.credentials.iter().flat_map(|it| it.files())),
         }
     }
 
@@ -282,12 +312,7 @@ impl Operations {
     /// `drain.delay` after SIGTERM; the relays then send GOAWAY.
     fn maintain(&self, config: &RelayConfig, requests: &Receiver<Request>, stop: &Stop) {
         let manager = &self.manager;
-        let files = || {
-            let credentials = self.credentials.iter().flat_map(|it| it.files());
-            let own = self.certificates.files().chain(self.gate.files());
-            own.chain(credentials)
-        };
-        let mut watch = Watch::new(files());
+        let mut watches = Reloaded::ALL.map(|files| (files, self.watch(files)));
         let mut look_at = clock::now() + config.tls.watch;
         let mut warned = None;
         let mut leave_at = None;
@@ -303,9 +328,11 @@ impl Operations {
             match requests.recv_timeout(next.saturating_duration_since(now)) {
                 Ok(Request::Reload) => {
                     manager.notify("RELOADING=1");
-                    self.reload();
+                    for (files, watch) in &mut watches {
+                        *watch = self.watch(*files);
+                        self.reload(*files);
+                    }
                     self.warn_of_settings(config);
-                    watch = Watch::new(files());
                     manager.notify("READY=1");
                 }
                 Ok(Request::Stop) => {
@@ -326,8 +353,13 @@ impl Operations {
             }
             if !config.tls.watch.is_zero() && look_at <= now {
                 look_at = now + config.tls.watch;
-                if watch.has_changed() {
-                    self.reload();
+                for (files, watch) in &mut watches {
+                    if watch.look() {
+                        self.reload(*files);
+                    }
+                    if watch.is_changing() {
+                        look_at = look_at.min(now + TICK);
+                    }
                 }
             }
             if manager.watchdog.is_some() && feed_at <= now && self.is_alive() {

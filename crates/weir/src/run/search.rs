@@ -12,7 +12,7 @@ use weir_bench::{
 use weir_net::{Stop, clock};
 use weir_report::{
     relay::{Calibration, Report, live_view::Moment},
-    search::{self, Answer, Dimension, FixedLoad, Probe, Record, RecordedSearch, Settings, Step},
+    search::{self, Dimension, FixedLoad, Probe, Record, RecordedSearch, Settings, Step},
 };
 
 use super::{Meetings, Plan, RelayChoice};
@@ -185,9 +185,12 @@ impl Search {
         let mut longest = Duration::ZERO;
         while let Step::Probe(load) = search::next(&self.recorded.settings, &self.probes) {
             let begun = clock::now();
+            // The calibration takes as long as a probe.
+            let rest = longest * if self.method.no_calibration { 1 } else { 2 };
             if let Some(limit) = self.method.seconds_max.map(Duration::from_secs)
-                && begun - started + longest > limit
+                && begun - started + rest > limit
             {
+                self.calibrate(stop, observer);
                 return Ok(Some("the time limit was reached"));
             }
             let (probe, stolen) = MachineTime::stolen_during(|| self.probe(load, stop, observer));
@@ -260,14 +263,10 @@ impl Search {
     /// Repeats the load that broke the relay on a null relay. If the level breaks there too, the generator was the limit.
     /// A failure is recorded beside the answer.
     fn calibrate(&mut self, stop: &Stop, observer: &mut dyn Observer) {
-        let load = match self.record(None).answer {
-            Answer::Found { broke, .. } | Answer::Nothing { broke, .. } => broke,
-            Answer::AtLeast { held } => held,
-            Answer::Generator { .. } | Answer::Open { .. } => return,
-        };
-        if self.method.no_calibration {
+        let load = self.record(None).answer.load_to_calibrate();
+        let Some(load) = load.filter(|_| !self.method.no_calibration) else {
             return;
-        }
+        };
         let label = format!("{load} {}, null relay", self.recorded.dimension.unit());
         let made = self.fit(load).and_then(|()| {
             super::calibrate(&self.plan, &self.machine, stop, |moment| {

@@ -17,7 +17,8 @@ const NEEDED: &str = "required";
 
 #[test]
 fn the_documentation_lists_every_key() {
-    let mut page = HEAD.to_owned();
+    assert!(Profile::parse("video.ini", EXAMPLE.as_bytes()).is_ok());
+    let mut page = format!("{HEAD}```ini\n{EXAMPLE}```\n");
     for (title, of_audience) in [("Keys of a track", false), ("Keys of `[audience]`", true)] {
         write!(page, "\n## {title}\n\n").unwrap();
         if of_audience {
@@ -300,7 +301,7 @@ const HEAD: &str = "\
 # Keys of a benchmark profile
 
 A profile is an INI file as in Appendix A of draft-evens-moq-bench-00. Each `[section]` is a track, and its name labels the track in reports;
-`[audience]` is the one section that is no track. The [guide](bench.md#choose-the-load) has an example.
+`[audience]` is the one section that is no track.
 
 - A `;` begins a comment, also behind a value; so does a `#` at the beginning of a line or after a blank. Case of keys does not matter, and a space in a key stands for `_`.
 - The aliases are names from Table 1 of the draft.
@@ -326,6 +327,28 @@ The folder `profiles` has these:
 | `late-joiners.ini` | half of the subscribers return, and fetch what they missed (joining FETCH) |
 | `separate-clients.ini` | subscribers that share no socket, thread or acknowledgement |
 | `audio-`, `audio-video-`, `meeting-short.ini` | the same for three seconds |
+
+## Your own profile
+
+Save this as `video.ini`, and run `weir bench video.ini` (with `--relay`, or weir starts its own). For a second track, copy the section with
+another section name and `name`.
+
+";
+
+/// A profile, as the page shows it.
+const EXAMPLE: &str = "\
+[Video]
+namespace           = perf/video/{}   ; {} is the publisher's number, / separates fields
+name                = 1
+track_mode          = stream          ; or datagram
+priority            = 3               ; 0 to 255, lower is sent first
+ttl                 = 2000            ; ms
+time_interval       = 33.34           ; ms
+objects_per_group   = 30
+first_object_size   = 21333           ; bytes, of the first object of every group
+object_size         = 2666            ; 8 * (21333 + 29 * 2666) bits a second: 0.79 Mbit/s
+start_delay         = 1000            ; ms
+total_transmit_time = 6000            ; ms: 5 s and the start delay
 ";
 
 const AUDIENCE: &str = "\

@@ -68,8 +68,9 @@ fn unequal_rates_and_lost_packets_are_explained() {
     scenario.standings[0].receive_errors = 1_461;
     let text = table(&comparison);
     assert!(!text.contains(text::EQUAL_RATES), "{text}");
-    let lost = "0; full receive buffers of either side dropped 1,461 packets";
+    let lost = "0; 1,461 packets dropped";
     assert!(text.contains(lost), "{text}");
+    assert!(text.contains("Packets dropped: a receive buffer"), "{text}");
 }
 
 #[test]

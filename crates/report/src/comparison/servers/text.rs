@@ -168,10 +168,7 @@ fn failed(standing: &Standing) -> String {
     let failed = number::count(standing.failed);
     match standing.receive_errors {
         0 => failed,
-        errors => format!(
-            "{failed}; full receive buffers of either side dropped {} packets",
-            number::count(errors)
-        ),
+        errors => format!("{failed}; {} packets dropped", number::count(errors)),
     }
 }
 
@@ -203,6 +200,9 @@ pub(super) fn percent(value: f64) -> String {
 /// Returns each problem once, with the name of its server.
 pub(super) fn problems(scenario: &Scenario) -> Vec<String> {
     let mut found = Vec::new();
+    if scenario.standings.iter().any(|one| one.receive_errors > 0) {
+        found.push(PACKETS_DROPPED.to_owned());
+    }
     for standing in &scenario.standings {
         for problem in &standing.entry.problems {
             let text = printable(&format!("{}: {problem}", standing.entry.server));
@@ -213,6 +213,9 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<String> {
     }
     found
 }
+
+const PACKETS_DROPPED: &str = "Packets dropped: a receive buffer of the server or of the client was full. With hundreds of requests in \
+                               flight that is part of the load; with few of them, another program delayed a side";
 
 /// Returns a bar of up to [`BAR_CELLS`] cells, in eighths of a cell, with its figure.
 fn bar(rate: Option<Median>, best: f64) -> String {

@@ -180,7 +180,12 @@ impl TokenVerifier {
             // An `Instant` cannot hold a time that is centuries ahead.
             expires: now.checked_add(left.min(LIFETIME_MAX)),
             owner,
-            bearer: claims.sub.clone(),
+            bearer: match (&claims.sub, &claims.jti) {
+                (Some(subject), Some(id)) => Some(format!("{subject} (jti {id})")),
+                (Some(subject), None) => Some(subject.clone()),
+                (None, Some(id)) => Some(format!("jti {id}")),
+                (None, None) => None,
+            },
         })
     }
 

@@ -156,6 +156,7 @@ fn the_documentation_lists_every_setting() {
             setting.about
         )]);
     }
+    text.push_str(CLAIMS);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&file, &text).unwrap();
     }
@@ -178,6 +179,24 @@ fn range(setting: &Setting<RelayConfig>) -> String {
     let least = expected.rsplit_once(" of ").map(|(_, least)| least);
     least.unwrap_or_default().to_owned()
 }
+
+const CLAIMS: &str = r#"
+## Claims of tokens
+
+| claim | meaning |
+|---|---|
+| `put` | Namespaces in and below which the bearer may publish and announce. |
+| `get` | Namespaces in and below which it may subscribe, fetch and discover. |
+| `root` | Prefix of all `put` and `get`. |
+| `exp` | End, in seconds since 1970; required. Requests end with it too. |
+| `nbf` | Start; accepted up to `auth.jwt.clock_difference` earlier, since clocks differ. |
+| `sub`, `jti` | Bearer and ID of the token, for `auth.revoked`, and for the log at level debug. |
+| `own` | `true`: namespaces that `sub` publishes in are closed to other publishers while it is connected. |
+| `iss`, `aud` | Must equal `auth.jwt.issuer`, `auth.jwt.audience` if set. A token with `aud` needs `audience` set. |
+
+A namespace is `"live/alice"` (`""` is all) or a list of fields (`["live", "a/b"]`). `put` and `get` are one string or a list of namespaces.
+The key decides the algorithm: ES256, ES384, EdDSA, RS256 or PS256. HS256 needs a key file, and `auth.jwt.algorithms`.
+"#;
 
 const REFERENCE_HEAD: &str = "\
 # Settings of the relay
