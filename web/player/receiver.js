@@ -6,7 +6,7 @@
 import { Refused, RequestCode } from "../moqt/error.js";
 import { withTimeout } from "../moqt/timeout.js";
 import { Reception, shownRelay } from "./reception.js";
-import { inTurn, named } from "./relays.js";
+import { inTurn, named, whyUnreachable } from "./relays.js";
 
 /** The time without an object after which a second connection is tried, in milliseconds. */
 export const WATCHDOG_MS = 1500;
@@ -361,10 +361,7 @@ function plainWords(error, target) {
     return `The relay refused the stream “${target.namespace}”: ${error.reason || error.message}`;
   }
   if (error instanceof Error && error.name === "WebTransportError") {
-    const isNamed = target.certificateHashes.length > 0;
-    const trusted = isNamed ? "its certificate does not match the hash that this page has" : "the browser does not trust its certificate";
-    const advice = isNamed ? "the hash is current" : "UDP is not blocked";
-    return `The relay at ${shownRelay(target.relay)} cannot be reached, or ${trusted}. Check that the relay is running and that ${advice}.`;
+    return whyUnreachable(shownRelay(target.relay), target.certificateHashes.length > 0);
   }
   return error instanceof Error ? error.message : String(error);
 }

@@ -11,6 +11,20 @@ export function named(uri) {
 }
 
 /**
+ * Returns what to say of a relay to which no connection comes about.
+ *
+ * @param {string} relay as it is shown
+ * @param {boolean} isNamed whether the page has the hash of its certificate
+ * @returns {string}
+ */
+export function whyUnreachable(relay, isNamed) {
+  const [trusted, advice] = isNamed
+    ? ["its certificate does not match the hash that this page has", "that the hash is current, and that the certificate is valid for at most 14 days: browsers accept no other by its hash"]
+    : ["the browser does not trust its certificate", "and that UDP is not blocked. If no authority has signed its certificate, add hash=HASH to this page's address"];
+  return `The relay at ${relay} cannot be reached, or ${trusted}. Check that the relay is running${isNamed ? "," : ""} ${advice}.`;
+}
+
+/**
  * Returns the relays to try in turn.
  *
  * @param {string[]} relays those of the page

@@ -62,10 +62,10 @@ test("why nothing can be published is said in plain words", () => {
   assert.equal(whyNotPublished(named("NotAllowedError"), undefined), "The browser did not allow this page to use the camera or the microphone. Allow it, then press “Go live” again.");
   assert.match(whyNotPublished(named("NotFoundError"), undefined), /^There is no camera/);
   assert.match(whyNotPublished(named("NotReadableError"), undefined), /another program/);
-  assert.equal(whyNotPublished(named("WebTransportError"), target), "The relay at https://relay/ cannot be reached, or the browser does not trust its certificate. Check that the relay is running and that UDP is not blocked.");
+  assert.equal(whyNotPublished(named("WebTransportError"), target), "The relay at https://relay/ cannot be reached, or the browser does not trust its certificate. Check that the relay is running and that UDP is not blocked. If no authority has signed its certificate, add hash=HASH to this page's address.");
   assert.equal(
     whyNotPublished(named("WebTransportError"), { ...target, certificateHashes: [new Uint8Array(32)] }),
-    "The relay at https://relay/ cannot be reached, or its certificate does not match the hash that this page has. Check that the relay is running and that the hash is current.",
+    "The relay at https://relay/ cannot be reached, or its certificate does not match the hash that this page has. Check that the relay is running, that the hash is current, and that the certificate is valid for at most 14 days: browsers accept no other by its hash.",
   );
   assert.match(whyNotPublished(named("TypeError"), undefined), /^The page's server does not answer/);
   assert.equal(whyNotPublished(named("RangeError"), target), "as the browser says it");

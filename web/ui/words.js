@@ -4,6 +4,7 @@
 
 import { Refused, RequestCode } from "../moqt/error.js";
 import { shownRelay } from "../player/reception.js";
+import { whyUnreachable } from "../player/relays.js";
 
 /** @returns {string} why the browser cannot connect to any relay; empty if it can */
 export function whyNoTransport() {
@@ -44,17 +45,13 @@ export function whyNotPublished(error, target) {
     case "NotAllowedError":
       return "The browser did not allow this page to use the camera or the microphone. Allow it, then press “Go live” again.";
     case "NotFoundError":
-      return "There is no camera or no microphone. Without a microphone, untick “Publish sound”.";
+      return "There is no camera or no microphone. Without a microphone, untick “Publish sound”. Without a camera, add ?fake to this page's address for a drawing.";
     case "NotReadableError":
       return "The camera or the microphone cannot be opened: another program may be using it.";
     case "TypeError":
       return target ? error.message : "The page's server does not answer, so the address of the relay is unknown. Check that the server is running.";
-    case "WebTransportError": {
-      const isNamed = (target?.certificateHashes.length ?? 0) > 0;
-      const trusted = isNamed ? "its certificate does not match the hash that this page has" : "the browser does not trust its certificate";
-      const advice = isNamed ? "the hash is current" : "UDP is not blocked";
-      return `The relay at ${shownRelay(target?.relay ?? "")} cannot be reached, or ${trusted}. Check that the relay is running and that ${advice}.`;
-    }
+    case "WebTransportError":
+      return whyUnreachable(shownRelay(target?.relay ?? ""), (target?.certificateHashes.length ?? 0) > 0);
     default:
       return error.message;
   }
