@@ -99,7 +99,7 @@ impl Shedder {
 
     /// Returns the bytes to free: if more than nine tenths of the memory are given out, what exceeds eight tenths. If the
     /// process needs more than all, because what is given out lies scattered: what exceeds nine tenths, once in
-    /// [`READING`].
+    /// two seconds.
     pub fn excess(&mut self, now: Instant, load: Load) -> u64 {
         let max = self.limits.memory_bytes_max;
         let given = if load.heap_bytes > max / 10 * 9 {
