@@ -133,18 +133,16 @@ impl Discovery {
         })
     }
 
-    /// Begins with a new catalog. Returns the requests that the previous one caused, and that of a catalog under the other
-    /// name, if it is not accepted: the relay would wait for its publisher, and refuse it in the end.
+    /// Begins with a new catalog. Returns the requests that the previous one caused.
     fn begin(&mut self, now: Instant, found: CatalogObject) -> Vec<RequestId> {
-        let request = found.request;
         self.catalog = Some(found);
         self.segments.clear();
         self.is_over = false;
         self.give_up_at = Some(now + METADATA_TIME_MAX);
         self.retry_at = None;
-        let over = self.requests.extract_if(.., |metadata| {
-            !metadata.is_catalog || metadata.request != request && !metadata.state.is_accepted()
-        });
+        let over = self
+            .requests
+            .extract_if(.., |metadata| !metadata.is_catalog);
         let over = over.map(|metadata| metadata.request).collect();
         for metadata in &mut self.requests {
             metadata.state = metadata.state.after(RequestEvent::Answer);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_live::{Choice, PublishFlow, Viewer, ViewerConfig};
-use weir_relay::{Limits, Relay};
+use weir_relay::Limits;
 
 use crate::stage::{Show, Stage};
 
@@ -60,20 +60,4 @@ fn a_player_gives_up_when_its_patience_is_over() {
         let failure = failure.expect("nobody publishes in time");
         assert!(failure.contains("DOES_NOT_EXIST"), "{failure}");
     }
-}
-
-#[test]
-fn the_catalog_of_the_other_name_is_not_awaited_once_one_is_there() {
-    let mut stage = Stage::with_limits(7, Limits::default());
-    stage.publish(0, Show::usual(PublishFlow::Publish));
-    stage.play_with(ViewerConfig {
-        rendezvous_timeout: Duration::from_secs(2),
-        choice: Choice::Catalog,
-        ..stage.player_of("weir", &["video"])
-    });
-    stage.sim.run_until(Duration::from_secs(6), |_| false);
-    let viewer = stage.sim.app::<Viewer>(stage.nodes[2]);
-    assert!(!viewer.records().is_empty());
-    let relay = stage.sim.app::<Relay>(stage.relay);
-    assert_eq!(relay.counters().refused_timeout, 0);
 }
