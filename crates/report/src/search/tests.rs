@@ -463,6 +463,32 @@ fn latency_that_is_there_without_the_relay_is_not_the_relays_limit() {
     }
 }
 
+#[test]
+fn a_search_that_was_broken_off_by_the_cpu_clause_needs_no_calibration() {
+    let mut probe = Formula::exact(150.0).probe(200);
+    let mut broken = clause("cpu<70%");
+    "%".clone_into(&mut broken.unit);
+    probe.outcome = ProbeOutcome::Broke {
+        clauses: vec![broken],
+        ended_early: false,
+    };
+    let answer = broken_off(
+        &[Formula::exact(150.0).probe(100), probe],
+        "the time was up",
+    );
+    assert!(
+        matches!(
+            answer,
+            Answer::Open {
+                not_held: Some(200),
+                ..
+            }
+        ),
+        "{answer:?}"
+    );
+    assert_eq!(answer.load_to_calibrate(), None);
+}
+
 fn record(probes: Vec<Probe>, broken_off: Option<&str>) -> Record {
     let search = RecordedSearch {
         dimension: Dimension::Subscribers,
