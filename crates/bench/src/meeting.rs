@@ -66,7 +66,7 @@ impl MeetingRole {
     /// Begins all schedules at `now`; see [`PublisherRole::release`].
     ///
     /// # Errors
-    /// Those of [`PublisherRole::release`].
+    /// The errors of [`PublisherRole::release`].
     pub fn release(
         &mut self,
         now: Instant,

@@ -20,7 +20,7 @@ pub mod setting {
     pub const ENABLE_CONNECT_PROTOCOL: u64 = 0x08;
     /// 1: HTTP datagrams are supported (RFC 9297 §5.1).
     pub const H3_DATAGRAM: u64 = 0x33;
-    /// The same in draft-ietf-masque-h3-datagram-04, which Chromium still sends.
+    /// 1: HTTP datagrams are supported, as in draft-ietf-masque-h3-datagram-04, which Chromium still sends.
     pub const H3_DATAGRAM_DRAFT04: u64 = 0x00ff_d277;
     /// 1: WebTransport as in draft-ietf-webtrans-http3-02 up to -06.
     pub const ENABLE_WEBTRANSPORT: u64 = 0x2b60_3742;

@@ -57,7 +57,7 @@ impl Random {
 
     /// Returns a number from an almost normal distribution with mean 0 and the given standard deviation.
     ///
-    /// It is the sum of twelve uniform numbers (variance 12 · 1/12), so it stays within six deviations. Integer
+    /// The number is the sum of twelve uniform ones (variance 12 · 1/12), so it stays within six deviations. Integer
     /// arithmetic makes it the same on every machine.
     pub fn normal(&mut self, deviation: u64) -> i128 {
         let sum: u64 = (0..12).map(|_| self.next_u64() >> 32).sum();

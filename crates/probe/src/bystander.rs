@@ -40,9 +40,9 @@ pub struct Bystander {
 
 /// The state of the two sessions.
 enum State {
-    /// They begin again at this time.
+    /// Both sessions begin again at this time.
     Waits(Instant),
-    /// They are being established; the time at which that fails.
+    /// Both sessions are being established; the attempt fails at this time.
     Begins(Box<Attempt>, Instant),
     Established(Box<Attempt>),
 }

@@ -13,7 +13,7 @@ pub enum BufferChoice {
     Strategy,
     /// Adapted to arrivals, between 40 and 400 ms.
     Adaptive,
-    /// This much media.
+    /// A fixed length of media.
     Fixed(Duration),
 }
 

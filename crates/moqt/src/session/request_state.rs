@@ -74,7 +74,7 @@ impl Live {
 pub(super) enum UpdateSent {
     /// The role learns it, and the prefix of a namespace subscription changes to this one.
     OfRole(Option<Namespace>),
-    /// It is that of a fill.
+    /// Whether the fill that the update asked for begins.
     Fill,
     /// Nothing: the update was part of the answer to a PUBLISH.
     OfAnswer,

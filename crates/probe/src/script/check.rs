@@ -9,15 +9,15 @@ use crate::seen::{Ended, Incoming, Object, Seen, Slot, StreamEnd, Way, code_name
 pub(crate) enum Progress {
     /// What is expected has happened.
     Met,
-    /// It may still happen.
+    /// What is expected may still happen.
     Pending,
-    /// It cannot happen any more, because of this.
+    /// What is expected cannot happen any more, for this reason.
     Broken(String),
 }
 
 /// Something that the relay has to do, or must not do.
 pub(crate) struct Check {
-    /// What it is, such as "REQUEST_OK".
+    /// What the relay has to do, in words such as "REQUEST_OK".
     pub(crate) text: String,
     test: Box<dyn Fn(&mut Seen) -> Progress + Send>,
 }
