@@ -182,8 +182,8 @@ impl Host {
         &mut self.endpoint
     }
 
-    /// Handles everything that is due. Returns how many messages the last read of the sockets returned; [`BATCH`] if there
-    /// may be more.
+    /// Handles what is due. Returns how many messages the last read of the sockets returned; [`BATCH`] if there may be more, or if
+    /// events are left.
     fn turn(&mut self, start: Instant, app: &mut dyn App) -> io::Result<usize> {
         let mut received = self.receive(start + READING_MAX, app)?;
         let now = clock::now();
@@ -191,7 +191,7 @@ impl Host {
             received = received.max(1);
         }
         self.endpoint.handle_timeout(now);
-        self.tell(now, app);
+        self.tell(now, now + TELLING_MAX, app);
         if app.poll_timeout().is_some_and(|deadline| deadline <= now) {
             app.handle_timeout(now, &mut self.endpoint);
         }
@@ -216,13 +216,25 @@ impl Host {
         let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
         Telemetry::add(&self.telemetry.turn_nanos, nanos);
         self.report(end, false);
-        Ok(received)
+        Ok(if self.endpoint.has_events() {
+            BATCH
+        } else {
+            received
+        })
     }
 
-    /// Passes the endpoint's events to the role.
-    fn tell(&mut self, now: Instant, app: &mut dyn App) {
-        while let Some(event) = self.endpoint.poll_event() {
-            app.handle_event(now, &mut self.endpoint, event);
+    /// Passes the endpoint's events to the role, a few at least, and until `until`. The endpoint keeps the others.
+    fn tell(&mut self, now: Instant, until: Instant, app: &mut dyn App) {
+        loop {
+            for _ in 0..EVENTS_BETWEEN_LOOKS {
+                let Some(event) = self.endpoint.poll_event() else {
+                    return;
+                };
+                app.handle_event(now, &mut self.endpoint, event);
+            }
+            if clock::now() >= until {
+                return;
+            }
         }
     }
 
@@ -312,7 +324,7 @@ impl Host {
         Telemetry::add(&self.telemetry.bytes_received, bytes);
         self.arrived.0 += packets;
         self.arrived.1.get_or_insert(now);
-        self.tell(now, app);
+        self.tell(now, until, app);
     }
 
     /// Passes one message to the endpoint. Returns its packets and bytes.
@@ -533,6 +545,11 @@ impl Host {
 const READING_MAX: Duration = Duration::from_micros(500);
 /// Messages that are handed on between two looks at the clock. As many handshakes take some milliseconds.
 const MESSAGES_BETWEEN_LOOKS: usize = 8;
+/// How long a turn passes events to the role, after it has read, before it sends and reads again. A fan-out of one object to a
+/// thousand subscribers may take as long.
+const TELLING_MAX: Duration = Duration::from_micros(500);
+/// Events that are passed on between two looks at the clock.
+const EVENTS_BETWEEN_LOOKS: usize = 8;
 /// How long to wait before using a full channel again.
 const BACKLOG_PAUSE: Duration = Duration::from_micros(500);
 /// A placeholder for a descriptor that is not waited for.

@@ -75,6 +75,10 @@ pub struct Endpoint {
     dirty_next: usize,
     /// Connections that may have events.
     active: VecDeque<u32>,
+    /// Connections that have more events than are handled at once. Others come first.
+    busy: VecDeque<u32>,
+    /// Number of connections asked for events.
+    visits: u64,
     pub(crate) events: VecDeque<Event>,
     outbox: Outbox,
     /// A buffer for the engine, which writes each batch to an empty one; the batch is then copied to the outbox.
@@ -161,6 +165,8 @@ impl Endpoint {
             dirty: Vec::new(),
             dirty_next: 0,
             active: VecDeque::new(),
+            busy: VecDeque::new(),
+            visits: 0,
             events: peer_threads.initial_events(),
             outbox: Outbox::default(),
             scratch: Vec::with_capacity(packets.joined_max * PACKET_BYTES),
@@ -275,16 +281,33 @@ impl Endpoint {
         }
     }
 
-    /// Returns the next event for the role.
+    /// Returns the next event for the role. A connection with many events has a few of them handled, and then waits until
+    /// others have had their turn.
     pub fn poll_event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            let index = self.active.pop_front()?;
+            self.visits += 1;
+            let (first, second) = if self.visits.is_multiple_of(VISITS_OF_OTHERS) {
+                (&mut self.busy, &mut self.active)
+            } else {
+                (&mut self.active, &mut self.busy)
+            };
+            let index = first.pop_front().or_else(|| second.pop_front())?;
             self.slots.hot(index).active = false;
-            self.collect_events(index);
+            let has_more = self.collect_events(index);
+            let hot = self.slots.hot(index);
+            if has_more && !hot.active {
+                hot.active = true;
+                self.busy.push_back(index);
+            }
         }
+    }
+
+    /// Returns whether there are events, or may be.
+    pub fn has_events(&self) -> bool {
+        !(self.events.is_empty() && self.active.is_empty() && self.busy.is_empty())
     }
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
@@ -438,7 +461,7 @@ impl Endpoint {
 
     fn forget(&mut self, index: u32) {
         // A connection can end before anyone asked for its events.
-        self.collect_events(index);
+        while self.collect_events(index) {}
         let Some(slot) = self.slots.remove(index) else {
             return;
         };
@@ -498,6 +521,8 @@ impl quinn_proto::TimeSource for EngineTime {
     }
 }
 
+/// Of so many connections that are asked for events, one is busy if there is one. The others have newer events.
+const VISITS_OF_OTHERS: u64 = 8;
 /// Twenty bytes, the maximum, so that nobody can guess a client's Initial keys.
 const INITIAL_ID_BYTES: usize = 20;
 /// The usual space for one packet.

@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Instant};
 
+use quinn_proto::ConnectionError;
+
 use crate::{
     Counted, Handle,
     connection::Bare,
@@ -38,6 +40,10 @@ pub(crate) struct Hot {
     /// Whether the place is in the endpoint's list of connections that may have events. Stays when the connection is
     /// removed.
     pub(crate) active: bool,
+    /// Whether the peer may have opened streams of which the role was not told, and of which the engine tells no more.
+    pub(crate) has_untold_streams: bool,
+    /// The same for datagrams.
+    pub(crate) has_untold_datagrams: bool,
     /// The live entry in the timer wheel.
     pub(crate) scheduled: Entry,
 }
@@ -52,6 +58,8 @@ pub(crate) struct Slot {
     pub(crate) datagrams: DatagramQueue,
     pub(crate) datagram_bytes_max: usize,
     pub(crate) state: State,
+    /// Why the engine ended the connection, until the role was told.
+    pub(crate) lost: Option<Box<ConnectionError>>,
     /// Counts it as a handshake in flight, until the handshake is over.
     pub(crate) handshaking: Option<Counted>,
     /// Datagrams dropped before they reached the engine.
@@ -183,6 +191,8 @@ impl Hot {
             dirty: false,
             listed: false,
             active: false,
+            has_untold_streams: false,
+            has_untold_datagrams: false,
             scheduled: UNSCHEDULED,
         }
     }
@@ -252,8 +262,8 @@ impl Slot {
         (bare, self.web_transport.as_deref_mut())
     }
 
-    /// Updates how many datagrams the engine dropped unread, which only its statistics show. Returns the number of new
-    /// ones.
+    /// Updates how many datagrams the engine dropped unread, which only its statistics show, after all others were read. Returns
+    /// the number of new ones.
     pub(crate) fn note_unread(&mut self) -> u64 {
         let unread = self.engine.stats().frame_rx.datagram - self.datagrams_received;
         unread - std::mem::replace(&mut self.datagrams_unread, unread)

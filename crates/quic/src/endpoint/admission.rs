@@ -184,6 +184,7 @@ impl Endpoint {
             engine,
             web_transport: None,
             refusals: None,
+            lost: None,
             datagrams: DatagramQueue::default(),
             datagram_bytes_max: self.limits.datagram_send_bytes_max,
             state: State::Handshake,

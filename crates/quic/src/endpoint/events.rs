@@ -2,30 +2,49 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use quinn_proto::{Dir, StreamEvent};
+use quinn_proto::{ConnectionError, Dir, StreamEvent};
 
 use super::Endpoint;
 use crate::{
     Event, Handle, Lost,
     config::PACKET_BYTES_MAX,
     connection::{application_protocol, direction, from_engine},
-    slots::State,
+    slots::{Hot, Slot, State},
+    tls::refusal::Refusals,
     web_transport::WebTransport,
 };
 
 impl Endpoint {
-    /// Converts the engine's events of one connection.
-    pub(super) fn collect_events(&mut self, index: u32) {
+    /// Converts events of one connection, up to a limit. Returns whether there may be more.
+    pub(super) fn collect_events(&mut self, index: u32) -> bool {
         let handle = self.slots.handle(index);
         let Some((hot, slot)) = self.slots.both(index) else {
-            return;
+            return false;
         };
         if slot.web_transport.is_some() {
             return self.collect_layer_events(index);
         }
+        let mut left = EVENTS_AT_ONCE;
+        if slot.state != State::Closed {
+            if std::mem::take(&mut hot.has_untold_streams) {
+                for dir in [Dir::Bi, Dir::Uni] {
+                    accept(handle, hot, slot, dir, &mut left, &mut self.events);
+                }
+            }
+            if std::mem::take(&mut hot.has_untold_datagrams) {
+                take_datagrams(handle, hot, slot, &mut left, &mut self.events);
+                if left > 0 {
+                    self.counters.datagrams_dropped_unread += slot.note_unread();
+                }
+            }
+        }
         // A packet may hold a hundred frames that raise the limit of streams: the role hears of the last.
         let mut available = [false; 2];
-        while let Some(event) = slot.engine.poll() {
+        while left > 0 {
+            let Some(event) = slot.engine.poll() else {
+                break;
+            };
+            left -= 1;
             if slot.state == State::Closed {
                 continue;
             }
@@ -52,28 +71,21 @@ impl Endpoint {
                     self.events.push_back(Event::Connected { handle });
                 }
                 quinn_proto::Event::ConnectionLost { reason } => {
-                    slot.state = State::Closed;
-                    let was_handshake = slot.handshaking.take().is_some();
-                    self.handshakes -= usize::from(was_handshake);
-                    self.counters.note_loss(was_handshake, &reason);
-                    if let Some(reason) = Lost::from_engine(reason, slot.refusals.as_deref()) {
-                        self.events.push_back(Event::Lost { handle, reason });
-                    }
+                    slot.lost = Some(Box::new(reason));
                 }
                 quinn_proto::Event::DatagramReceived => {
-                    let mut bytes = 0;
-                    while let Some(data) = slot.engine.datagrams().recv() {
-                        bytes += data.len() + DATAGRAM_OVERHEAD_BYTES;
-                        hot.note_read(data.len());
-                        slot.datagrams_received += 1;
-                        self.events.push_back(Event::Datagram { handle, data });
-                    }
-                    if bytes + 2 * PACKET_BYTES_MAX > self.limits.datagram_receive_bytes_max {
+                    let bytes = take_datagrams(handle, hot, slot, &mut left, &mut self.events);
+                    let is_near_limit =
+                        bytes + 2 * PACKET_BYTES_MAX > self.limits.datagram_receive_bytes_max;
+                    if is_near_limit && left > 0 {
                         self.counters.datagrams_dropped_unread += slot.note_unread();
                     }
                 }
+                quinn_proto::Event::Stream(StreamEvent::Opened { dir }) => {
+                    accept(handle, hot, slot, dir, &mut left, &mut self.events);
+                }
                 quinn_proto::Event::Stream(event) => {
-                    stream_event(handle, &mut slot.engine, &event, &mut self.events);
+                    stream_event(handle, &event, &mut self.events);
                 }
             }
         }
@@ -84,27 +96,85 @@ impl Endpoint {
             let available = StreamEvent::Available { dir };
             self.events.extend(in_our_words(handle, &available));
         }
+        left == 0 || self.tell_of_loss(handle, left, Lost::from_engine)
+    }
+
+    /// Tells the role why the engine ended a connection, if it did. The role can read what came before the end until then, so
+    /// this waits until there are no other events: `left` is [`EVENTS_AT_ONCE`]. Returns whether it waits.
+    pub(super) fn tell_of_loss(
+        &mut self,
+        handle: Handle,
+        left: usize,
+        in_our_words: fn(ConnectionError, Option<&Refusals>) -> Option<Lost>,
+    ) -> bool {
+        let Some(slot) = self.slots.at(handle.index) else {
+            return false;
+        };
+        if left < EVENTS_AT_ONCE {
+            return slot.lost.is_some();
+        }
+        let Some(reason) = slot.lost.take() else {
+            return false;
+        };
+        let was_handshake = slot.handshaking.take().is_some();
+        self.handshakes -= usize::from(was_handshake);
+        self.counters.note_loss(was_handshake, &reason);
+        let was_open = std::mem::replace(&mut slot.state, State::Closed) != State::Closed;
+        if was_open && let Some(reason) = in_our_words(*reason, slot.refusals.as_deref()) {
+            self.events.push_back(Event::Lost { handle, reason });
+        }
+        false
     }
 }
 
-fn stream_event(
+/// Accepts streams of the peer until `left` is 0.
+fn accept(
     handle: Handle,
-    engine: &mut quinn_proto::Connection,
-    event: &StreamEvent,
+    hot: &mut Hot,
+    slot: &mut Slot,
+    dir: Dir,
+    left: &mut usize,
     events: &mut VecDeque<Event>,
 ) {
+    while *left > 0
+        && let Some(id) = slot.engine.streams().accept(dir)
+    {
+        *left -= 1;
+        let (stream, direction) = (from_engine(id), direction(dir));
+        events.push_back(Event::Opened {
+            handle,
+            stream,
+            direction,
+        });
+        events.push_back(Event::Readable { handle, stream });
+    }
+    hot.has_untold_streams |= *left == 0;
+}
+
+/// Takes received datagrams until `left` is 0. Returns the bytes that they took in the engine.
+fn take_datagrams(
+    handle: Handle,
+    hot: &mut Hot,
+    slot: &mut Slot,
+    left: &mut usize,
+    events: &mut VecDeque<Event>,
+) -> usize {
+    let mut bytes = 0;
+    while *left > 0
+        && let Some(data) = slot.engine.datagrams().recv()
+    {
+        *left -= 1;
+        bytes += data.len() + DATAGRAM_OVERHEAD_BYTES;
+        hot.note_read(data.len());
+        slot.datagrams_received += 1;
+        events.push_back(Event::Datagram { handle, data });
+    }
+    hot.has_untold_datagrams = *left == 0;
+    bytes
+}
+
+fn stream_event(handle: Handle, event: &StreamEvent, events: &mut VecDeque<Event>) {
     match *event {
-        StreamEvent::Opened { dir } => {
-            while let Some(id) = engine.streams().accept(dir) {
-                let (stream, direction) = (from_engine(id), direction(dir));
-                events.push_back(Event::Opened {
-                    handle,
-                    stream,
-                    direction,
-                });
-                events.push_back(Event::Readable { handle, stream });
-            }
-        }
         StreamEvent::Readable { id } => {
             let stream = from_engine(id);
             // The engine reports the stream for every packet. One event for several packets is enough, since the role
@@ -117,7 +187,8 @@ fn stream_event(
                 events.push_back(Event::Readable { handle, stream });
             }
         }
-        StreamEvent::Writable { .. }
+        StreamEvent::Opened { .. }
+        | StreamEvent::Writable { .. }
         | StreamEvent::Finished { .. }
         | StreamEvent::Stopped { .. }
         | StreamEvent::Available { .. } => events.extend(in_our_words(handle, event)),
@@ -152,5 +223,8 @@ pub(super) fn in_our_words(handle: Handle, event: &StreamEvent) -> Option<Event>
     })
 }
 
+/// Most events of a connection that are handled before others have their turn. Of a hostile session's requests, each may cost tens of
+/// microseconds.
+pub(super) const EVENTS_AT_ONCE: usize = 8;
 /// The smallest overhead of a datagram in the engine's accounting.
 pub(super) const DATAGRAM_OVERHEAD_BYTES: usize = size_of::<bytes::Bytes>();

@@ -6,7 +6,7 @@ use quinn_proto::{ConnectionError, Dir, StreamEvent};
 
 use super::{
     Endpoint,
-    events::{DATAGRAM_OVERHEAD_BYTES, in_our_words},
+    events::{DATAGRAM_OVERHEAD_BYTES, EVENTS_AT_ONCE, in_our_words},
 };
 use crate::{
     Event, Handle, Lost,
@@ -18,15 +18,28 @@ use crate::{
 };
 
 impl Endpoint {
-    /// Converts the engine's events of a connection with a layer.
-    pub(super) fn collect_layer_events(&mut self, index: u32) {
+    /// Converts events of a connection with a layer, up to a limit. Returns whether there may be more.
+    pub(super) fn collect_layer_events(&mut self, index: u32) -> bool {
         let Some(now) = self.now else {
-            return;
+            return false;
         };
         let handle = self.slots.handle(index);
-        while let Some(slot) = self.slots.at(index)
+        let mut left = EVENTS_AT_ONCE;
+        let hot = self.slots.hot(index);
+        let has_untold_streams = std::mem::take(&mut hot.has_untold_streams);
+        if std::mem::take(&mut hot.has_untold_datagrams) {
+            self.receive_in_layer(now, handle, true, &mut left);
+        }
+        if has_untold_streams {
+            for dir in [Dir::Bi, Dir::Uni] {
+                self.accept_in_layer(now, handle, dir, &mut left);
+            }
+        }
+        while left > 0
+            && let Some(slot) = self.slots.at(index)
             && let Some(event) = slot.engine.poll()
         {
+            left -= 1;
             match event {
                 quinn_proto::Event::HandshakeDataReady => {
                     if application_protocol(&slot.engine).as_deref() != Some(weir_h3::ALPN) {
@@ -43,22 +56,21 @@ impl Endpoint {
                     });
                 }
                 quinn_proto::Event::ConnectionLost { reason } => {
-                    let was_handshake = slot.handshaking.take().is_some();
-                    self.handshakes -= usize::from(was_handshake);
-                    self.counters.note_loss(was_handshake, &reason);
-                    let was_open = slot.state != State::Closed;
-                    slot.state = State::Closed;
-                    if was_open && let Some(reason) = lost(reason, slot.refusals.as_deref()) {
-                        self.events.push_back(Event::Lost { handle, reason });
-                    }
+                    slot.lost = Some(Box::new(reason));
                 }
-                quinn_proto::Event::DatagramReceived => self.receive_in_layer(now, handle),
+                quinn_proto::Event::DatagramReceived => {
+                    self.receive_in_layer(now, handle, false, &mut left);
+                }
                 quinn_proto::Event::DatagramsUnblocked => {}
+                quinn_proto::Event::Stream(StreamEvent::Opened { dir }) => {
+                    self.accept_in_layer(now, handle, dir, &mut left);
+                }
                 quinn_proto::Event::Stream(event) => self.on_layer_stream(now, handle, &event),
             }
             self.tell_from_layer(handle);
         }
         self.tell_from_layer(handle);
+        left == 0 || self.tell_of_loss(handle, left, lost)
     }
 
     /// Starts the layer.
@@ -84,7 +96,23 @@ impl Endpoint {
         Some(act(layer?, &mut bare))
     }
 
-    fn receive_in_layer(&mut self, now: Instant, handle: Handle) {
+    /// Accepts streams of the peer until `left` is 0.
+    fn accept_in_layer(&mut self, now: Instant, handle: Handle, dir: Dir, left: &mut usize) {
+        self.with_layer(now, handle.index, |layer, bare| {
+            while *left > 0
+                && let Some(id) = bare.engine.streams().accept(dir)
+            {
+                *left -= 1;
+                let stream = from_engine(id);
+                layer.handle_opened(stream, direction(dir));
+                layer.handle_readable(bare, stream);
+            }
+            bare.hot.has_untold_streams |= *left == 0;
+        });
+    }
+
+    /// Takes received datagrams until `left` is 0. `goes_on`: an earlier call left some.
+    fn receive_in_layer(&mut self, now: Instant, handle: Handle, goes_on: bool, left: &mut usize) {
         let Some((hot, slot)) = self.slots.both(handle.index) else {
             return;
         };
@@ -92,7 +120,10 @@ impl Endpoint {
             return;
         };
         let (mut bytes, mut received) = (0, 0);
-        while let Some(data) = bare.engine.datagrams().recv() {
+        while *left > 0
+            && let Some(data) = bare.engine.datagrams().recv()
+        {
+            *left -= 1;
             bytes += data.len() + DATAGRAM_OVERHEAD_BYTES;
             received += 1;
             bare.hot.note_read(data.len());
@@ -100,8 +131,10 @@ impl Endpoint {
                 self.events.push_back(Event::Datagram { handle, data });
             }
         }
+        bare.hot.has_untold_datagrams = *left == 0;
         slot.datagrams_received += received;
-        if bytes + 2 * PACKET_BYTES_MAX > self.limits.datagram_receive_bytes_max {
+        let is_near_limit = bytes + 2 * PACKET_BYTES_MAX > self.limits.datagram_receive_bytes_max;
+        if (goes_on || is_near_limit) && *left > 0 {
             self.counters.datagrams_dropped_unread += slot.note_unread();
         }
     }
@@ -114,10 +147,7 @@ impl Endpoint {
             return;
         };
         let is_roles = match *event {
-            StreamEvent::Opened { dir } => {
-                accept(layer, &mut bare, dir);
-                false
-            }
+            StreamEvent::Opened { .. } => false,
             StreamEvent::Readable { id } => layer.handle_readable(&mut bare, from_engine(id)),
             StreamEvent::Writable { id } => layer.handle_writable(&mut bare, from_engine(id)),
             StreamEvent::Finished { id } => layer.handle_finished(&mut bare, from_engine(id)),
@@ -173,14 +203,6 @@ impl Endpoint {
             };
             self.events.push_back(event);
         }
-    }
-}
-
-fn accept(layer: &mut WebTransport, bare: &mut Bare<'_>, dir: Dir) {
-    while let Some(id) = bare.engine.streams().accept(dir) {
-        let stream = from_engine(id);
-        layer.handle_opened(stream, direction(dir));
-        layer.handle_readable(bare, stream);
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, PoisonError},
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use rustls::{CertificateError, Error, pki_types::UnixTime};
+use rustls::{CertificateError, Error, OtherError, pki_types::UnixTime};
 
 /// The latest certificate errors of a client's handshakes.
 ///
@@ -23,6 +24,28 @@ pub(super) enum Proof {
     Chain,
     /// That it has the key of its certificate.
     Possession,
+}
+
+/// The error that the certificate of a server has this hash, which is none of the trusted ones.
+#[derive(Debug)]
+pub(super) struct OtherHash(pub(super) [u8; 32]);
+
+impl fmt::Display for OtherHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the certificate's hash is not the trusted one but ")?;
+        for byte in self.0 {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str("; ask the server for its hash again")
+    }
+}
+
+impl std::error::Error for OtherHash {}
+
+impl From<OtherHash> for CertificateError {
+    fn from(error: OtherHash) -> Self {
+        Self::Other(OtherError(Arc::new(error)))
+    }
 }
 
 impl Refusals {
@@ -102,12 +125,8 @@ fn sentence(error: &CertificateError, proof: Proof) -> String {
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "the certificate is not for servers: its extended key usage lacks server authentication".to_owned()
         }
-        // Returned by this crate's verifier.
-        CertificateError::ApplicationVerificationFailure => {
-            "the certificate's hash is not the trusted one; ask the server for its hash again".to_owned()
-        }
         error => revocation_sentence(error)
-            .or_else(|| library_sentence(error))
+            .or_else(|| other_sentence(error))
             .unwrap_or_else(|| format!("the certificate was refused: {error}")),
     }
 }
@@ -131,11 +150,14 @@ fn revocation_sentence(error: &CertificateError) -> Option<String> {
     })
 }
 
-/// Returns the reason as a sentence, if it is one of the library's own errors.
-fn library_sentence(error: &CertificateError) -> Option<String> {
+/// Returns the reason as a sentence, if it is one of the verifiers' own errors.
+fn other_sentence(error: &CertificateError) -> Option<String> {
     let CertificateError::Other(other) = error else {
         return None;
     };
+    if let Some(other) = other.0.downcast_ref::<OtherHash>() {
+        return Some(other.to_string());
+    }
     match other.0.downcast_ref() {
         Some(webpki::Error::CaUsedAsEndEntity) => Some(
             "the certificate is a CA certificate; a server needs one with CA:FALSE, which `openssl req -x509` \
@@ -245,11 +267,14 @@ mod tests {
                 OTHER_KEY,
             ),
             (
-                CertificateError::Other(rustls::OtherError(std::sync::Arc::new(
-                    webpki::Error::CaUsedAsEndEntity,
-                ))),
+                CertificateError::Other(OtherError(Arc::new(webpki::Error::CaUsedAsEndEntity))),
                 "the certificate is a CA certificate; a server needs one with CA:FALSE, which `openssl req -x509` does not \
                  make by default",
+            ),
+            (
+                OtherHash([0xA5; 32]).into(),
+                "the certificate's hash is not the trusted one but a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5; \
+                 ask the server for its hash again",
             ),
             (
                 CertificateError::InvalidOcspResponse,

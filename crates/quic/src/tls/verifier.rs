@@ -17,7 +17,7 @@ use rustls::{
 
 use super::{
     TlsError, Trust, certificate_hash, provider,
-    refusal::{Proof, Refusals},
+    refusal::{OtherHash, Proof, Refusals},
     root_store,
 };
 
@@ -80,10 +80,15 @@ impl ServerCertVerifier for Verifier {
                 ocsp_response,
                 now,
             ),
-            Trusted::Hashes(hashes) if !hashes.contains(&certificate_hash(end_entity)) => {
-                Err(CertificateError::ApplicationVerificationFailure.into())
+            Trusted::Hashes(hashes) => {
+                let hash = certificate_hash(end_entity);
+                if hashes.contains(&hash) {
+                    Ok(ServerCertVerified::assertion())
+                } else {
+                    Err(CertificateError::from(OtherHash(hash)).into())
+                }
             }
-            Trusted::Hashes(_) | Trusted::Anyone => Ok(ServerCertVerified::assertion()),
+            Trusted::Anyone => Ok(ServerCertVerified::assertion()),
         };
         verified.inspect_err(|error| self.note(error, Proof::Chain))
     }

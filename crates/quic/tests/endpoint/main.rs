@@ -1,5 +1,5 @@
 //! Tests of two connected endpoints in virtual time: limits, streams, datagrams, acknowledgements, batches of packets, ends of
-//! connections, hostile peers, and peers that exceed their limits.
+//! connections, turns, hostile peers, and peers that exceed their limits.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,4 +17,5 @@ mod limits;
 mod packets;
 mod pair;
 mod streams;
+mod turns;
 mod web_transport;

@@ -133,7 +133,7 @@ section! {
     /// Rights of clients with a certificate.
     ClientsConfig at [auth clients] {
         ca: Option<PathBuf> = None,
-            "CA certificates (PEM file): clients with a certificate of these CAs are trusted, such as other relays. Turns session resumption off. Not set: no client certificates.";
+            "CA certificates (PEM file): clients with a certificate of these CAs are trusted, such as other relays; with a certificate of other CAs, no client can connect. Turns session resumption off. Not set: no client certificates.";
         publish: Vec<String> = words(&[""]), "Namespaces that clients with such a certificate may publish in; \"\" is all.";
         subscribe: Vec<String> = words(&[""]), "Namespaces that clients with such a certificate may subscribe to; \"\" is all.";
     }

@@ -208,7 +208,8 @@ A setting comes from a key in the file (`--config relay.toml`), an environment v
 - Bytes are numbers, or strings with `KiB`, `MiB` or `GiB`.
 - Lists are `[\"a\", \"b\"]` in the file, and `a,b` elsewhere.
 - With several threads, limits that say \"all threads\" are divided among the threads. Each thread has the other limits for itself.
-- A value outside of its range is an error at start and with `--check`. A reload does not read settings again.
+- A value outside of its range and an unknown key are errors at start and with `--check`; an unknown variable is not. A reload does not
+  read settings again.
 
 `cargo test -p weir --bin weir` compares this page with the program; `UPDATE_DOCS=1` before it writes the page.
 ";

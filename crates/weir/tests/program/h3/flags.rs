@@ -430,25 +430,25 @@ fn an_interrupt_ends_a_comparison_and_its_server() {
 fn a_server_takes_as_many_connections_as_it_may_for_as_long_as_they_are_used() {
     let folder = Folder::new("bounds");
     let file = folder.file("report.json");
-    let run = |server: &Server, arguments: &[&str]| {
-        let mut all = vec!["--json", file.to_str().unwrap()];
-        all.extend(arguments);
-        let output = bench(&server.url("/1k"), &all);
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let run = |server: &Server, seconds: f64, arguments: &[&str]| {
+        succeed(seconds, |seconds| {
+            let duration = format!("--duration={seconds}");
+            let mut all = vec!["--json", file.to_str().unwrap(), &duration];
+            all.extend(arguments);
+            bench(&server.url("/1k"), &all)
+        });
         json(&file)
     };
     let server = Server::with(&["--connections-max=1"]);
-    let report = run(&server, &["--max-concurrent-conns=2", "--duration=1"]);
-    assert_eq!(report["connections"]["handshakes"], 1);
-    assert_eq!(report["connections"]["refusals"][0]["kind"], "refused");
-    assert_eq!(report["requests"]["failed"], 0);
+    let report = run(&server, 1.0, &["--max-concurrent-conns=2"]);
+    let connections = &report["connections"];
+    assert_eq!(connections["handshakes"], 1, "{report}");
+    assert_eq!(connections["refusals"][0]["kind"], "refused", "{report}");
+    assert_eq!(report["requests"]["failed"], 0, "{report}");
 
     // One request per second, on connections with an idle timeout of 0.2 s.
     let server = Server::with(&["--idle-timeout=200ms"]);
-    let slow = ["--rate=1", "--max-concurrent-conns=1", "--duration=4"];
-    let report = run(&server, &slow);
-    assert!(
-        report["connections"]["handshakes"].as_u64().unwrap() >= 2,
-        "{report}"
-    );
+    let report = run(&server, 4.0, &["--rate=1", "--max-concurrent-conns=1"]);
+    let handshakes = report["connections"]["handshakes"].as_u64().unwrap();
+    assert!(handshakes >= 2, "{report}");
 }
