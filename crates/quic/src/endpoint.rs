@@ -5,10 +5,12 @@ mod counters;
 mod events;
 mod layer;
 mod outgoing;
+mod turns;
 
 pub use self::outgoing::ConnectError;
 
 pub use self::counters::Counters;
+use self::turns::Turns;
 
 use std::{
     collections::VecDeque,
@@ -74,11 +76,7 @@ pub struct Endpoint {
     /// The index in `dirty` at which the next turn continues.
     dirty_next: usize,
     /// Connections that may have events.
-    active: VecDeque<u32>,
-    /// Connections that have more events than are handled at once. Others come first.
-    busy: VecDeque<u32>,
-    /// Number of connections asked for events.
-    visits: u64,
+    active: Turns,
     pub(crate) events: VecDeque<Event>,
     outbox: Outbox,
     /// A buffer for the engine, which writes each batch to an empty one; the batch is then copied to the outbox.
@@ -164,9 +162,7 @@ impl Endpoint {
             due: Vec::new(),
             dirty: Vec::new(),
             dirty_next: 0,
-            active: VecDeque::new(),
-            busy: VecDeque::new(),
-            visits: 0,
+            active: Turns::default(),
             events: peer_threads.initial_events(),
             outbox: Outbox::default(),
             scratch: Vec::with_capacity(packets.joined_max * PACKET_BYTES),
@@ -288,26 +284,20 @@ impl Endpoint {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            self.visits += 1;
-            let (first, second) = if self.visits.is_multiple_of(VISITS_OF_OTHERS) {
-                (&mut self.busy, &mut self.active)
-            } else {
-                (&mut self.active, &mut self.busy)
-            };
-            let index = first.pop_front().or_else(|| second.pop_front())?;
+            let index = self.active.next()?;
             self.slots.hot(index).active = false;
             let has_more = self.collect_events(index);
             let hot = self.slots.hot(index);
             if has_more && !hot.active {
                 hot.active = true;
-                self.busy.push_back(index);
+                self.active.push_busy(index);
             }
         }
     }
 
     /// Returns whether there are events, or may be.
     pub fn has_events(&self) -> bool {
-        !(self.events.is_empty() && self.active.is_empty() && self.busy.is_empty())
+        !(self.events.is_empty() && self.active.is_empty())
     }
 
     /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
@@ -482,7 +472,7 @@ impl Endpoint {
         let hot = self.slots.hot(index);
         if !hot.active {
             hot.active = true;
-            self.active.push_back(index);
+            self.active.push(index);
         }
     }
 }
@@ -521,8 +511,6 @@ impl quinn_proto::TimeSource for EngineTime {
     }
 }
 
-/// Of so many connections that are asked for events, one is busy if there is one. The others have newer events.
-const VISITS_OF_OTHERS: u64 = 8;
 /// Twenty bytes, the maximum, so that nobody can guess a client's Initial keys.
 const INITIAL_ID_BYTES: usize = 20;
 /// The usual space for one packet.

@@ -25,25 +25,13 @@ impl Endpoint {
             return self.collect_layer_events(index);
         }
         let mut left = EVENTS_AT_ONCE;
-        if slot.state != State::Closed {
-            if std::mem::take(&mut hot.has_untold_streams) {
-                for dir in [Dir::Bi, Dir::Uni] {
-                    accept(handle, hot, slot, dir, &mut left, &mut self.events);
-                }
-            }
-            if std::mem::take(&mut hot.has_untold_datagrams) {
-                take_datagrams(handle, hot, slot, &mut left, &mut self.events);
-                if left > 0 {
-                    self.counters.datagrams_dropped_unread += slot.note_unread();
-                }
-            }
-        }
+        let dropped = go_on(handle, hot, slot, &mut left, &mut self.events);
+        self.counters.datagrams_dropped_unread += dropped;
         // A packet may hold a hundred frames that raise the limit of streams: the role hears of the last.
         let mut available = [false; 2];
-        while left > 0 {
-            let Some(event) = slot.engine.poll() else {
-                break;
-            };
+        while left > 0
+            && let Some(event) = slot.engine.poll()
+        {
             left -= 1;
             if slot.state == State::Closed {
                 continue;
@@ -125,6 +113,32 @@ impl Endpoint {
         }
         false
     }
+}
+
+/// Takes streams and datagrams that the last turn left, until `left` is 0. Returns the number of datagrams that were dropped
+/// since.
+fn go_on(
+    handle: Handle,
+    hot: &mut Hot,
+    slot: &mut Slot,
+    left: &mut usize,
+    events: &mut VecDeque<Event>,
+) -> u64 {
+    if slot.state == State::Closed {
+        return 0;
+    }
+    if std::mem::take(&mut hot.has_untold_streams) {
+        for dir in [Dir::Bi, Dir::Uni] {
+            accept(handle, hot, slot, dir, left, events);
+        }
+    }
+    if std::mem::take(&mut hot.has_untold_datagrams) {
+        take_datagrams(handle, hot, slot, left, events);
+        if *left > 0 {
+            return slot.note_unread();
+        }
+    }
+    0
 }
 
 /// Accepts streams of the peer until `left` is 0.
