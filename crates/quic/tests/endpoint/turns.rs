@@ -4,7 +4,10 @@ use bytes::{Bytes, BytesMut};
 use weir_quic::{Event, Handle, Limits, Lost};
 use weir_transport::{Direction, StreamId, Transport as _};
 
-use crate::pair::{Pair, Setup, Side, datagrams, read_all};
+use crate::{
+    pair::{Pair, Setup, Side, datagrams, read_all},
+    web_transport,
+};
 
 #[test]
 fn a_busy_connection_waits_while_others_have_their_turn() {
@@ -37,6 +40,30 @@ fn a_busy_connection_waits_while_others_have_their_turn() {
     assert!(before <= 20, "{before} events came before it");
     let sent: Vec<_> = (0..MANY).flat_map(u16::to_be_bytes).collect();
     assert_eq!(datagrams(&told).concat(), sent);
+}
+
+#[test]
+fn a_busy_session_of_web_transport_loses_nothing() {
+    let (mut pair, client, server) = web_transport::connected();
+    for number in 0..MANY {
+        open_with(&mut pair, client, Direction::Uni, number);
+        let datagram = Bytes::copy_from_slice(&number.to_be_bytes());
+        pair.at_client(client)
+            .send_datagram(datagram, None)
+            .unwrap();
+    }
+    deliver(&mut pair);
+    let told: Vec<_> = std::iter::from_fn(|| pair.server.poll_event()).collect();
+    let mut read = Vec::new();
+    for event in &told {
+        if let Event::Opened { stream, .. } = *event {
+            read.extend(read_all(&mut pair.at_server(server), stream).0);
+        }
+    }
+    let sent: Vec<_> = (0..MANY).flat_map(u16::to_be_bytes).collect();
+    assert_eq!(read, sent);
+    assert_eq!(datagrams(&told).concat(), sent);
+    assert!(!pair.server.has_events());
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn setup(limits: Limits) -> Pair {
 }
 
 /// Two ends of a session.
-fn connected() -> (Pair, Handle, Handle) {
+pub(crate) fn connected() -> (Pair, Handle, Handle) {
     let mut pair = setup(Limits::default());
     let (client, server) = pair.connect();
     (pair, client, server)
