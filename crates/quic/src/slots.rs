@@ -16,7 +16,8 @@ use crate::{
 /// Connections by the engine's index.
 pub(crate) struct Slots {
     hot: Vec<Hot>,
-    cold: Vec<Option<Slot>>,
+    /// Each in an allocation of its own, which its end frees, and which stays where it is while the table grows.
+    cold: Vec<Option<Box<Slot>>>,
     open: usize,
     /// Number of leading places for connections to peer threads, which are vacant here.
     reserved: usize,
@@ -117,7 +118,7 @@ impl Slots {
             "the engine reuses an index only after removal"
         );
         self.open += 1;
-        self.cold[index] = Some(slot);
+        self.cold[index] = Some(Box::new(slot));
         let hot = &mut self.hot[index];
         *hot = Hot {
             generation: hot.generation,
@@ -133,7 +134,7 @@ impl Slots {
     }
 
     /// Removes a drained connection.
-    pub(crate) fn remove(&mut self, index: u32) -> Option<Slot> {
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Box<Slot>> {
         let slot = self.cold.get_mut(index as usize)?.take()?;
         let hot = &mut self.hot[index as usize];
         hot.generation = hot.generation.wrapping_add(1);
@@ -156,7 +157,7 @@ impl Slots {
 
     /// Returns the connection at an index, whatever its handle.
     pub(crate) fn at(&mut self, index: u32) -> Option<&mut Slot> {
-        self.cold.get_mut(index as usize)?.as_mut()
+        self.cold.get_mut(index as usize)?.as_deref_mut()
     }
 
     /// Returns both halves of the entry at an index.

@@ -35,6 +35,6 @@ pub use config::{Config, Limits};
 pub use counters::{Counters, Gauges};
 pub use dispatch::TrackState;
 pub use links::{FleetRelay, FleetState, LinkCredentials, LinkState, Upstream, Whereabouts};
-pub use load::{Load, LoadLimits, Overload, STANDING, Shedder};
+pub use load::{Excess, Load, LoadLimits, Overload, STANDING, Shedder};
 pub use ownership::Ownership;
 pub use relay::Relay;

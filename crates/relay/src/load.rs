@@ -18,9 +18,10 @@ pub struct Load {
 pub struct LoadLimits {
     /// Longest delay, if it lasts for [`STANDING`]. Below half of it, new sessions and requests are accepted again.
     pub queue_delay_max: Duration,
-    /// Most memory, in bytes. Above it, new sessions and requests are refused, until it is below nine tenths. The relay
-    /// frees memory above it, and already if nine tenths of it are given out: the oldest objects in the cache, then the
-    /// sessions that hold the most.
+    /// Most memory, in bytes. Above it, new sessions and requests are refused, until it is below nine tenths. From nine
+    /// tenths on, the relay frees the oldest objects in the cache. Above it, or if nine tenths of it are given out, also the
+    /// sessions that hold the most. While less than half of it is given out, nothing is refused or freed: what the
+    /// allocator keeps serves what comes next.
     pub memory_bytes_max: u64,
 }
 
@@ -45,6 +46,15 @@ pub enum Overload {
 /// How long the delay has to exceed its limit before anything is refused. A single pause of the host, or a burst of new
 /// sessions, causes a shorter delay; neither is overload.
 pub const STANDING: Duration = Duration::from_secs(1);
+
+/// What a relay is to free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Excess {
+    /// Bytes, from the cache first.
+    pub bytes: u64,
+    /// Whether sessions may be closed for what the cache does not have.
+    pub closes_sessions: bool,
+}
 
 /// How long it takes until the memory of the process shows what was freed: allocators return memory late.
 const READING: Duration = Duration::from_secs(2);
@@ -79,7 +89,7 @@ impl Shedder {
         } = self.limits;
         let is_late = load.queue_delay > queue_delay_max;
         self.late_since = is_late.then(|| self.late_since.unwrap_or(now));
-        let (is_slow, is_large) = if self.is_shedding() {
+        let (is_slow, is_beyond) = if self.is_shedding() {
             let is_slow = load.queue_delay > queue_delay_max / 2;
             (is_slow, load.memory_bytes > memory_bytes_max / 10 * 9)
         } else {
@@ -89,7 +99,7 @@ impl Shedder {
             let is_slow = late_for.is_some_and(|late_for| late_for >= STANDING);
             (is_slow, load.memory_bytes > memory_bytes_max)
         };
-        self.overload = if is_large {
+        self.overload = if is_beyond && load.heap_bytes > memory_bytes_max / 2 {
             Some(Overload::Memory)
         } else {
             is_slow.then_some(Overload::Delay)
@@ -97,24 +107,30 @@ impl Shedder {
         self.is_shedding()
     }
 
-    /// Returns the bytes to free: if more than nine tenths of the memory are given out, what exceeds eight tenths. If the
-    /// process needs more than all, because what is given out lies scattered: what exceeds nine tenths, once in
-    /// two seconds.
-    pub fn excess(&mut self, now: Instant, load: Load) -> u64 {
+    /// Returns what to free: if more than nine tenths of the memory are given out, what exceeds eight tenths. If the process
+    /// needs more than nine tenths, because what is given out lies scattered: the same, once in two seconds, and not below
+    /// half of the memory given out.
+    pub fn excess(&mut self, now: Instant, load: Load) -> Excess {
         let max = self.limits.memory_bytes_max;
-        let given = if load.heap_bytes > max / 10 * 9 {
-            load.heap_bytes - max / 10 * 8
-        } else {
-            0
-        };
+        let (low, high) = (max / 10 * 8, max / 10 * 9);
+        if load.heap_bytes > high {
+            return Excess {
+                bytes: load.heap_bytes - low,
+                closes_sessions: true,
+            };
+        }
         let has_passed = |since| now.saturating_duration_since(since) >= READING;
-        let used = if load.memory_bytes > max && self.freed_at.is_none_or(has_passed) {
-            self.freed_at = Some(now);
-            load.memory_bytes - max / 10 * 9
-        } else {
-            0
-        };
-        given.max(used)
+        if load.memory_bytes <= high
+            || load.heap_bytes <= max / 2
+            || !self.freed_at.is_none_or(has_passed)
+        {
+            return Excess::default();
+        }
+        self.freed_at = Some(now);
+        Excess {
+            bytes: (load.memory_bytes - low).min(load.heap_bytes - max / 2),
+            closes_sessions: load.memory_bytes > max,
+        }
     }
 
     /// Returns whether new sessions and requests are refused.
@@ -199,42 +215,57 @@ mod tests {
     fn memory_is_freed_past_nine_tenths_and_down_to_eight() {
         let mut shedder = shedder();
         let mut excess = |heap_bytes| shedder.excess(at(0), Load { heap_bytes, ..CALM });
-        assert_eq!([0, 899, 900].map(&mut excess), [0, 0, 0]);
-        assert_eq!([901, 1000, 2000].map(&mut excess), [101, 200, 1200]);
+        for (heap_bytes, bytes) in [(0, 0), (899, 0), (900, 0), (901, 101), (2000, 1200)] {
+            let expected = Excess {
+                bytes,
+                closes_sessions: bytes > 0,
+            };
+            assert_eq!(excess(heap_bytes), expected);
+        }
     }
 
     #[test]
-    fn memory_of_the_process_is_freed_past_its_limit_and_not_twice_for_one_reading() {
+    fn memory_of_the_process_is_freed_past_nine_tenths_and_not_twice_for_one_reading() {
         let mut shedder = shedder();
-        let mut excess = |millis, memory_bytes| {
+        let mut excess = |millis, memory_bytes, heap_bytes| {
             let load = Load {
                 memory_bytes,
-                heap_bytes: 500,
+                heap_bytes,
                 ..CALM
             };
-            shedder.excess(at(millis), load)
+            let excess = shedder.excess(at(millis), load);
+            (excess.bytes, excess.closes_sessions)
         };
-        assert_eq!(excess(0, 1000), 0);
-        assert_eq!(excess(0, 1001), 101);
-        assert_eq!(excess(1999, 2000), 0);
-        assert_eq!(excess(2000, 2000), 1100);
+        assert_eq!(excess(0, 900, 800), (0, false));
+        assert_eq!(excess(0, 901, 800), (101, false), "the cache only");
+        assert_eq!(excess(1999, 2000, 800), (0, false));
+        assert_eq!(excess(2000, 1001, 800), (201, true));
+        assert_eq!(
+            excess(4000, 1001, 600),
+            (100, true),
+            "half may be given out"
+        );
+        assert_eq!(excess(6000, 2000, 500), (0, false));
     }
 
     #[test]
     fn memory_is_shed_past_its_limit_and_until_nine_tenths_of_it() {
         let mut shedder = shedder();
-        let mut observe = |memory_bytes| {
+        let mut observe = |memory_bytes, heap_bytes| {
             let load = Load {
                 memory_bytes,
+                heap_bytes,
                 ..CALM
             };
             shedder.observe(at(0), load)
         };
-        assert!(!observe(1000));
-        assert!(observe(1001));
-        assert!(observe(901));
-        assert!(!observe(900));
-        assert!(observe(1001));
+        assert!(!observe(1000, 501));
+        assert!(observe(1001, 501));
+        assert!(observe(901, 501));
+        assert!(!observe(900, 501));
+        assert!(observe(1001, 501));
+        assert!(!observe(1001, 500), "the allocator has as much again");
+        assert!(observe(1001, 501));
         assert_eq!(shedder.overload(), Some(Overload::Memory));
     }
 }

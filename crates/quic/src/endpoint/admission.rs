@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Instant};
 
-use quinn_proto::{ConnectionHandle, Incoming, ServerConfig, Transmit, TransportConfig, VarInt};
+use quinn_proto::{
+    ConnectionHandle, EndpointEvent, Incoming, ServerConfig, Transmit, TransportConfig, VarInt,
+};
 
 use super::{Endpoint, Handle};
 use crate::{
@@ -104,8 +106,19 @@ impl Endpoint {
         self.scratch.clear();
         let logged = self.logged_server();
         match self.engine.accept(incoming, now, &mut self.scratch, logged) {
-            Ok((handle, engine)) => {
+            Ok((handle, mut engine)) => {
                 self.counters.accepted += 1;
+                if engine.is_closed() {
+                    // The client's first packets end the connection. The engine sets no timer for that, and would keep it
+                    // until the idle timeout.
+                    self.counters.handshakes_failed += 1;
+                    let transmit = engine.poll_transmit(now, 1, &mut self.scratch);
+                    if let Some(transmit) = transmit {
+                        self.respond(transmit, socket);
+                    }
+                    self.engine.handle_event(handle, EndpointEvent::drained());
+                    return;
+                }
                 let handle = self.adopt(handle, engine, socket, counted);
                 let deadline = now + self.limits.handshake_timeout;
                 self.handshake_deadlines.push_back((deadline, handle));
@@ -134,7 +147,6 @@ impl Endpoint {
                 let reason = b"the handshake takes too long".as_slice().into();
                 slot.engine.close(now, VarInt::from_u32(0), reason);
                 slot.state = State::Closed;
-                self.handshakes -= usize::from(slot.handshaking.take().is_some());
                 self.counters.handshakes_failed += 1;
                 self.counters.handshakes_overdue += 1;
                 self.mark(handle.index);

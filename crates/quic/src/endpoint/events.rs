@@ -104,8 +104,8 @@ impl Endpoint {
         let Some(reason) = slot.lost.take() else {
             return false;
         };
-        let was_handshake = slot.handshaking.take().is_some();
-        self.handshakes -= usize::from(was_handshake);
+        // It counts as a handshake until the engine has forgotten it, so that the limits hold for what is in memory.
+        let was_handshake = slot.handshaking.is_some();
         self.counters.note_loss(was_handshake, &reason);
         let was_open = std::mem::replace(&mut slot.state, State::Closed) != State::Closed;
         if was_open && let Some(reason) = in_our_words(*reason, slot.refusals.as_deref()) {

@@ -171,6 +171,47 @@ fn handshakes_that_take_too_long_are_closed() {
 }
 
 #[test]
+fn a_client_that_ends_its_handshake_with_its_first_packet_leaves_nothing() {
+    let mut pair = Pair::new();
+    for _ in 0..10 {
+        let client = pair.start();
+        pair.at_client(client).close(0, b"");
+    }
+    pair.pass(DELAY * 2);
+    let counters = pair.server.counters();
+    assert_eq!((counters.accepted, counters.handshakes_failed), (10, 10));
+    assert_eq!(pair.server.connections(), 0);
+    assert!(pair.server.poll_timeout().is_none_or(|at| at > pair.now));
+    assert_eq!(losses(&pair.take_server()), []);
+    pair.connect();
+}
+
+#[test]
+fn handshakes_that_clients_end_count_until_they_are_out_of_memory() {
+    let mut pair = server_with(Limits {
+        handshakes_max: 2,
+        ..Limits::default()
+    });
+    for _ in 0..2 {
+        let client = pair.start();
+        pair.pass(DELAY * 3 / 2);
+        pair.at_client(client).close(0, b"");
+        pair.pass(DELAY * 3 / 2);
+    }
+    assert_eq!(pair.server.counters().handshakes_failed, 2);
+    assert_eq!(pair.server.connections(), 2, "the engine is draining them");
+    pair.start();
+    pair.pass(DELAY * 2);
+    assert_eq!(pair.server.counters().refused_handshakes, 1);
+    // Three probe timeouts, of a second each without a measured round trip.
+    pair.pass(Duration::from_secs(4));
+    assert_eq!(pair.server.connections(), 0);
+    pair.take_client();
+    pair.take_server();
+    pair.connect();
+}
+
+#[test]
 fn packets_from_port_zero_are_dropped() {
     let mut pair = Pair::new();
     pair.client_address.set_port(0);

@@ -17,6 +17,7 @@ use crate::{
     effect::Effect,
     ids::{PublisherId, TrackId},
     links::is_moved,
+    load::Excess,
     sessions::peer::Purpose,
     timers::Timer,
     track::{Publisher, Track},
@@ -214,15 +215,17 @@ impl Owners {
         turn.push(Effect::DemandChanged(id));
     }
 
-    /// Frees memory because the process has given out too much: this thread's share of `excess` bytes. The oldest groups
-    /// of the cache go first, then the sessions that hold the most.
-    pub(crate) fn free_memory(&mut self, turn: &mut Turn<'_>, excess: u64) {
-        if excess == 0 {
+    /// Frees memory because the process needs too much: this thread's share of `excess`. The oldest groups of the cache
+    /// go first, then the sessions that hold the most, if they may.
+    pub(crate) fn free_memory(&mut self, turn: &mut Turn<'_>, excess: Excess) {
+        if excess.bytes == 0 {
             return;
         }
-        let share = excess.div_ceil(u64::from(turn.endpoint.shard().count()));
+        let share = excess
+            .bytes
+            .div_ceil(u64::from(turn.endpoint.shard().count()));
         let mut rest = share.saturating_sub(self.tracks.shrink_cache(turn, share));
-        if rest == 0 {
+        if rest == 0 || !excess.closes_sessions {
             return;
         }
         let mut held = Vec::new();

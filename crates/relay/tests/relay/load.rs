@@ -258,6 +258,7 @@ fn memory_is_freed_in_the_cache_and_then_where_most_is_held() {
 #[test]
 fn who_does_not_read_holds_memory_too() {
     let mut setting = Setting::default();
+    setting.relay.cache_track_bytes_max = 0;
     setting.client.keep_alive = Some(secs(10));
     story(&setting, |stage| {
         let [publisher, subscriber, deaf] = [stage.client(), stage.client(), stage.client()];
@@ -269,15 +270,55 @@ fn who_does_not_read_holds_memory_too() {
         stage.sim.kill(deaf);
         stage.group(source, 1, 10, 20_000);
         stage.step("objects", secs(1));
-        // What it holds lies scattered: little is given out, and the process needs more.
+        // What it holds lies scattered: the process needs more than is given out.
         stage.load(Load {
             memory_bytes: 1_000_000,
+            heap_bytes: 800,
             ..Load::default()
         });
         stage.step("memory runs out", millis(100));
         assert_eq!(stage.counters().sessions_closed_memory, 1);
         assert_eq!(stage.gauges().sessions, 2);
         stage.expect_objects(subscription, &[1], 10, 20_000);
+    });
+}
+
+#[test]
+fn the_cache_makes_room_before_anybody_is_refused_or_closed() {
+    story(&Setting::default(), |stage| {
+        let [publisher, deaf] = [stage.client(), stage.client()];
+        let source = stage.publish(publisher, "a--x");
+        stage.subscribe(deaf, "a--x");
+        stage.wait(millis(50));
+        stage.sim.kill(deaf);
+        stage.group(source, 1, 10, 20_000);
+        stage.group(source, 2, 10, 20_000);
+        stage.step("objects", secs(1));
+        let load = Load {
+            memory_bytes: 901,
+            heap_bytes: 800,
+            ..Load::default()
+        };
+        let cached = stage.gauges().cache_objects;
+        stage.load(load);
+        stage.step("nine tenths", millis(100));
+        assert!(stage.gauges().cache_objects < cached);
+        let memory_bytes = 5000;
+        // A peak is over: the process keeps its pages, and little is given out.
+        stage.load(Load {
+            memory_bytes,
+            heap_bytes: 400,
+            ..load
+        });
+        let newcomer = stage.client();
+        stage.publish(newcomer, "a--y");
+        stage.step("the peak is over", secs(3));
+        let counters = stage.counters();
+        assert_eq!(
+            (counters.load_sheddings, counters.sessions_closed_memory),
+            (0, 0)
+        );
+        assert_eq!(stage.gauges().tracks, 2);
     });
 }
 
@@ -328,7 +369,7 @@ fn under_load_nothing_new_is_taken_on_and_what_runs_goes_on() {
     let calm = Load {
         queue_delay: millis(10),
         memory_bytes: 800,
-        heap_bytes: 0,
+        heap_bytes: 600,
     };
     let busy = [
         Load {

@@ -61,7 +61,7 @@ fn operation() -> Vec<Setting<RelayConfig>> {
 fn load_limits() -> Vec<Setting<RelayConfig>> {
     vec![
         setting!(limits.load.queue_delay_max in MILLISECOND..=MINUTE, "Longest lag of an event loop (90th percentile) that is busy for half of its time. After one second above it, new connections are refused, and new requests with EXCESSIVE_LOAD, until the lag is below half of it."),
-        setting!(limits.load.memory_bytes_max in 1 << 20..=1 << 50, "Most memory of the process. Above it, new connections are refused, and new requests with EXCESSIVE_LOAD, until memory is below nine tenths of it. The relay frees memory above it, and already if nine tenths of it are given out (weir_heap_bytes): the oldest objects in the cache, then the sessions that hold the most, which are closed with INTERNAL_ERROR. Huge pages make the process larger than its heap: with MIMALLOC_ALLOW_THP=0 in the environment, as in the packaged service, a session needs 15 % less memory and an object 4 % more CPU."),
+        setting!(limits.load.memory_bytes_max in 1 << 20..=1 << 50, "Most memory of the process. Above it, new connections are refused, and new requests with EXCESSIVE_LOAD, until memory is below nine tenths of it. From nine tenths on, the relay frees the oldest objects in the cache. Above it, or if nine tenths of it are given out (weir_heap_bytes), it also closes the sessions that hold the most, with INTERNAL_ERROR. While less than half of it is given out, nothing is refused or freed: what the allocator keeps serves what comes next. Huge pages make the process larger than its heap: with MIMALLOC_ALLOW_THP=0 in the environment, as in the packaged service, a session needs 15 % less memory and an object 4 % more CPU."),
     ]
 }
 
