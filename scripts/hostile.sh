@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Honest subscribers beside hostile sessions, on a relay in a cgroup of 512 MB: rounds alone, beside as many other honest
-# sessions, and beside hostile ones, in turns. Fails if the relay is killed or an honest subscriber loses an object; latencies
-# are reported.
+# Honest subscribers beside hostile sessions, on a relay in a cgroup of 512 MB: rounds alone, beside other honest sessions that
+# cost the relay nearly as much, and beside hostile ones, in turns. Fails if the relay is killed or an honest subscriber
+# loses an object; latencies are reported.
 #
 # scripts/hostile.sh WEIR [--seconds N] [--rounds N] [--subscribers N] [--others N] [--probes N] [--hostile-cpu PER_CENT] [--results FILE]
 #
@@ -21,7 +21,7 @@ cd "$(dirname "$0")/.."
 
 weir=$1
 shift
-seconds=60 rounds=2 subscribers=100 others=220 probes=70 hostile_cpu=60 results=''
+seconds=40 rounds=3 subscribers=100 others=650 probes=55 hostile_cpu=60 results=''
 while [ $# -gt 0 ]; do
     case $1 in
     --seconds) seconds=$2 ;;
