@@ -132,7 +132,7 @@ fn processes_of_one_run_wait_for_each_other_and_do_not_collide() {
         let output = publisher.wait_with_output().unwrap();
         let said = text(&output.stdout);
         assert!(
-            said.contains("25 objects published"),
+            said.contains("25 objects in 25 groups"),
             "{said}{}",
             text(&output.stderr)
         );
