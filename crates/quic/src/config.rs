@@ -22,7 +22,8 @@ use crate::{
 pub struct Limits {
     /// Connections in total, open, in handshake or draining. Incoming connections beyond it are refused.
     pub connections_max: usize,
-    /// Handshakes in flight. Incoming connections beyond it are refused.
+    /// Handshakes in flight, and those that failed, until the engine has forgotten them. Incoming connections beyond it
+    /// are refused.
     pub handshakes_max: usize,
     /// Handshakes in flight above which an incoming connection has to validate its address with a Retry
     /// (RFC 9000 §8.1.2).

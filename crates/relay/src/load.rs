@@ -108,8 +108,8 @@ impl Shedder {
     }
 
     /// Returns what to free: if more than nine tenths of the memory are given out, what exceeds eight tenths. If the process
-    /// needs more than nine tenths, because what is given out lies scattered: the same, once in two seconds, and not below
-    /// half of the memory given out.
+    /// needs more than nine tenths, because what is given out lies scattered: the same, once in two seconds, and so that
+    /// half of the memory may stay given out.
     pub fn excess(&mut self, now: Instant, load: Load) -> Excess {
         let max = self.limits.memory_bytes_max;
         let (low, high) = (max / 10 * 8, max / 10 * 9);

@@ -114,7 +114,7 @@ fn relay_limits() -> Vec<Setting<RelayConfig>> {
 fn quic_limits() -> Vec<Setting<RelayConfig>> {
     vec![
         setting!(limits.quic.connections_max in COUNT, "Connections of all threads. Further ones are refused (CONNECTION_REFUSED)."),
-        setting!(limits.quic.handshakes_max in COUNT, "Handshakes in flight, all threads together. Further connections are refused (CONNECTION_REFUSED)."),
+        setting!(limits.quic.handshakes_max in COUNT, "Handshakes in flight, and those that failed up to a few seconds ago, all threads together. Further connections are refused (CONNECTION_REFUSED)."),
         setting!(limits.quic.handshakes_before_retry_max in 0..=u64::from(u32::MAX), "Handshakes in flight, all threads together, above which clients must validate their address (Retry)."),
         setting!(limits.quic.handshakes_per_address_max in COUNT, "Handshakes in flight from one IPv4 address or IPv6 /64, all threads together. From half of it on, clients must validate their address; further connections are refused. Loopback is not counted."),
         setting!(limits.quic.handshake_timeout in MILLISECOND..=HOUR, "Time that the handshake of a client may take. Then it is closed."),
