@@ -68,6 +68,8 @@ pub enum SendDatagramError {
 pub struct ConnectionStats {
     /// Smoothed round-trip time.
     pub round_trip: std::time::Duration,
+    /// How long the handshake took, from the first packet to the last; 0 before its end.
+    pub handshake: std::time::Duration,
     /// Congestion window in bytes.
     pub congestion_window_bytes: u64,
     /// Packets sent.

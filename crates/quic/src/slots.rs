@@ -1,6 +1,9 @@
 //! The table of connections. Fields that are read for every packet are kept apart from the engine's state.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use quinn_proto::ConnectionError;
 
@@ -63,6 +66,10 @@ pub(crate) struct Slot {
     pub(crate) lost: Option<Box<ConnectionError>>,
     /// Counts it as a handshake in flight, until the handshake is over.
     pub(crate) handshaking: Option<Counted>,
+    /// When the first packet came or was due.
+    pub(crate) began: Instant,
+    /// How long the handshake took; 0 while it lasts.
+    pub(crate) handshake: Duration,
     /// Datagrams dropped before they reached the engine.
     pub(crate) dropped: Dropped,
     /// Datagrams handed to the role.
@@ -233,6 +240,12 @@ const PAYLOAD_OVERHEAD_BYTES: usize = 64;
 const READ_SURPLUS: u64 = 16;
 
 impl Slot {
+    /// Notes that the handshake is over. Returns whether it counted as one in flight.
+    pub(crate) fn end_handshake(&mut self, now: Instant) -> bool {
+        self.handshake = now.saturating_duration_since(self.began);
+        self.handshaking.take().is_some()
+    }
+
     /// Returns when this connection is to be woken.
     #[inline]
     pub(crate) fn poll_timeout(&mut self) -> Option<Instant> {

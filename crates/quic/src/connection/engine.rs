@@ -137,6 +137,7 @@ impl EngineConnection<'_> {
         let stats = self.slot.engine.stats();
         ConnectionStats {
             round_trip: stats.path.rtt,
+            handshake: self.slot.handshake,
             congestion_window_bytes: stats.path.cwnd,
             packets_sent: stats.path.sent_packets,
             packets_lost: stats.path.lost_packets,

@@ -1,6 +1,9 @@
 //! Admission of incoming connections: accepted, asked to validate their address, or refused.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use quinn_proto::{
     ConnectionHandle, EndpointEvent, Incoming, ServerConfig, Transmit, TransportConfig, VarInt,
@@ -100,8 +103,8 @@ impl Endpoint {
         let Arrival {
             incoming,
             socket,
+            at,
             counted,
-            ..
         } = arrival;
         self.scratch.clear();
         let logged = self.logged_server();
@@ -119,7 +122,7 @@ impl Endpoint {
                     self.engine.handle_event(handle, EndpointEvent::drained());
                     return;
                 }
-                let handle = self.adopt(handle, engine, socket, counted);
+                let handle = self.adopt(at, handle, engine, socket, counted);
                 let deadline = now + self.limits.handshake_timeout;
                 self.handshake_deadlines.push_back((deadline, handle));
             }
@@ -183,8 +186,10 @@ impl Endpoint {
             .map(Arc::new)
     }
 
+    /// Takes in a new connection, which began at a given time.
     pub(super) fn adopt(
         &mut self,
+        began: Instant,
         handle: ConnectionHandle,
         engine: quinn_proto::Connection,
         socket: u32,
@@ -201,6 +206,8 @@ impl Endpoint {
             datagram_bytes_max: self.limits.datagram_send_bytes_max,
             state: State::Handshake,
             handshaking: counted,
+            began,
+            handshake: Duration::ZERO,
             dropped: Dropped::default(),
             datagrams_received: 0,
             datagrams_unread: 0,

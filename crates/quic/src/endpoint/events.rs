@@ -18,7 +18,7 @@ impl Endpoint {
     /// Converts events of one connection, up to a limit. Returns whether there may be more.
     pub(super) fn collect_events(&mut self, index: u32) -> bool {
         let handle = self.slots.handle(index);
-        let Some((hot, slot)) = self.slots.both(index) else {
+        let (Some(now), Some((hot, slot))) = (self.now, self.slots.both(index)) else {
             return false;
         };
         if slot.web_transport.is_some() {
@@ -55,7 +55,7 @@ impl Endpoint {
                 quinn_proto::Event::DatagramsUnblocked => {}
                 quinn_proto::Event::Connected => {
                     slot.state = State::Established;
-                    self.handshakes -= usize::from(slot.handshaking.take().is_some());
+                    self.handshakes -= usize::from(slot.end_handshake(now));
                     self.events.push_back(Event::Connected { handle });
                 }
                 quinn_proto::Event::ConnectionLost { reason } => {

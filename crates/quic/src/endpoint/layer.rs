@@ -50,7 +50,7 @@ impl Endpoint {
                     self.start_layer(index);
                 }
                 quinn_proto::Event::Connected => {
-                    self.handshakes -= usize::from(slot.handshaking.take().is_some());
+                    self.handshakes -= usize::from(slot.end_handshake(now));
                     self.with_layer(now, index, |layer, bare| {
                         layer.handle_connected(now, bare);
                     });

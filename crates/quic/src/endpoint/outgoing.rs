@@ -82,7 +82,7 @@ impl Endpoint {
             })?;
         self.now = Some(now);
         let counted = self.handshake_counts.enter(None, usize::MAX);
-        let handle = self.adopt(handle, engine, socket, counted);
+        let handle = self.adopt(now, handle, engine, socket, counted);
         if let Some(slot) = self.slots.at(handle.index) {
             let request = config.web_transport.clone();
             slot.web_transport = request.map(|request| Box::new(WebTransport::client(request)));

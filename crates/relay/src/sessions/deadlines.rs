@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use weir_moqt::{error::SessionError, session::Request};
-use weir_quic::Handle;
+use weir_quic::{ConnectionStats, Handle};
 
 use crate::{effect::Effect, timers::Timer, turn::Turn};
 
@@ -106,13 +106,14 @@ impl Turn<'_> {
         let Some(mut connection) = self.endpoint.connection(self.now, handle) else {
             return;
         };
-        let payloads = connection.stats().payloads_received;
+        let stats = connection.stats();
+        let payloads = stats.payloads_received;
         let checks = if payloads == before.payloads {
             before.checks + 1
         } else {
             0
         };
-        if checks >= CHECKS {
+        if checks >= checks_max(every, &stats) {
             self.counters.publishers_silent += 1;
             let (code, reason) = (SessionError::INTERNAL_ERROR, "the publisher is silent");
             return self.push(Effect::CloseSession(handle, code, reason.to_owned()));
@@ -133,6 +134,18 @@ impl Turn<'_> {
 /// How long a publisher may take to answer a request of the relay, before others are asked as well.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
 
+/// Returns how many checks in a row may find nothing from a publisher.
+///
+/// The first round trip that a client measures can be as long as its handshake, if packets of that were lost. Until it has
+/// measured others, it repeats what was lost only after three times as long (RFC 9002 §6.2.1).
+fn checks_max(every: Duration, stats: &ConnectionStats) -> u32 {
+    if stats.acks_sent >= ROUND_TRIPS {
+        return CHECKS;
+    }
+    let patience = (HANDSHAKES * stats.handshake).as_nanos() / every.as_nanos().max(1);
+    u32::try_from(patience).map_or(u32::MAX, |patience| patience.max(CHECKS))
+}
+
 /// Checks without a payload after which a publisher's session is closed. A publisher that is killed just after a check is
 /// noticed one check later.
 const CHECKS: u32 = 10;
@@ -140,3 +153,8 @@ const CHECKS: u32 = 10;
 /// packets, three are not enough. Early pings also bring a publisher the acknowledgements that it lost: quinn sends none itself
 /// while its congestion window is full.
 const CHECKS_BEFORE_PING: u32 = 3;
+/// How many times as long as its handshake a new publisher may be silent.
+const HANDSHAKES: u32 = 4;
+/// Acknowledgements after which a publisher is no longer new. Its estimate of the round trip has halved with every fifth
+/// (RFC 9002 §5.3).
+const ROUND_TRIPS: u64 = 50;

@@ -87,6 +87,32 @@ fn a_killed_publisher_is_noticed_within_three_seconds() {
     });
 }
 
+/// Such a publisher believes in a long round trip, so it repeats what was lost, and answers a ping, only after a while.
+#[test]
+fn a_publisher_whose_handshake_lost_packets_may_be_silent_for_longer_at_first() {
+    story(&Setting::default(), |stage| {
+        for objects in [0, 100] {
+            let publisher = stage.absent_client();
+            let (relay, begin) = (stage.relay, stage.sim.elapsed());
+            stage
+                .sim
+                .blackhole(relay, publisher, begin, begin + millis(900));
+            stage.connect(publisher);
+            let publication = stage.publish(publisher, &format!("a--{objects}"));
+            for group in 0..objects {
+                stage.group(publication, group, 1, 10);
+                stage.wait(millis(50));
+            }
+            stage.wait(millis(100));
+            stage.sim.kill(publisher);
+            stage.step("a publisher is killed", secs(3));
+            assert_eq!(stage.gauges().sessions, u64::from(objects == 0));
+            stage.step("and noticed, also soon after it came", secs(2));
+            assert_eq!(stage.gauges().sessions, 0);
+        }
+    });
+}
+
 #[test]
 fn the_silence_of_publishers_may_be_left_to_the_idle_timeout() {
     let mut setting = Setting::default();

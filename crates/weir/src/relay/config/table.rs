@@ -70,7 +70,7 @@ fn relay_limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.relay.sessions_max in COUNT, "Sessions of all threads. Further ones are closed with INTERNAL_ERROR."),
         setting!(limits.relay.sessions_per_address_max in COUNT, "Sessions from one IPv4 address or IPv6 /64, all threads together. Further ones are closed with INTERNAL_ERROR. Loopback is not counted."),
         setting!(limits.relay.unauthorized_max in MILLISECOND..=DAY, "Time that a session without rights may take until its first permitted request, which carries a token. Then it is closed with UNAUTHORIZED."),
-        setting!(limits.relay.publisher_silence_max in 0..=DAY, "Time without a packet from a session that publishes or announces, although the relay pings it. Then it is closed. 0: only `limits.quic.idle_timeout` counts."),
+        setting!(limits.relay.publisher_silence_max in 0..=DAY, "Time without a packet from a session that publishes or announces, although the relay pings it. Then it is closed. At first it may be silent for four times as long as its handshake took, if that is longer. 0: only `limits.quic.idle_timeout` counts."),
         setting!(limits.relay.updates_per_second_max in COUNT, "REQUEST_UPDATE messages of one session in a second. Further ones are refused with EXCESSIVE_LOAD, which ends the request."),
         setting!(limits.relay.resets_per_second_max in COUNT, "Streams that one session may reset or stop in a second, or open with a Track Alias that stays unknown. Beyond it, the session is closed with INTERNAL_ERROR."),
         setting!(limits.relay.subscriptions_per_session_max in COUNT, "Subscriptions of one session, waiting ones included. Further ones are refused with EXCESSIVE_LOAD."),
