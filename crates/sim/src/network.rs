@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use rustc_hash::FxHashMap;
-use weir_link::{Config, Link, Random};
+use weir_link::{Config, Link, Probability, Random};
 use weir_quic::EcnCodepoint;
 
 use crate::agenda::{Agenda, Alarm, Task};
@@ -40,6 +40,9 @@ pub(crate) struct Network {
     /// Links by their sending and receiving nodes.
     by_pair: FxHashMap<(usize, usize), usize>,
     owners: FxHashMap<SocketAddr, Owner>,
+    corruption: Probability,
+    /// Chooses what is corrupted.
+    chance: Random,
     trace: Trace,
 }
 
@@ -58,12 +61,18 @@ impl Network {
             links: Vec::new(),
             by_pair: FxHashMap::default(),
             owners: FxHashMap::default(),
+            corruption: Probability::ZERO,
+            chance: derived(seed, [CORRUPTION, 0, 0]),
             trace: Trace::default(),
         }
     }
 
     pub(crate) fn set_default_config(&mut self, config: Config) {
         self.default_config = config;
+    }
+
+    pub(crate) fn set_corruption(&mut self, corruption: Probability) {
+        self.corruption = corruption;
     }
 
     /// Returns the index of a link. Creates it with the default configuration if it does not exist.
@@ -137,13 +146,17 @@ impl Network {
         elapsed: Duration,
         agenda: &mut Agenda,
         from: usize,
-        datagram: Datagram,
+        mut datagram: Datagram,
     ) {
         self.record(elapsed, Moment::Sent, &datagram);
         let Some(to) = self.owner(datagram.destination) else {
             self.record(elapsed, Moment::Unroutable, &datagram);
             return;
         };
+        if self.chance.chance(self.corruption) {
+            self.record(elapsed, Moment::Corrupted, &datagram);
+            flip_one_bit(&mut datagram.data, &mut self.chance);
+        }
         let index = self.link_index(now, from, to.node);
         let size_bytes = datagram.data.len() + header_bytes(datagram.destination);
         self.links[index]
@@ -189,5 +202,15 @@ fn header_bytes(address: SocketAddr) -> usize {
     }
 }
 
+fn flip_one_bit(data: &mut [u8], random: &mut Random) {
+    let bit = random.below(8 * data.len() as u64);
+    let place = usize::try_from(bit / 8).unwrap_or(usize::MAX);
+    if let Some(byte) = data.get_mut(place) {
+        *byte ^= 1 << (bit % 8);
+    }
+}
+
 /// The first element of the path of link seeds.
 const LINK_SEEDS: u64 = 1;
+/// The first element of the path of the seed of corruption.
+const CORRUPTION: u64 = 3;

@@ -4,7 +4,7 @@ use std::any::{Any, type_name};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use weir_link::{Config, Link, Stats};
+use weir_link::{Config, Link, Probability, Stats};
 use weir_quic::tls::{ClientTls, ServerTls, Trust};
 use weir_quic::{App, ClientConfig, Endpoint, EndpointConfig, Shard};
 
@@ -211,6 +211,12 @@ impl Sim {
     /// Sets the configuration of links between pairs of nodes that have not exchanged a packet.
     pub fn set_default_link(&mut self, config: Config) {
         self.network.set_default_config(config);
+    }
+
+    /// Sets the probability with which one bit of a datagram is flipped on its way. A network that is checked by UDP's
+    /// checksum alone lets some of these through.
+    pub fn set_corruption(&mut self, corruption: Probability) {
+        self.network.set_corruption(corruption);
     }
 
     /// Replaces the link in one direction between two nodes. Packets in the old one are lost.

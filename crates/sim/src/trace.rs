@@ -16,6 +16,8 @@ pub struct Traffic {
     pub delivered_bytes: u64,
     /// Datagrams to an address that no running node had when they were sent or arrived.
     pub unroutable: u64,
+    /// Datagrams in which a bit was flipped ([`Sim::set_corruption`](crate::Sim::set_corruption)).
+    pub corrupted: u64,
 }
 
 /// An event of a datagram.
@@ -24,6 +26,7 @@ pub(crate) enum Moment {
     Sent = 1,
     Delivered = 2,
     Unroutable = 3,
+    Corrupted = 4,
 }
 
 /// Counters and hash of all datagrams of a simulation.
@@ -53,6 +56,7 @@ impl Trace {
                 self.traffic.delivered_bytes += length;
             }
             Moment::Unroutable => self.traffic.unroutable += 1,
+            Moment::Corrupted => self.traffic.corrupted += 1,
         }
         self.mix(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX));
         self.mix_address(source);

@@ -7,6 +7,7 @@
 
 mod actor;
 mod archive;
+mod setting;
 mod stage;
 mod vandal;
 mod words;

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use weir_link::Delay;
 use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, SubgroupHeader},
     draft::Draft,
@@ -19,62 +18,18 @@ use weir_quic::{
     web_transport::Offer,
 };
 use weir_relay::{
-    Authority, Config, Counters, Gauges, Limits, LinkCredentials, Load, LoadLimits, Open,
-    Ownership, Relay, Whereabouts,
+    Authority, Config, Counters, Gauges, Limits, LinkCredentials, Load, LoadLimits, Ownership,
+    Relay, Whereabouts,
 };
 use weir_sim::{NodeConfig, NodeId, Sim};
 use weir_transport::{Direction, StreamId, Transport as _};
 
 use crate::actor::{Actor, Exchange, Heard};
+pub(crate) use crate::setting::Setting;
 pub(crate) use crate::words::{
     datagram, duplicate, encoded, forward, has_fills, millis, name, object, payload, plain,
     rendezvous, secs, space,
 };
-
-/// The configuration of a story.
-#[derive(Clone)]
-pub(crate) struct Setting {
-    pub(crate) relay: Limits,
-    pub(crate) session: weir_moqt::limits::Limits,
-    /// Limits of the relay's connections.
-    pub(crate) quic: QuicLimits,
-    /// Limits of the clients' connections.
-    pub(crate) client: QuicLimits,
-    /// The draft of the clients.
-    pub(crate) draft: Draft,
-    pub(crate) link: weir_link::Config,
-    /// The URI in the relay's GOAWAY.
-    pub(crate) successor: Option<String>,
-    /// Whether publishers are paused while their tracks have no subscriber.
-    pub(crate) pauses_publishers: bool,
-    /// The relay's authority.
-    pub(crate) authority: Arc<dyn Authority>,
-    /// Number of the relay's threads.
-    pub(crate) threads: u16,
-    /// Whether each packet arrives at the thread of its connection.
-    pub(crate) is_steered: bool,
-}
-
-impl Default for Setting {
-    fn default() -> Self {
-        Self {
-            relay: Limits::default(),
-            session: weir_moqt::limits::Limits::for_servers(),
-            quic: QuicLimits::default(),
-            client: QuicLimits::default(),
-            draft: draft(),
-            link: weir_link::Config {
-                delay: Delay::fixed(millis(10)).expect("short"),
-                ..weir_link::Config::default()
-            },
-            successor: None,
-            pauses_publishers: false,
-            authority: Arc::new(Open),
-            threads: 1,
-            is_steered: true,
-        }
-    }
-}
 
 /// Runs a story twice, and checks that both runs have the same result. The seed is `WEIR_SEED`, if set.
 pub(crate) fn story(setting: &Setting, tell: impl Fn(&mut Stage)) {
@@ -124,6 +79,8 @@ pub(crate) struct Stage {
     pub(crate) relay: NodeId,
     /// The relay's threads; `relay` is the first.
     pub(crate) threads: Vec<NodeId>,
+    config: Config,
+    authority: Arc<dyn Authority>,
     /// Limits of clients that are created later.
     pub(crate) client: QuicLimits,
     /// The draft of clients and relays that connect later.
@@ -181,17 +138,12 @@ impl Stage {
             },
             ..Config::default()
         };
-        let (counts, ownership) = (OriginCounts::default(), Ownership::default());
-        for &thread in &threads {
-            let authority = Arc::clone(&setting.authority);
-            let relay = Relay::with_authority(config.clone(), authority);
-            let relay = relay.with_session_counts(counts.clone());
-            sim.start(thread, relay.with_ownership(ownership.clone()));
-        }
-        Self {
+        let mut stage = Self {
             sim,
             relay: threads[0],
             threads,
+            config,
+            authority: setting.authority,
             client: setting.client,
             draft: setting.draft,
             edge: Limits::default(),
@@ -199,6 +151,20 @@ impl Stage {
             credentials: None,
             next_alias: 7000,
             plans: Vec::new(),
+        };
+        stage.start_relay();
+        stage
+    }
+
+    /// Starts the relay, or restarts it as after a crash: nobody is told, and it knows nothing of what was.
+    pub(crate) fn start_relay(&mut self) {
+        let (counts, ownership) = (OriginCounts::default(), Ownership::default());
+        for &thread in &self.threads {
+            let authority = Arc::clone(&self.authority);
+            let relay = Relay::with_authority(self.config.clone(), authority);
+            let relay = relay.with_session_counts(counts.clone());
+            self.sim
+                .start(thread, relay.with_ownership(ownership.clone()));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Black holes, changed addresses, nodes that crash and restart.
 
+use weir_link::Probability;
 use weir_quic::Lost;
 use weir_sim::{End, NodeConfig, Sim};
 
@@ -24,6 +25,20 @@ fn a_black_hole_of_two_seconds_only_delays() {
             "{:?}",
             sim.elapsed()
         );
+    }
+}
+
+#[test]
+fn flipped_bits_only_delay() {
+    for seed in 1..=3 {
+        let mut sim = Sim::new(seed);
+        sim.set_corruption(Probability::new(0.05).expect("from 0 to 1"));
+        let (server, client) = echo_pair(&mut sim, short(), 5, 200_000);
+        let end = sim.run_until(secs(60), |sim| !sim.is_busy(client));
+        assert_eq!(end, End::Finished, "seed {seed}");
+        assert_eq!(sim.app::<Courier>(client).streams_done, 5, "seed {seed}");
+        assert_eq!(sim.link_stats(server, client).dropped(), 0);
+        assert!(sim.traffic().corrupted > 20, "seed {seed}");
     }
 }
 
