@@ -170,8 +170,8 @@ test("the page recovers from whatever happens, without a reload", { skip, timeou
     await relay.end();
     await publisher.end();
     relay = (await stage.relay(address, ["--set", `drain.successor=${successor}`])).program;
+    // This one goes to the other relay as well.
     publisher = await stage.publisher(address, clip);
-    await stage.publisher(next.ready.listening, clip);
     await watched.draws(48);
     relay.child.kill("SIGTERM");
     await watched.page.waitForFunction("weir.figures().connection.goAways > 0");

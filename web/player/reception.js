@@ -2,7 +2,7 @@
  * One attempt to receive a stream: a session, its catalog, and its tracks.
  */
 
-import { Refused, RequestCode } from "../moqt/error.js";
+import { DoneCode, Refused, RequestCode } from "../moqt/error.js";
 import { namespaceOf } from "../moqt/name.js";
 import { utf8 } from "../moqt/cursor.js";
 import { Session } from "../moqt/session.js";
@@ -13,6 +13,9 @@ import { CATALOG_TRACK, EARLIER_CATALOG_TRACK, INIT_TRACK, initTracks, planOfIni
 const RENDEZVOUS_MS = 5000n;
 /** The time for the object of a metadata track, in milliseconds. */
 const HELD_TIMEOUT_MS = 5000;
+/** The shortest time after which tracks are asked for again when the relay has ended a subscription, in milliseconds. So many
+ * viewers do not come back at one moment. */
+const RESUME_MS = 1000;
 /** Audio is sent first, since a gap in it is audible; then the metadata; then video. */
 const AUDIO_PRIORITY = 64n;
 const HELD_PRIORITY = 32n;
@@ -288,8 +291,25 @@ export class Reception {
     this.events.onPlan(plan);
     const tracks = plan.video.map((track, place) => ({ track, place }));
     if (plan.audio) tracks.push({ track: plan.audio, place: -1 });
-    await Promise.all(tracks.map(({ track, place }) => this.#subscribe(session, track, place, number)));
+    const resume = () => this.#resume(session, plan, number);
+    await Promise.all(tracks.map(({ track, place }) => this.#subscribe(session, track, place, number, resume)));
     this.events.onState("subscribed");
+  }
+
+  /**
+   * Subscribes again after a while, because the relay has ended a subscription before the end of its track: the viewer was too
+   * slow, or one of several publishers broke the track.
+   *
+   * @param {Session} session
+   * @param {Plan} plan
+   * @param {number} number its number
+   */
+  #resume(session, plan, number) {
+    setTimeout(() => {
+      if (this.planNumber !== number || this.isClosed || session.isClosed) return;
+      this.#cancelAll();
+      this.#apply(session, plan).catch(() => session.close());
+    }, RESUME_MS * (1 + Math.random()));
   }
 
   /**
@@ -297,8 +317,9 @@ export class Reception {
    * @param {TrackPlan} track
    * @param {number} place
    * @param {number} number
+   * @param {() => void} resume called if the relay ends the subscription before the end of the track
    */
-  async #subscribe(session, track, place, number) {
+  async #subscribe(session, track, place, number, resume) {
     const inner = this.events.sinkOf(track, place);
     const isCurrent = () => this.planNumber === number && !this.isClosed;
     /** @type {import("../moqt/session.js").Sink} */
@@ -316,10 +337,11 @@ export class Reception {
       onStreamEnd: (group) => {
         if (isCurrent()) inner.onStreamEnd?.(group);
       },
-      onDone: () => {
+      onDone: (code) => {
         if (!isCurrent()) return;
         this.played = "";
         this.events.onState("ended");
+        if (!OVER.includes(code)) resume();
       },
     };
     const joinsCurrent = this.join === "current" && place >= 0;
@@ -348,6 +370,10 @@ export class Reception {
     }
   }
 }
+
+/** The codes of PUBLISH_DONE after which a track is over here; at a relay that goes away, the receiver looks for another.
+ * @type {number[]} */
+const OVER = [DoneCode.TRACK_ENDED, DoneCode.SUBSCRIPTION_ENDED, DoneCode.GOING_AWAY];
 
 /** @param {Refused} error */
 function isAbsent({ code }) {

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { utf8 } from "../moqt/cursor.js";
-import { Refused, RequestCode } from "../moqt/error.js";
+import { DoneCode, Refused, RequestCode } from "../moqt/error.js";
 import { Session } from "../moqt/session.js";
 import { find, parse } from "../player/boxes.js";
 import { Reception } from "../player/reception.js";
@@ -150,7 +150,7 @@ test("a catalog that changes nothing of what is played interrupts nothing, until
   await new Promise(setImmediate);
   assert.deepEqual(played.asked, ["catalog", "video"]);
   const again = next();
-  played.sinks.get("video")?.onDone?.(0, "");
+  played.sinks.get("video")?.onDone?.(DoneCode.TRACK_ENDED, "");
   say({ bitrate: 400_001 });
   await again;
   assert.deepEqual(played.asked, ["catalog", "video", "video"]);
@@ -159,6 +159,28 @@ test("a catalog that changes nothing of what is played interrupts nothing, until
   await other;
   assert.equal(plans.length, 3);
   played.close();
+});
+
+test("a track that the relay ends before its publisher does is asked for again, after a while", async (context) => {
+  for (const [code, asked] of /** @type {[number, string[]][]} */ ([
+    [DoneCode.MALFORMED_TRACK, ["catalog", "video", "video"]],
+    [DoneCode.TOO_FAR_BEHIND, ["catalog", "video", "video"]],
+    [DoneCode.TRACK_ENDED, ["catalog", "video"]],
+    [DoneCode.GOING_AWAY, ["catalog", "video"]],
+  ])) {
+    const played = new Played((name) => ({ catalog: CATALOG })[name] ?? "taken");
+    const { states } = await receive(played);
+    context.mock.timers.enable({ apis: ["setTimeout"] });
+    played.sinks.get("video")?.onDone?.(code, "");
+    context.mock.timers.tick(999);
+    assert.deepEqual(played.asked, ["catalog", "video"]);
+    context.mock.timers.tick(1001);
+    context.mock.timers.reset();
+    await new Promise(setImmediate);
+    assert.deepEqual(played.asked, asked, String(code));
+    assert.deepEqual(states, asked.length === 2 ? ["subscribed", "ended"] : ["subscribed", "ended", "subscribed"]);
+    played.close();
+  }
 });
 
 test("who joins with the next group asks for that, who joins with the present one fetches what it has of it", async () => {

@@ -109,6 +109,9 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("--json: {}: cannot be written", path.display()))?;
     }
     match viewer.failure() {
+        Some(failure) if viewer.relays_left() > 0 => {
+            bail!("{}: {failure}", viewer.client().remote())
+        }
         Some(failure) => bail!("{relay}: {failure}"),
         None if !has_frames => match viewer.complaint() {
             Some(complaint) => bail!("{relay}: no frame could be read: {complaint}"),

@@ -161,7 +161,8 @@ fn publish(
             .map_err(|error| explained(&arguments.input, Kind::Mp4, error))?;
     }
     match origin.failure() {
-        Some(failure) => bail!("{remote}: {failure}"),
+        // The relay may have named another.
+        Some(failure) => bail!("{}: {failure}", origin.client().remote()),
         None => Ok(ExitCode::SUCCESS),
     }
 }
