@@ -66,7 +66,7 @@ kills: ## kill -9 of a publisher, the relay and a viewer, 50 times each, into do
 	node scripts/kills.mjs target/release/weir --results docs/hard-results.md
 
 .PHONY: seeds
-seeds: ## SEEDS random stories of the relay (10,000): loss, reordering, cut links, clients that vanish; each twice, with equal packets
+seeds: ## SEEDS random stories of the relay (10,000): loss, reordering, wrong bits, cut links, clients and relays that vanish; each twice, with equal packets
 	WEIR_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p weir-relay --test relay -- --nocapture seeds::
 
 .PHONY: test-fleet

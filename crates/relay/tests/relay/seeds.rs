@@ -2,7 +2,13 @@
 //! return, a relay that crashes. Everybody gets each object once, and nothing is left when all are gone. `make seeds` runs
 //! thousands.
 
-use std::{collections::BTreeSet, num::NonZero, thread, time::Duration};
+use std::{
+    collections::BTreeSet,
+    num::NonZero,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
 
 use weir_link::{Delay, Jitter, Loss, Probability, Random, Reordering};
 use weir_moqt::{location::Location, parameter::Parameters, property::Properties};
@@ -25,20 +31,25 @@ fn count() -> u64 {
 fn whatever_happens_everybody_gets_each_object_once() {
     let seeds = seed()..seed() + count();
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let told = AtomicU64::new(0);
     thread::scope(|scope| {
         for number in 0..threads {
             let seeds = seeds.clone().skip(number).step_by(threads);
+            let told = &told;
             scope.spawn(move || {
                 for seed in seeds {
                     let named = Named(seed);
                     let [first, second] = [(); 2].map(|()| tell(seed, Hazards::All));
                     assert_eq!(first, second, "two runs with one seed are equal");
                     drop(named);
+                    let told = told.fetch_add(1, Ordering::Relaxed) + 1;
+                    if told.is_multiple_of(1000) || told == count() {
+                        println!("{told} stories");
+                    }
                 }
             });
         }
     });
-    println!("{} stories", count());
 }
 
 /// In these a publisher was taken for killed, because pings, their answers or its acknowledgements were lost. In 455 and 88168 a
