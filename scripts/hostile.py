@@ -3,7 +3,7 @@
 
 usage: hostile.py FOLDER SECONDS SUBSCRIBERS HOSTILE_CORE
 """
-import glob, json, os, platform, sys
+import datetime, glob, json, os, platform, sys
 from statistics import median
 
 folder, seconds, subscribers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -48,7 +48,7 @@ for kind, found in rounds.items():
 
 # The sessions of the bench and of the bystanders of the probes are honest.
 own = subscribers + 1
-print(f"Measured on {processor()}: `make hostile`.\n")
+print(f"Measured on {datetime.date.today()} on {processor()}: `make hostile`.\n")
 print(
     f"{len(rounds['hostile'])} rounds of {seconds} s, in turns: {subscribers} honest subscribers alone, beside other honest ones, "
     "and beside hostile sessions."

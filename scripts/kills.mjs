@@ -155,7 +155,7 @@ async function main() {
     isGood &&= over === 0 && wrong.length === 0;
   }
   const text = [
-    `Measured on ${cpus()[0].model}, ${cpus().length} cores, Linux ${release()}, load average ${loadavg()[0].toFixed(1)} at the end: \`make kills\`.`, "",
+    `Measured on ${new Date().toISOString().slice(0, 10)} on ${cpus()[0].model}, ${cpus().length} cores, Linux ${release()}, load average ${loadavg()[0].toFixed(1)} at the end: \`make kills\`.`, "",
     "| killed | times | gaps | p50 s | p95 s | longest s | above 3 s | wrong figures |", "|---|--:|--:|--:|--:|--:|--:|---|", ...rows,
   ].join("\n");
   execFileSync("scripts/write-section.sh", [results, "kills"], { input: text });

@@ -3,7 +3,7 @@
 
 usage: soak.py FOLDER MINUTES SUBSCRIBERS
 """
-import collections, glob, json, os, platform, sys
+import collections, datetime, glob, json, os, platform, sys
 
 folder, minutes, subscribers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 
@@ -36,7 +36,7 @@ failed_visits = ", ".join(f"{count} {word}" for word, count in collections.Count
 memory, descriptors, timers, heap = (growth(later, column) for column in (1, 2, 3, 6))
 megabytes, heap_megabytes = ([row[column] / 1e6 for row in later] for column in (1, 6))
 
-print(f"Measured on {processor()}: `make soak MINUTES={minutes}`.\n")
+print(f"Measured on {datetime.date.today()} on {processor()}: `make soak MINUTES={minutes}`.\n")
 print(f"{subscribers} subscribers stay for {minutes} minutes. Beside them, 40 subscribers and their publisher come and go all the while.\n")
 print("| Figure | Value |")
 print("|---|---:|")
