@@ -202,13 +202,28 @@ fn header_bytes(address: SocketAddr) -> usize {
     }
 }
 
+/// Flips a bit of a QUIC packet's header, or of the tag that authenticates the packet.
+///
+/// All between is ciphertext, where a wrong bit fails the tag as well. But header protection takes its mask from there, and
+/// the ciphertext depends on TLS's random numbers, which have no seed: equal runs would differ.
 fn flip_one_bit(data: &mut [u8], random: &mut Random) {
-    let bit = random.below(8 * data.len() as u64);
+    let bit = random.below(8 * (HEADER_BYTES + TAG_BYTES) as u64);
     let place = usize::try_from(bit / 8).unwrap_or(usize::MAX);
-    if let Some(byte) = data.get_mut(place) {
+    let place = if place < HEADER_BYTES {
+        Some(place)
+    } else {
+        (data.len() + place).checked_sub(HEADER_BYTES + TAG_BYTES)
+    };
+    if let Some(byte) = place.and_then(|place| data.get_mut(place)) {
         *byte ^= 1 << (bit % 8);
     }
 }
+
+/// The bytes of a header before any protected byte but the first: flags and connection ID, or flags, version and a part of the
+/// connection ID (RFC 9000 §17).
+const HEADER_BYTES: usize = 9;
+/// The authentication tag at the end of a packet (RFC 9001 §5.3).
+const TAG_BYTES: usize = 16;
 
 /// The first element of the path of link seeds.
 const LINK_SEEDS: u64 = 1;

@@ -213,8 +213,8 @@ impl Sim {
         self.network.set_default_config(config);
     }
 
-    /// Sets the probability with which one bit of a datagram is flipped on its way. A network that is checked by UDP's
-    /// checksum alone lets some of these through.
+    /// Sets the probability with which one bit of a datagram, in its QUIC header or its last 16 bytes, is flipped on its way.
+    /// A network that is checked by UDP's checksum alone lets some of these through.
     pub fn set_corruption(&mut self, corruption: Probability) {
         self.network.set_corruption(corruption);
     }
