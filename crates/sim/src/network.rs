@@ -204,24 +204,35 @@ fn header_bytes(address: SocketAddr) -> usize {
 
 /// Flips a bit of a QUIC packet's header, or of the tag that authenticates the packet.
 ///
-/// All between is ciphertext, where a wrong bit fails the tag as well. But header protection takes its mask from there, and
-/// the ciphertext depends on TLS's random numbers, which have no seed: equal runs would differ.
+/// It is none that makes the receiver read ciphertext as something else, such as a length or the sample of header protection:
+/// the ciphertext depends on TLS's random numbers, which have no seed, so equal runs would differ.
 fn flip_one_bit(data: &mut [u8], random: &mut Random) {
-    let bit = random.below(8 * (HEADER_BYTES + TAG_BYTES) as u64);
-    let place = usize::try_from(bit / 8).unwrap_or(usize::MAX);
-    let place = if place < HEADER_BYTES {
+    let is_long = data.first().is_some_and(|flags| flags & LONG_FORM != 0);
+    let header = if is_long { LONG_BYTES } else { SHORT_BYTES };
+    let bit = random.below(8 * (header + TAG_BYTES) as u64);
+    let (place, mask) = (
+        usize::try_from(bit / 8).unwrap_or(usize::MAX),
+        1 << (bit % 8),
+    );
+    let place = if place < header {
         Some(place)
     } else {
-        (data.len() + place).checked_sub(HEADER_BYTES + TAG_BYTES)
+        (data.len() + place).checked_sub(header + TAG_BYTES)
     };
     if let Some(byte) = place.and_then(|place| data.get_mut(place)) {
-        *byte ^= 1 << (bit % 8);
+        let is_form = place == Some(0) && mask == LONG_FORM;
+        *byte ^= if is_form && !is_long { FIXED } else { mask };
     }
 }
 
-/// The bytes of a header before any protected byte but the first: flags and connection ID, or flags, version and a part of the
-/// connection ID (RFC 9000 §17).
-const HEADER_BYTES: usize = 9;
+/// The bit of the first byte that says that the header is long (RFC 9000 §17).
+const LONG_FORM: u8 = 0x80;
+/// The bit of the first byte that is always set.
+const FIXED: u8 = 0x40;
+/// Flags and version of a long header.
+const LONG_BYTES: usize = 5;
+/// Flags and connection ID of a short header.
+const SHORT_BYTES: usize = 9;
 /// The authentication tag at the end of a packet (RFC 9001 §5.3).
 const TAG_BYTES: usize = 16;
 
