@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use weir_quic::{ConfigError, ConnectError, Endpoint, Event, Limits, Lost};
-use weir_sim::SERVER_NAME;
+use weir_quic::{
+    ConfigError, ConnectError, Endpoint, Event, Limits, Lost,
+    tls::{ClientTls, Trust},
+};
+use weir_sim::{SERVER_NAME, certificate};
 use weir_transport::{Direction, Read, Transport as _, WriteError};
 
 use crate::pair::{DELAY, Flight, PROTOCOL, Pair, Setup, Side, config, losses, read_all};
@@ -184,6 +187,22 @@ fn a_client_that_ends_its_handshake_with_its_first_packet_leaves_nothing() {
     assert!(pair.server.poll_timeout().is_none_or(|at| at > pair.now));
     assert_eq!(losses(&pair.take_server()), []);
     pair.connect();
+}
+
+/// The client's offer needs several packets, so the engine has accepted the connection before it finds nothing in it.
+#[test]
+fn who_offers_only_unknown_protocols_is_told_at_once_and_leaves_nothing() {
+    let mut pair = Pair::new();
+    let names: Vec<String> = (0..100).map(|n| format!("unknown protocol {n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let roots = Trust::Roots(certificate().chain);
+    pair.config.tls = ClientTls::new(roots, &names).expect("names that fit");
+    pair.start();
+    pair.pass(DELAY * 3);
+    let counters = pair.server.counters();
+    assert_eq!((counters.accepted, counters.handshakes_failed), (1, 1));
+    assert_eq!(pair.server.connections(), 0);
+    assert_eq!(losses(&pair.take_client()), [Lost::NoApplicationProtocol]);
 }
 
 #[test]
