@@ -147,6 +147,14 @@ impl Issuers {
         });
     }
 
+    /// Returns how long fetched keys are still young enough; [`Duration::MAX`] if there are none.
+    fn time_left(&self, age_max: Duration) -> Duration {
+        let sets = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        sets.fetched_at.map_or(Duration::MAX, |at| {
+            age_max.saturating_sub(clock::now().saturating_duration_since(at))
+        })
+    }
+
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(PathBuf::as_path)
     }
@@ -208,7 +216,9 @@ impl Issuers {
             };
             // Tokens with invented key IDs must not cause more than one fetch a second.
             std::thread::park_timeout(RETRY_MIN);
-            self.wait(wait.saturating_sub(RETRY_MIN));
+            // Keys that are too old are fetched again, or dropped, at their age, whatever the pause.
+            let wait = wait.saturating_sub(RETRY_MIN);
+            self.wait(wait.min(self.time_left(source.age_max)));
         }
     }
 

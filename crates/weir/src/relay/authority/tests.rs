@@ -457,7 +457,7 @@ fn keys_that_cannot_be_fetched_any_more_are_dropped_at_their_age() {
     serve_tls(listener, &made, issuer.jwk(), 1);
     let rest = format!(
         "jwt.jwks_url = \"https://localhost:{port}/keys\"\njwt.jwks_ca = {ca:?}\njwt.jwks_timeout = \"1min\"\n\
-         jwt.jwks_refresh = \"1s\"\njwt.jwks_age_max = \"1s\""
+         jwt.jwks_refresh = \"1h\"\njwt.jwks_age_max = \"2s\""
     );
     let gate = Gate::load(&configured(&[], &rest)).unwrap();
     gate.start().unwrap();
