@@ -38,7 +38,7 @@ use crate::{
     slots::Slots,
     tls::ServerTls,
     web_transport::Offer,
-    wheel::{Tick, UNSCHEDULED, Wheel},
+    wheel::Wheel,
 };
 
 /// Identifies a connection of an endpoint. Differs from the handles of all earlier connections.
@@ -69,7 +69,7 @@ pub struct Endpoint {
     segmentation_offload: bool,
     slots: Slots,
     wheel: Wheel,
-    due: Vec<(u32, Tick)>,
+    due: Vec<u32>,
     /// Connections that may have packets to send. Each is listed at most once, apart from those already processed in
     /// this turn.
     dirty: Vec<u32>,
@@ -316,15 +316,10 @@ impl Endpoint {
         self.close_overdue_handshakes(now);
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, &mut due);
-        for (index, tick) in due.drain(..) {
-            // Most entries are stale; skipping them must not touch the engine's state.
-            if self.slots.hot(index).scheduled.tick != tick {
-                continue;
-            }
-            let Some((hot, slot)) = self.slots.both(index) else {
+        for index in due.drain(..) {
+            let Some(slot) = self.slots.at(index) else {
                 continue;
             };
-            hot.scheduled = UNSCHEDULED;
             match slot.poll_timeout() {
                 Some(deadline) if deadline <= now => {
                     slot.engine.handle_timeout(now);
@@ -333,15 +328,10 @@ impl Endpoint {
                     }
                     self.mark(index);
                 }
-                Some(deadline) => {
-                    self.wheel
-                        .schedule(now, index, deadline, &mut hot.scheduled);
-                }
+                Some(deadline) => self.wheel.schedule(now, index, deadline),
                 None => {}
             }
         }
-        // After a long pause of the host, `due` may hold a whole round of the wheel.
-        due.shrink_to(DUE_KEPT);
         self.due = due;
     }
 
@@ -424,8 +414,7 @@ impl Endpoint {
         }
         hot.dirty = false;
         if let Some(deadline) = slot.poll_timeout() {
-            self.wheel
-                .schedule(now, index, deadline, &mut hot.scheduled);
+            self.wheel.schedule(now, index, deadline);
         }
         self.relay_endpoint_events(index);
         true
@@ -455,6 +444,7 @@ impl Endpoint {
         let Some(slot) = self.slots.remove(index) else {
             return;
         };
+        self.wheel.cancel(index);
         self.handshakes -= usize::from(slot.handshaking.is_some());
     }
 
@@ -519,5 +509,3 @@ const PACKET_BYTES: usize = 1500;
 const INCOMING_BYTES_MAX: u64 = 64 << 10;
 /// Early packets kept for all incoming connections together.
 const INCOMING_BYTES_TOTAL_MAX: u64 = 8 << 20;
-/// Entries that the buffer for due timers keeps capacity for: 64 KiB.
-const DUE_KEPT: usize = 4096;

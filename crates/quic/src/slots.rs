@@ -13,7 +13,6 @@ use crate::{
     datagrams::{DatagramQueue, Dropped},
     tls::refusal::Refusals,
     web_transport::WebTransport,
-    wheel::{Entry, UNSCHEDULED},
 };
 
 /// Connections by the engine's index.
@@ -48,8 +47,6 @@ pub(crate) struct Hot {
     pub(crate) has_untold_streams: bool,
     /// The same for datagrams.
     pub(crate) has_untold_datagrams: bool,
-    /// The live entry in the timer wheel.
-    pub(crate) scheduled: Entry,
 }
 
 /// One connection.
@@ -146,7 +143,6 @@ impl Slots {
         let hot = &mut self.hot[index as usize];
         hot.generation = hot.generation.wrapping_add(1);
         hot.dirty = false;
-        hot.scheduled = UNSCHEDULED;
         self.open -= 1;
         Some(slot)
     }
@@ -201,7 +197,6 @@ impl Hot {
             active: false,
             has_untold_streams: false,
             has_untold_datagrams: false,
-            scheduled: UNSCHEDULED,
         }
     }
 }
