@@ -15,7 +15,7 @@ struct Entry {
     /// The deadline for which it was scheduled, and the tick of its slot; `NEVER` if it is in no slot.
     deadline: Tick,
     tick: Tick,
-    /// Places of its neighbours in the ring; its own if it is alone.
+    /// Places of the entries beside it in the ring; its own if it is alone.
     next: u32,
     previous: u32,
 }
@@ -79,7 +79,7 @@ impl Wheel {
         let Entry { next, previous, .. } = self.entries[place as usize];
         self.entries[previous as usize].next = next;
         self.entries[next as usize].previous = previous;
-        // The neighbour on both sides of the last entry is the head.
+        // The head of a ring is on both sides of its only entry.
         if next == previous && next < HEADS {
             self.note_empty(next);
         }
