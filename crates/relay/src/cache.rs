@@ -350,7 +350,8 @@ impl TrackCache {
                 number,
                 touched: keeper.now,
                 bytes: GROUP_BYTES,
-                objects: VecDeque::new(),
+                // Many groups have one object.
+                objects: VecDeque::with_capacity(1),
             }
         });
         match group.objects.back() {

@@ -12,6 +12,7 @@ mod acknowledgements;
 mod datagrams;
 mod disobedient;
 mod ends;
+mod handshakes;
 mod hostile;
 mod limits;
 mod packets;

@@ -181,6 +181,42 @@ mod tests {
         assert_eq!(sizes.sum::<usize>(), established.len());
     }
 
+    /// Counts the subscriptions, and the pieces, that each removal moves.
+    #[test]
+    fn a_large_audience_leaves_at_the_same_cost_each() {
+        let [handle] = handles();
+        let moved_by_each = |audience: u64, from_the_front: bool| {
+            let mut established = Established::default();
+            for request in 0..audience {
+                established.insert(subscription(handle, request));
+            }
+            let all = established.len();
+            let mut moved = 0;
+            for number in 0..audience {
+                let request = if from_the_front {
+                    number
+                } else {
+                    audience - 1 - number
+                };
+                let place = established.place(handle, RequestId(request));
+                let (piece, index) = place.expect("it subscribed");
+                let len = established.pieces[piece].len();
+                moved += len - 1 - index;
+                if len == 1 {
+                    moved += established.pieces.len() - 1 - piece;
+                }
+                assert!(established.remove(handle, RequestId(request)).is_some());
+            }
+            assert!(established.is_empty() && established.pieces.is_empty());
+            moved / all
+        };
+        for from_the_front in [true, false] {
+            for audience in [1_000, 20_000] {
+                assert!(moved_by_each(audience, from_the_front) < PIECE_MAX);
+            }
+        }
+    }
+
     #[test]
     fn an_empty_track_has_nobody() {
         let [handle] = handles();

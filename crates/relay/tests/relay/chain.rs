@@ -102,6 +102,11 @@ impl Stage {
         self.sim.app::<Relay>(relay).gauges()
     }
 
+    /// Passes an observation of the host's load to the relay.
+    pub(crate) fn load(&mut self, load: Load) {
+        self.load_at(self.relay, load);
+    }
+
     /// Passes an observation of its host's load to one of the relays.
     pub(crate) fn load_at(&mut self, relay: NodeId, load: Load) {
         self.sim

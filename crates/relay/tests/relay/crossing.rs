@@ -5,11 +5,13 @@ use weir_moqt::{
     error::RequestErrorCode,
     location::Location,
     message::FetchKind,
+    name::Namespace,
     parameter::{GroupOrder, Parameters},
     property::Properties,
 };
 
 use crate::{
+    actor::Manner,
     archive::{Serving, standalone},
     fetching::{all_of, whole_group},
     stage::{Setting, Stage, millis, object, payload, plain, story},
@@ -164,4 +166,59 @@ fn how_a_track_stands_is_known_on_all_threads() {
             }
         });
     }
+}
+
+/// Requests between two threads are bounded, and announcements are such requests.
+#[test]
+fn announcements_leave_room_for_subscriptions_between_threads() {
+    let mut setting = two();
+    setting.relay.tracks_max = 6;
+    setting.relay.namespaces_max = 20;
+    setting.session.requests_max = 10;
+    setting.session.requests_local_max = 10;
+    story(&setting, |stage| {
+        let hostile = [(); 5].map(|()| stage.client_on(0));
+        let [publisher, asked] = [(); 2].map(|()| stage.client_on(0));
+        let subscribers = [1, 1, 0].map(|thread| stage.client_on(thread));
+        stage.direct(asked, |actor| actor.manner = Manner::Accept(42));
+        stage.announce(asked, "asked");
+        let watching = stage.watch(subscribers[0], Namespace::EMPTY);
+        stage.step("an honest namespace", millis(50));
+        for (number, node) in hostile.into_iter().enumerate() {
+            for namespace in 0..4 {
+                stage.announce(node, &format!("h{number}-{namespace}"));
+            }
+        }
+        stage.step("as many as may be, and one more", millis(100));
+        assert_eq!(stage.counters().refused_limit_announcements, 1);
+        let there = stage.heard(watching).len();
+        assert_eq!(there, 20, "each is a request to the other thread");
+
+        let published = ["p--1", "p--2", "p--3", "p--4", "p--5"];
+        let tracks = [&published[..], &["asked--1"]].concat();
+        let publications = published.map(|track| stage.publish(publisher, track));
+        stage.step("tracks are published", millis(50));
+        let subscriptions: Vec<_> = subscribers
+            .iter()
+            .flat_map(|&node| tracks.iter().map(move |track| (node, *track)))
+            .collect();
+        let subscriptions: Vec<_> = subscriptions
+            .into_iter()
+            .map(|(node, track)| stage.subscribe(node, track))
+            .collect();
+        stage.step("tracks up to their limit are subscribed to", millis(200));
+        for subscription in &subscriptions {
+            assert!(stage.is_accepted(*subscription));
+        }
+        for publication in publications {
+            stage.group(publication, 0, 2, 100);
+        }
+        stage.step("objects", millis(100));
+        for subscriber in subscriptions.chunks(tracks.len()) {
+            for &subscription in &subscriber[..published.len()] {
+                stage.expect_objects(subscription, &[0], 2, 100);
+            }
+        }
+        assert_eq!(stage.counters().link_requests_unsent, 0);
+    });
 }

@@ -18,8 +18,8 @@ use weir_quic::{
     web_transport::Offer,
 };
 use weir_relay::{
-    Authority, Config, Counters, Gauges, Limits, LinkCredentials, Load, LoadLimits, Ownership,
-    Relay, Whereabouts,
+    Authority, Config, Counters, Gauges, Limits, LinkCredentials, LoadLimits, Ownership, Relay,
+    Whereabouts,
 };
 use weir_sim::{NodeConfig, NodeId, Sim};
 use weir_transport::{Direction, StreamId, Transport as _};
@@ -274,11 +274,6 @@ impl Stage {
         let threads = self.threads.iter();
         let gauges = threads.map(|&thread| self.sim.app::<Relay>(thread).gauges());
         gauges.fold(Gauges::default(), Gauges::plus)
-    }
-
-    /// Passes an observation of the host's load to the relay.
-    pub(crate) fn load(&mut self, load: Load) {
-        self.load_at(self.relay, load);
     }
 
     /// Returns when the relay is to be woken next.
