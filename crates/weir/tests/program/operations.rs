@@ -8,4 +8,5 @@ mod measured;
 mod moving;
 mod panicking;
 mod reload;
+mod revoking;
 mod upstream;

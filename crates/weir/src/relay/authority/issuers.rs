@@ -113,8 +113,11 @@ impl Issuers {
         for file in &self.files {
             let name = || file.display().to_string();
             let text = fs::read_to_string(file).with_context(name)?;
-            let keys = read_keys(&text, &self.accepted, true).with_context(name)?;
-            files.keys.extend(keys);
+            // A set without keys revokes all of them.
+            if !is_empty_set(&text) {
+                let keys = read_keys(&text, &self.accepted, true).with_context(name)?;
+                files.keys.extend(keys);
+            }
             files.text.push_str(&text);
         }
         self.put(|sets| {

@@ -29,7 +29,7 @@ pub(super) fn sign(secret: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-fn with_token(token: &str) -> Arrival {
+pub(super) fn with_token(token: &str) -> Arrival {
     Arrival {
         tokens: vec![token.to_owned()],
         ..Arrival::default()
