@@ -471,23 +471,30 @@ pub(crate) fn start(
     Ok((address, stop))
 }
 
-/// Warns of settings that an operator may not have intended.
+/// Warns of what an operator may not have intended.
 fn warn(operations: &Operations, config: &RelayConfig) {
-    if operations.gate.is_open() && !config.listen.ip().is_loopback() {
-        tracing::warn!(
-            "anyone may publish and subscribe: set auth.jwt.keys or auth.clients.ca to require credentials"
-        );
-    }
-    if let Some(admin) = config
-        .admin
-        .listen
-        .filter(|admin| !admin.ip().is_loopback())
-    {
-        tracing::warn!(%admin, "anyone who reaches admin.listen can read metrics: use a private address");
+    for warning in warnings(&operations.gate, config) {
+        tracing::warn!("{warning}");
     }
     if let Err(error) = operations.certificates.check_validity() {
         tracing::warn!("{error:#}");
     }
+}
+
+/// Returns warnings of settings that an operator may not have intended.
+fn warnings(gate: &Gate, config: &RelayConfig) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if gate.is_open() && !config.listen.ip().is_loopback() {
+        let open = "anyone may publish and subscribe: set auth.jwt.keys or auth.clients.ca to require credentials";
+        warnings.push(open.to_owned());
+    }
+    let admin = config.admin.listen;
+    if let Some(admin) = admin.filter(|admin| !admin.ip().is_loopback()) {
+        warnings.push(format!(
+            "anyone who reaches admin.listen ({admin}) can read metrics: use a private address"
+        ));
+    }
+    warnings
 }
 
 /// Time without published metrics after which an event loop counts as hung.
@@ -500,3 +507,53 @@ const TICK: Duration = Duration::from_secs(1);
 const EXPIRY_WARNING: Duration = Duration::from_hours(7 * 24);
 /// Interval of these warnings.
 const EXPIRY_WARNING_EVERY: Duration = Duration::from_hours(24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warned(settings: &str) -> Vec<String> {
+        let configured = Configured::read(Some(("relay.toml", settings)), |_| None, Vec::new());
+        let configured = configured.expect("these are settings");
+        let gate = Gate::load(&configured).expect("they name no files");
+        warnings(&gate, &configured.config)
+    }
+
+    #[test]
+    fn a_relay_beyond_loopback_that_lets_everybody_in_warns() {
+        for address in [
+            "0.0.0.0:4443",
+            "[::]:4443",
+            "192.0.2.1:4443",
+            "[2001:db8::1]:4443",
+        ] {
+            let [warning] = &warned(&format!("listen = {address:?}"))[..] else {
+                panic!("{address}: one warning");
+            };
+            assert!(
+                warning.starts_with("anyone may publish and subscribe"),
+                "{warning}"
+            );
+            let anonymous = format!(
+                "listen = {address:?}\nauth.anonymous.publish = [\"a\"]\nauth.anonymous.subscribe = []"
+            );
+            assert_eq!(warned(&anonymous), Vec::<String>::new(), "not everything");
+        }
+        for address in ["127.0.0.1:4443", "[::1]:4443", "127.9.9.9:0"] {
+            assert_eq!(
+                warned(&format!("listen = {address:?}")),
+                Vec::<String>::new()
+            );
+        }
+    }
+
+    #[test]
+    fn metrics_beyond_loopback_are_warned_of() {
+        let settings = "listen = \"127.0.0.1:4443\"\nadmin.listen = ";
+        assert_eq!(warned(&format!("{settings}\"127.0.0.1:9090\"")).len(), 0);
+        let [warning] = &warned(&format!("{settings}\"192.0.2.1:9090\""))[..] else {
+            panic!("one warning");
+        };
+        assert!(warning.contains("192.0.2.1:9090"), "{warning}");
+    }
+}
