@@ -1,6 +1,6 @@
 //! The fleet of a relay: its settings, and the registry in NATS.
 
-mod entry;
+pub(crate) mod entry;
 mod nats_registry;
 
 use std::{net::SocketAddr, sync::Arc};

@@ -11,10 +11,10 @@ use weir_relay::registry::RelayId;
 
 /// The part of a bucket that a fleet uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Scope(String);
+pub(crate) struct Scope(String);
 
 impl Scope {
-    pub(super) fn new(text: &str) -> anyhow::Result<Self> {
+    pub(crate) fn new(text: &str) -> anyhow::Result<Self> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if text.is_empty() || text.len() > SCOPE_BYTES_MAX || !text.bytes().all(is_plain) {
             bail!(
@@ -26,17 +26,17 @@ impl Scope {
     }
 
     /// Returns the keys of the scope, as a filter.
-    pub(super) fn keys(&self) -> String {
+    pub(crate) fn keys(&self) -> String {
         format!("{VERSION}.{}.>", self.0)
     }
 
     /// Returns the key of a relay's lease.
-    pub(super) fn lease_key(&self, relay: RelayId) -> String {
+    pub(crate) fn lease_key(&self, relay: RelayId) -> String {
         format!("{VERSION}.{}.{relay}", self.0)
     }
 
     /// Returns the key of a relay's registration of a namespace; `None` for the relay itself.
-    pub(super) fn key(&self, namespace: Option<&Namespace>, relay: RelayId) -> String {
+    pub(crate) fn key(&self, namespace: Option<&Namespace>, relay: RelayId) -> String {
         let what = namespace.map_or_else(|| "relay".to_owned(), hash);
         format!("{VERSION}.{}.{what}.{relay}", self.0)
     }
@@ -44,12 +44,12 @@ impl Scope {
 
 /// What an entry says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) relay: RelayId,
+pub(crate) struct Entry {
+    pub(crate) relay: RelayId,
     /// The URL of the relay. Only leases have it.
-    pub(super) url: Option<String>,
+    pub(crate) url: Option<String>,
     /// The namespace. Leases have none, and neither has the registration of the relay itself.
-    pub(super) namespace: Option<Namespace>,
+    pub(crate) namespace: Option<Namespace>,
 }
 
 /// An entry in JSON. The fields of a namespace are in hexadecimal digits, since they may be any bytes.
@@ -63,7 +63,7 @@ struct Written {
 }
 
 impl Entry {
-    pub(super) fn write(&self) -> Vec<u8> {
+    pub(crate) fn write(&self) -> Vec<u8> {
         let namespace = self.namespace.as_ref();
         let written = Written {
             relay: self.relay.to_string(),
@@ -77,7 +77,7 @@ impl Entry {
     ///
     /// # Errors
     /// It is of another form.
-    pub(super) fn read(value: &[u8]) -> anyhow::Result<Self> {
+    pub(crate) fn read(value: &[u8]) -> anyhow::Result<Self> {
         let written: Written = serde_json::from_slice(value)?;
         let relay = u64::from_str_radix(&written.relay, 16).context("relay")?;
         let fields = written.namespace.map(|fields| {

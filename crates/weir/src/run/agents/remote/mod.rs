@@ -5,7 +5,7 @@
 
 mod bus;
 mod clocks;
-mod envelope;
+pub(crate) mod envelope;
 mod fleet;
 mod job;
 mod members;
