@@ -165,6 +165,7 @@ impl Attempt {
             | Step::Rejoin(_)
             | Step::Act(..)
             | Step::Ask(..)
+            | Step::Answer(..)
             | Step::Datagram(..)
             | Step::Close(..)
             | Step::Behave(..) => self.act(now, endpoint, target, step),
@@ -189,6 +190,15 @@ impl Attempt {
                 let line = &mut self.lines[*client];
                 let action = Action::Write(encode(line.request_id()).into());
                 line.act(now, endpoint, *slot, action);
+            }
+            Step::Answer(client, slot, answer) => {
+                let asked = self.lines[*client].seen.take_asked(*slot);
+                for step in asked
+                    .map(|(slot, message)| answer(slot, &message))
+                    .unwrap_or_default()
+                {
+                    self.act(now, endpoint, target, &step);
+                }
             }
             Step::Datagram(client, data) => {
                 self.lines[*client].send_datagram(now, endpoint, data.clone());

@@ -1,6 +1,8 @@
 //! The table of cases, by what they are about.
 
 mod answers;
+mod asked;
+mod contradictions;
 mod data;
 mod fetching;
 mod filling;
@@ -10,6 +12,7 @@ mod framing;
 mod goaway;
 mod limits;
 mod malformed;
+mod mutations;
 mod names;
 mod namespaces;
 mod notifying;
@@ -58,6 +61,8 @@ pub fn all(edition: Edition, messages: Option<u64>) -> Vec<Case> {
         malformed::cases(),
         goaway::cases(),
         robustness::cases(),
+        mutations::cases(),
+        contradictions::cases(),
         limits::cases(),
         storms::cases(),
         messages.map(volume::case).into_iter().collect(),

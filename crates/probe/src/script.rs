@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 use weir_link::Random;
-use weir_moqt::message::MessageKind;
+use weir_moqt::message::{Message, MessageKind};
 
 pub(crate) use self::check::{
     Check, Progress, answered, closed, done, fetched, finished, kind, message, object, object_at,
@@ -40,6 +40,9 @@ pub(crate) enum Step {
     Ask(usize, Slot, Encode),
     /// Sends bytes that depend on what the client has seen. `Err` skips the case, for this reason.
     Reply(usize, Slot, Replying),
+    /// Gives a slot the oldest request of the relay that nobody has answered, or finds its oldest update, and acts as
+    /// follows from it. Does nothing if there is none.
+    Answer(usize, Slot, Answering),
     /// Sends a datagram.
     Datagram(usize, Bytes),
     /// Closes the connection with a code.
@@ -62,6 +65,8 @@ pub(crate) enum Step {
 type Encode = Box<dyn Fn(u64) -> Vec<u8> + Send>;
 /// Encodes what follows from what was seen.
 type Replying = Box<dyn Fn(&Seen) -> Result<Vec<u8>, String> + Send>;
+/// Returns the steps that answer a message of the relay on the stream of a slot, none of which waits.
+type Answering = Box<dyn Fn(Slot, &Message) -> Vec<Step> + Send>;
 /// Returns the steps of one repetition.
 type Acting = Box<dyn Fn(u64, &mut Random) -> Vec<Step> + Send>;
 
@@ -379,6 +384,7 @@ impl fmt::Debug for Step {
             Self::Act(client, slot, action) => write!(formatter, "{client} {slot:?} {action:?}"),
             Self::Ask(client, slot, _) => write!(formatter, "{client} {slot:?} asks"),
             Self::Reply(client, slot, _) => write!(formatter, "{client} {slot:?} replies"),
+            Self::Answer(client, slot, _) => write!(formatter, "{client} {slot:?} answers"),
             Self::Datagram(client, data) => write!(formatter, "{client} sends {data:?}"),
             Self::Close(client, code) => write!(formatter, "{client} closes with {code:#x}"),
             Self::Behave(client, _) => write!(formatter, "{client} changes"),

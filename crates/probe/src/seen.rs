@@ -276,6 +276,22 @@ impl Seen {
         true
     }
 
+    /// Returns the oldest update of the relay that is not answered, with the slot of its request; otherwise gives `slot` the
+    /// oldest request stream of the relay that no slot stands for, and returns its first message.
+    pub(crate) fn take_asked(&mut self, slot: Slot) -> Option<(Slot, Message)> {
+        self.requests.clear();
+        if !self.updates.is_empty() {
+            let stream = self.updates.remove(0);
+            let (slot, _) = self.slots.iter().find(|(_, one)| **one == stream)?;
+            let messages = &self.streams.get(&stream)?.messages;
+            let mut updates = messages.iter();
+            let update = updates.rfind(|one| matches!(one, Message::RequestUpdate(_)))?;
+            return Some((*slot, update.clone()));
+        }
+        self.take(slot, |_| true).then_some(())?;
+        Some((slot, self.on(slot)?.messages.first()?.clone()))
+    }
+
     /// Removes a request stream of the relay from those that no slot stands for, since it was answered.
     pub(crate) fn answered(&mut self, stream: StreamId) {
         self.untaken.retain(|one| *one != stream);
@@ -407,6 +423,10 @@ impl Seen {
                         && incoming.messages.len() < MESSAGES_MAX
                     {
                         if matches!(message, Message::RequestUpdate(_)) {
+                            // The oldest ones of a client that does not answer are given up.
+                            if self.updates.len() >= STREAMS_MAX {
+                                self.updates.remove(0);
+                            }
                             self.updates.push(stream);
                         } else if incoming.messages.is_empty() && self.untaken.contains(&stream) {
                             self.requests.push(stream);

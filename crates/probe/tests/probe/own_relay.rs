@@ -1,11 +1,11 @@
 //! All cases pass against the relay of this workspace, in both drafts and on both transports.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use weir_probe::{Case, Edition, Kind, Level, Verdict};
 use weir_relay::{Config, Relay};
 
-use crate::stage::{of_kind, preferred, run, seed};
+use crate::stage::{of_kind, preferred, run, run_and_leave, seed};
 
 fn relay() -> Relay {
     Relay::new(Config::default())
@@ -96,13 +96,66 @@ fn conforms(edition: Edition, is_web_transport: bool) {
 
 #[test]
 fn the_relay_survives_hostile_peers() {
+    survives(Edition::TwentyTwo, false);
+}
+
+#[test]
+fn the_relay_survives_hostile_peers_over_web_transport() {
+    survives(Edition::TwentyTwo, true);
+}
+
+#[test]
+fn the_relay_survives_hostile_peers_of_draft_18() {
+    survives(Edition::Eighteen, false);
+}
+
+#[test]
+fn the_relay_survives_hostile_peers_of_draft_18_over_web_transport() {
+    survives(Edition::Eighteen, true);
+}
+
+fn survives(edition: Edition, is_web_transport: bool) {
+    let cases = of_kind(edition, Kind::Robustness);
+    let shown = run(seed(), relay(), edition, cases, is_web_transport);
+    assert_eq!(shown.failed(), [""; 0]);
+    assert_eq!(shown.bystander_lost().0, 0);
+}
+
+#[test]
+fn hostile_clients_answer_what_the_relay_asks() {
+    // What makes the relay ask is valid: only the answers and their data break rules.
+    for asks in [
+        "subscribe",
+        "fetch",
+        "track-status",
+        "publish",
+        "request-update",
+    ] {
+        let name = format!("mutated.answer-to-{asks}");
+        let cases = of_kind(Edition::default(), Kind::Robustness).into_iter();
+        let cases = cases.filter(|case| case.name == name).collect();
+        let shown = run(seed(), relay(), Edition::default(), cases, false);
+        assert_eq!(shown.passed(), [&name[..]]);
+        let violated = shown.counters().sessions_violated;
+        assert!(violated > 20, "{name}: {violated} sessions");
+    }
+}
+
+#[test]
+fn hostile_clients_do_not_keep_a_relay_that_leaves() {
     for edition in Edition::ALL {
-        for is_web_transport in [false, true] {
-            let cases = of_kind(edition, Kind::Robustness);
-            let shown = run(seed(), relay(), edition, cases, is_web_transport);
-            assert_eq!(shown.failed(), [""; 0]);
-            assert_eq!(shown.bystander_lost().0, 0);
-        }
+        let drain_max = Duration::from_millis(500);
+        let relay = Relay::new(Config {
+            drain_max,
+            ..Config::default()
+        });
+        let (ended, counters) = run_and_leave(seed(), relay, edition, volume(edition, 20_000));
+        assert!(
+            ended >= drain_max,
+            "the bystander stays after GOAWAY: {ended:?}"
+        );
+        assert!(ended <= drain_max + Duration::from_secs(2), "{ended:?}");
+        assert!(counters.sessions_violated > 0);
     }
 }
 

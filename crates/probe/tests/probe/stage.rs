@@ -80,15 +80,7 @@ pub(crate) fn run(
     let target = target(&sim, node, &[edition.alpn()], is_web_transport);
     let (one, other) = (client(&mut sim), client(&mut sim));
     let begin = sim.instant(Duration::from_secs(1));
-    let config = Config {
-        target: target.clone(),
-        edition,
-        patience: Duration::from_secs(5),
-        quiet: Duration::from_millis(300),
-        begin,
-        namespace: "probe".to_owned(),
-        seed,
-    };
+    let config = config(target.clone(), edition, begin, seed);
     sim.start(
         other,
         Bystander::new(target, edition, "bystander", sim.now()),
@@ -104,6 +96,46 @@ pub(crate) fn run(
         probe: one,
         bystander: other,
         begin,
+    }
+}
+
+/// Runs cases against a relay that is shut down 200 ms after the first one begins. Returns how long the relay stays after
+/// that, and its counters.
+pub(crate) fn run_and_leave(
+    seed: u64,
+    relay: Relay,
+    edition: Edition,
+    cases: Vec<Case>,
+) -> (Duration, weir_relay::Counters) {
+    let mut sim = Sim::new(seed);
+    let node = relay_node(&mut sim, relay, &Edition::alpns());
+    let (one, other) = (client(&mut sim), client(&mut sim));
+    let begin = sim.instant(Duration::from_secs(1));
+    let target = target(&sim, node, &[edition.alpn()], false);
+    let config = config(target.clone(), edition, begin, seed);
+    let bystander = Bystander::new(target, edition, "bystander", sim.now());
+    sim.start(other, bystander);
+    sim.start(one, Probe::new(config, cases, |_, _| {}));
+    sim.run_until(Duration::from_millis(1200), |_| false);
+    sim.shutdown(node);
+    let left = sim.now();
+    sim.run_until(Duration::from_mins(10), |sim| {
+        sim.app::<Relay>(node).is_finished()
+    });
+    assert!(sim.app::<Relay>(node).is_finished());
+    let counters = sim.app::<Relay>(node).counters();
+    (sim.now().duration_since(left), counters)
+}
+
+fn config(target: Target, edition: Edition, begin: Instant, seed: u64) -> Config {
+    Config {
+        target,
+        edition,
+        patience: Duration::from_secs(5),
+        quiet: Duration::from_millis(300),
+        begin,
+        namespace: "probe".to_owned(),
+        seed,
     }
 }
 
