@@ -204,7 +204,11 @@ impl Attempt {
                 self.lines[*client].send_datagram(now, endpoint, data.clone());
             }
             Step::Close(client, code) => self.lines[*client].close(now, endpoint, *code),
-            Step::Behave(client, change) => change(&mut self.lines[*client]),
+            Step::Behave(client, change) => {
+                let line = &mut self.lines[*client];
+                change(line);
+                line.hear(now, endpoint);
+            }
             Step::Rejoin(_)
             | Step::SetUp(_)
             | Step::Reply(..)

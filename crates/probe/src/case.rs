@@ -126,6 +126,15 @@ impl Case {
         Self { level, ..self }
     }
 
+    /// Returns the case with another requirement.
+    #[must_use]
+    pub(crate) fn requiring(self, requirement: String) -> Self {
+        Self {
+            requirement,
+            ..self
+        }
+    }
+
     /// Returns the case of another kind.
     #[must_use]
     pub(crate) fn kind(self, kind: Kind) -> Self {

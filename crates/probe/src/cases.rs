@@ -2,6 +2,7 @@
 
 mod answers;
 mod asked;
+mod bounds;
 mod contradictions;
 mod data;
 mod fetching;
@@ -10,6 +11,7 @@ mod filtering;
 mod forwarding;
 mod framing;
 mod goaway;
+mod lagging;
 mod limits;
 mod malformed;
 mod mutations;
@@ -64,6 +66,8 @@ pub fn all(edition: Edition, messages: Option<u64>) -> Vec<Case> {
         mutations::cases(),
         contradictions::cases(),
         limits::cases(),
+        bounds::cases(),
+        lagging::cases(),
         storms::cases(),
         messages.map(volume::case).into_iter().collect(),
     ];

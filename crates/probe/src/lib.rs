@@ -1,6 +1,6 @@
 //! Conformance and robustness of any MOQT relay, from outside.
 //!
-//! A [`Case`] names a rule of draft-ietf-moq-transport and has a script: what up to eight clients send, and what the
+//! A [`Case`] names a rule of draft-ietf-moq-transport and has a script: what up to 48 clients send, and what the
 //! relay has to do. [`cases`] returns the table of all cases of an [`Edition`], draft-22 or draft-18; a [`Scout`] tells
 //! which of them a relay prefers. The role [`Probe`] runs the cases one after the other, and the role [`Bystander`] beside
 //! it publishes and subscribes all the while, so that its losses show what hostile peers do to others. A host runs the two

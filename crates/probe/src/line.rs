@@ -1,7 +1,7 @@
 //! One connection of a case: it sends what the script says, byte by byte, and notes what it sees.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Instant,
 };
 
@@ -35,6 +35,8 @@ pub(crate) struct Line {
     next_request: u64,
     /// Whether the client reads nothing, so that the relay's data waits.
     pub(crate) is_deaf: bool,
+    /// Streams with data that came while the client read nothing.
+    unheard: BTreeSet<StreamId>,
     /// The objects with which the client answers a FETCH of the relay.
     pub(crate) library: Vec<(u64, u64, Vec<u8>)>,
     /// Whether requests of the relay that the script does not take are left without an answer.
@@ -169,6 +171,13 @@ impl Line {
         }
     }
 
+    /// Reads what came while the client read nothing, if it reads now.
+    pub(crate) fn hear(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        for stream in std::mem::take(&mut self.unheard) {
+            self.read(now, endpoint, stream);
+        }
+    }
+
     /// Handles an event of this connection.
     pub(crate) fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         match event {
@@ -212,6 +221,7 @@ impl Line {
 
     fn read(&mut self, now: Instant, endpoint: &mut Endpoint, stream: StreamId) {
         if self.is_deaf {
+            self.unheard.insert(stream);
             return;
         }
         loop {

@@ -24,7 +24,7 @@ pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
 pub(crate) const C: usize = 2;
 /// The most clients of a case.
-pub(crate) const CLIENTS_MAX: usize = 8;
+pub(crate) const CLIENTS_MAX: usize = 48;
 
 /// One step of a script.
 pub(crate) enum Step {

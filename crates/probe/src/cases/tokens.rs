@@ -69,8 +69,54 @@ pub(super) fn cases() -> Vec<Case> {
         },
     ));
     cases.extend(registered());
+    cases.extend(filled());
     cases.extend(accepted());
     cases
+}
+
+/// Registers a token of an eighth of the cache under the alias `number` in the request of that number.
+fn register_eighth(script: &mut Script, number: u64) -> Slot {
+    with_token(script, number, move |room| {
+        let bytes = (room / 8).saturating_sub(16);
+        if bytes > 60_000 || !room.is_multiple_of(8) {
+            return Err("the relay's cache for tokens is not eight messages".to_owned());
+        }
+        let value = vec![b'x'; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        Ok([int(1), int(number), int(0), value].concat())
+    })
+}
+
+/// Tokens that fill the cache, and one more.
+fn filled() -> Vec<Case> {
+    fn fill(script: &mut Script) {
+        script.join(A);
+        for number in 1..=8 {
+            let slot = register_eighth(script, number);
+            script.expect(A, answered(slot));
+        }
+    }
+    vec![
+        Case::must(
+            "token.cache-filled",
+            in_both("10.3.1.3", "9.1.3"),
+            "tokens that fill the cache to its last byte do not close the session",
+            |script| {
+                script.then();
+                fill(script);
+            },
+        ),
+        Case::must(
+            "token.cache-overflow-by-many",
+            in_both("10.2.2", "8.9"),
+            "a token for which registered ones leave no room closes the session with AUTH_TOKEN_CACHE_OVERFLOW",
+            |script| {
+                fill(script);
+                script.then();
+                register_eighth(script, 9);
+                script.expect(A, closed(&[close::AUTH_TOKEN_CACHE_OVERFLOW]));
+            },
+        ),
+    ]
 }
 
 /// The session is closed for the unknown alias, or the request is refused.
