@@ -12,7 +12,7 @@ use super::stream_state::Stream;
 use super::track_aliases::TrackAlias;
 use super::{Event, REQUEST_PRIORITY, Request, RequestId, Session};
 use crate::error::{DecodeError, RequestErrorCode, SessionError, Violation};
-use crate::message::{RequestError, Subscribe};
+use crate::message::{FetchKind, RequestError, RequestKind, Subscribe};
 use crate::name::{FullTrackName, Namespace};
 
 /// How long a peer over `requests_max` has to wait before it tries again.
@@ -49,8 +49,32 @@ impl Session {
         };
         transport.set_priority(stream, REQUEST_PRIORITY);
         self.requests.insert(id, entry);
+        self.read_joined(now, transport, &request)?;
         self.on_request(now, transport, id, request)?;
         self.poll_request(now, transport, id)
+    }
+
+    /// Reads the stream of the subscription that a FETCH joins: updates that have come count for it [moqt-18 §10.12.2].
+    fn read_joined(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        request: &Request,
+    ) -> Result<(), DecodeError> {
+        let Request::Fetch(fetch) = request else {
+            return Ok(());
+        };
+        let (FetchKind::RelativeJoining { request_id, .. }
+        | FetchKind::AbsoluteJoining { request_id, .. }) = fetch.kind
+        else {
+            return Ok(());
+        };
+        let joined = self.requests.get(RequestId(request_id));
+        let joined = joined.filter(|one| one.kind == RequestKind::Subscribe);
+        match joined.and_then(|joined| joined.sending.stream()) {
+            Some(stream) => self.read(now, transport, stream),
+            None => Ok(()),
+        }
     }
 
     /// Records a Request ID that the peer uses.

@@ -67,6 +67,26 @@ fn late_joiners_start_at_a_whole_group_and_miss_nothing() {
     });
 }
 
+/// Streams have no order, but what has come before a fetch is evaluated counts for it [moqt-18 §10.12.2].
+#[test]
+fn an_update_that_comes_with_a_fetch_that_joins_counts_for_it() {
+    story(&joining(), |stage| {
+        published(stage, 2);
+        let client = stage.client();
+        let request = stage.subscribe_with(client, "a--x", forward(false));
+        stage.step("a subscription is paused", millis(100));
+        stage.update(request, forward(true));
+        let kind = FetchKind::RelativeJoining {
+            request_id: request.id.0,
+            groups: 0,
+        };
+        let fetch = stage.fetch_with(client, kind, Parameters::default());
+        stage.step("an update and a fetch in one packet", millis(100));
+        assert_eq!(stage.expect_complete(fetch), Location::new(1, 2));
+        assert_eq!(stage.fetched(fetch).places(500), all_of(1..2));
+    });
+}
+
 #[test]
 fn a_fetch_that_joins_waits_for_its_subscription() {
     story(&joining(), |stage| {
