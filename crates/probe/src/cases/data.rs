@@ -1,11 +1,11 @@
 //! Data streams and datagrams that break the rules, and padding.
 
-use super::VIOLATION;
+use super::{VIOLATION, closes};
 use crate::{
     case::{Case, Level},
     edition::{Sections, in_both},
     script::{A, closed},
-    wire::{self, ALIAS, Subgroup, int, property, stream, subgroup},
+    wire::{self, ALIAS, Subgroup, Value, int, property, stream, subgroup},
 };
 
 pub(super) fn cases() -> Vec<Case> {
@@ -190,6 +190,17 @@ fn properties() -> Vec<Case> {
         [header.encode(), object].concat()
     }
     vec![
+        closes(
+            "property.dynamic-groups-2-in-immutable",
+            in_both("12.7", "10.7"),
+            "a property is looked for in the Immutable Properties too: a DYNAMIC_GROUPS above 1 closes the session",
+            VIOLATION,
+            |script| {
+                let groups = wire::pairs(&[(property::DYNAMIC_GROUPS, Value::Int(2))]);
+                let immutable = (property::IMMUTABLE, Value::Bytes(groups));
+                wire::publish(0, &script.track, ALIAS, &[], &[immutable])
+            },
+        ),
         on_stream(
             "property.type-above-maximum",
             in_both("1.4.3", "8.3"),

@@ -407,6 +407,24 @@ fn joining() -> Vec<Case> {
             script.expect(A, fetched(2, found));
         })
     };
+    let after_update = Case::must(
+        "joining-fetch.after-pending-update",
+        in_18("10.12.2"),
+        "an update of the subscription that comes before a joining FETCH counts for it",
+        |script| {
+            stock(script);
+            script.join(A);
+            let paused = vec![(parameter::FORWARD, Value::Byte(0))];
+            let track = script.track.clone();
+            let subscription = script.request_with(A, Request::Subscribe, track, paused);
+            script.expect(A, kind(subscription, MessageKind::SubscribeOk));
+            script.then();
+            let forward = vec![(parameter::FORWARD, Value::Byte(1))];
+            script.update(A, subscription, forward);
+            let slot = script.ask(A, |id| wire::joining_fetch(id, 2, 0, 0));
+            script.expect(A, kind(slot, MessageKind::FetchOk));
+        },
+    );
     vec![
         case(
             "joining-fetch.relative-0",
@@ -429,5 +447,6 @@ fn joining() -> Vec<Case> {
             0,
             &[(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)],
         ),
+        after_update,
     ]
 }

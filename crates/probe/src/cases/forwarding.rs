@@ -248,6 +248,26 @@ fn streams() -> Vec<Case> {
             },
         ),
         Case::must(
+            "stream.gap-on-a-new-stream",
+            in_both("11.4.3", "11.3.2"),
+            "an object that may not be the next of its subgroup is not sent on the stream of those before it",
+            |script| {
+                script.channel(B, A);
+                script.stream(B, group(Subgroup::of(0), &[b"a"]));
+                script.expect(A, object_at(0, 0, b"a"));
+                script.then();
+                let later = Subgroup {
+                    bits: 0,
+                    ..Subgroup::of(0)
+                };
+                script.stream(B, [later.encode(), wire::object(5, b"f")].concat());
+                script.never(
+                    A,
+                    Check::new("object 5 on the stream of object 0", one_stream),
+                );
+            },
+        ),
+        Case::must(
             "stream.reset",
             in_both("11.4.3", "11.3.2"),
             "a stream that ends before all objects of its subgroup were sent is reset",
@@ -262,6 +282,19 @@ fn streams() -> Vec<Case> {
             },
         ),
     ]
+}
+
+/// Whether objects 0 and 5 of group 0 came on one stream.
+fn one_stream(seen: &mut Seen) -> Progress {
+    let stream_of = |id| {
+        let mut objects = seen.objects.iter();
+        let found = objects.find(|one| one.location() == (0, id))?;
+        match found.way {
+            Way::Subgroup { stream, .. } => Some(stream),
+            Way::Datagram { .. } | Way::Fetch { .. } => None,
+        }
+    };
+    progress(stream_of(5).is_some_and(|stream| Some(stream) == stream_of(0)))
 }
 
 /// Objects of one stream, and of several.

@@ -218,7 +218,7 @@ fn ends() -> [Row; 4] {
     ]
 }
 
-fn gaps() -> [Row; 7] {
+fn gaps() -> [Row; 9] {
     const IMPLIED: Level = Level::Implied;
     const GROUP: u64 = property::PRIOR_GROUP_ID_GAP;
     const OBJECT: u64 = property::PRIOR_OBJECT_ID_GAP;
@@ -265,6 +265,25 @@ fn gaps() -> [Row; 7] {
             "two Prior Group ID Gaps in an object make the track malformed",
             usual,
             || with_property(9, 0, &[(GROUP, Value::Int(1)), (GROUP, Value::Int(1))]),
+        ),
+        (
+            "group-gap-in-immutable",
+            in_both("12.7", "10.7"),
+            IMPLIED,
+            "a Prior Group ID Gap is looked for in the Immutable Properties too",
+            usual,
+            || {
+                let gap = wire::pairs(&[(GROUP, Value::Int(4))]);
+                with_property(3, 0, &[(property::IMMUTABLE, Value::Bytes(gap))])
+            },
+        ),
+        (
+            "object-gap-repeated",
+            in_both("12.9", "10.9"),
+            IMPLIED,
+            "two Prior Object ID Gaps in an object make the track malformed",
+            usual,
+            || with_property(9, 3, &[(OBJECT, Value::Int(1)), (OBJECT, Value::Int(1))]),
         ),
         (
             "object-gap-too-large",

@@ -5,5 +5,6 @@
 #![expect(clippy::print_stdout, reason = "stories print their seed and results")]
 
 mod broken;
+mod musts;
 mod own_relay;
 mod stage;
