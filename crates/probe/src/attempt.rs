@@ -168,6 +168,7 @@ impl Attempt {
             | Step::Answer(..)
             | Step::Datagram(..)
             | Step::Close(..)
+            | Step::Fault(..)
             | Step::Behave(..) => self.act(now, endpoint, target, step),
         }
         Turn::Done
@@ -209,6 +210,7 @@ impl Attempt {
                 change(line);
                 line.hear(now, endpoint);
             }
+            Step::Fault(client, fault) => self.lines[*client].do_fault(now, endpoint, *fault),
             Step::Rejoin(_)
             | Step::SetUp(_)
             | Step::Reply(..)

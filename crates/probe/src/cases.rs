@@ -30,6 +30,7 @@ mod track_status;
 mod tracks;
 mod upstream_fetches;
 mod volume;
+mod withholding;
 
 use crate::{
     case::Case,
@@ -65,6 +66,7 @@ pub fn all(edition: Edition, messages: Option<u64>) -> Vec<Case> {
         robustness::cases(),
         mutations::cases(),
         contradictions::cases(),
+        withholding::cases(),
         limits::cases(),
         bounds::cases(),
         lagging::cases(),

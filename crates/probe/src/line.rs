@@ -1,5 +1,7 @@
 //! One connection of a case: it sends what the script says, byte by byte, and notes what it sees.
 
+mod fault;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     time::Instant,
@@ -14,9 +16,10 @@ use weir_moqt::{
     parameter::GroupOrder,
     property::Properties,
 };
-use weir_quic::{Connection, Endpoint, Event, Handle};
+use weir_quic::{Connection, Endpoint, Event, Handle, Loss};
 use weir_transport::{Direction, Read, StreamId, Transport as _, WriteError};
 
+pub(crate) use self::fault::Fault;
 use crate::{
     edition::Edition,
     seen::{Ended, Seen, Slot, StreamEnd},
@@ -37,6 +40,8 @@ pub(crate) struct Line {
     pub(crate) is_deaf: bool,
     /// Streams with data that came while the client read nothing.
     unheard: BTreeSet<StreamId>,
+    /// Flow control credit for all streams together that its connections grant; `None` for the usual one.
+    pub(crate) grants_bytes: Option<u32>,
     /// The objects with which the client answers a FETCH of the relay.
     pub(crate) library: Vec<(u64, u64, Vec<u8>)>,
     /// Whether requests of the relay that the script does not take are left without an answer.
@@ -88,6 +93,7 @@ impl Line {
         self.close(now, endpoint, 0);
         *self = Self {
             sent: self.sent,
+            grants_bytes: self.grants_bytes,
             ..Self::new(self.seen.edition)
         };
         let Target {
@@ -96,7 +102,11 @@ impl Line {
             client,
             ..
         } = target;
-        match endpoint.connect(now, client, *remote, server_name, 0) {
+        let connected = match self.grants_bytes {
+            Some(bytes) => endpoint.connect_granting(now, client, *remote, server_name, bytes),
+            None => endpoint.connect(now, client, *remote, server_name, 0),
+        };
+        match connected {
             Ok(handle) => self.state = State::Connecting(handle),
             Err(error) => {
                 self.state = State::Over;
@@ -122,10 +132,11 @@ impl Line {
         self.state == State::Over
     }
 
-    /// Closes the connection with a code.
+    /// Closes the connection with a code. The relay is told, whatever packets were lost before.
     pub(crate) fn close(&mut self, now: Instant, endpoint: &mut Endpoint, code: u64) {
         let handle = self.handle();
         if let Some(mut connection) = handle.and_then(|it| endpoint.connection(now, it)) {
+            connection.lose(Loss::NONE);
             connection.close(code, b"");
         }
         if handle.is_some() {

@@ -14,7 +14,7 @@ pub(crate) use self::check::{
 };
 use crate::{
     edition::Edition,
-    line::{Action, Line},
+    line::{Action, Fault, Line},
     seen::{Seen, Slot},
     wire::{self, Request, Track, Value},
 };
@@ -49,6 +49,8 @@ pub(crate) enum Step {
     Close(usize, u64),
     /// Changes how the client behaves.
     Behave(usize, Box<dyn Fn(&mut Line) + Send>),
+    /// Does something with the packets of a client.
+    Fault(usize, Fault),
     /// Does nothing for a while.
     Wait(Duration),
     /// Waits until a check is met.
@@ -387,6 +389,7 @@ impl fmt::Debug for Step {
             Self::Answer(client, slot, _) => write!(formatter, "{client} {slot:?} answers"),
             Self::Datagram(client, data) => write!(formatter, "{client} sends {data:?}"),
             Self::Close(client, code) => write!(formatter, "{client} closes with {code:#x}"),
+            Self::Fault(client, fault) => write!(formatter, "{client} {fault:?}"),
             Self::Behave(client, _) => write!(formatter, "{client} changes"),
             Self::Wait(time) => write!(formatter, "wait {time:?}"),
             Self::Expect(client, check) => write!(formatter, "{client} expects {}", check.text),

@@ -190,6 +190,30 @@ pub struct LinkOptions {
     pub to_first_shard: bool,
 }
 
+/// Packets of a connection that are lost on purpose, as on a broken path: for tests of what its peer does then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// Whether everything that this side sends is lost.
+    pub sent: bool,
+    /// UDP payloads received that have more bytes than this are lost; `None`: nothing is lost.
+    pub received_above: Option<u16>,
+}
+
+impl Loss {
+    /// Nothing is lost.
+    pub const NONE: Self = Self {
+        sent: false,
+        received_above: None,
+    };
+
+    /// Returns whether a received UDP payload of this size is lost.
+    #[inline]
+    pub(crate) fn hits_received(self, payload_bytes: usize) -> bool {
+        self.received_above
+            .is_some_and(|most| payload_bytes > most.into())
+    }
+}
+
 /// A limit that QUIC cannot express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("limit {0} is out of range")]

@@ -15,7 +15,7 @@ pub(crate) use self::{
     bare::{Bare, application_protocol, direction, from_engine},
     engine::EngineConnection,
 };
-use crate::{Handle, peer_thread::ThreadConnectionView, web_transport::Request};
+use crate::{Handle, Loss, peer_thread::ThreadConnectionView, web_transport::Request};
 
 /// One connection of an endpoint, borrowed for a few operations. Data written is sent in the host's next turn.
 pub struct Connection<'a> {
@@ -188,6 +188,13 @@ impl Connection<'_> {
     pub fn probe(&mut self) {
         if let Way::Engine(connection) = &mut self.way {
             connection.probe();
+        }
+    }
+
+    /// Loses some packets of the connection from now on, until the next call. Does nothing for a peer thread.
+    pub fn lose(&mut self, loss: Loss) {
+        if let Way::Engine(connection) = &mut self.way {
+            connection.slot.loss = loss;
         }
     }
 

@@ -264,7 +264,9 @@ impl Endpoint {
                 let Ok(index) = u32::try_from(self.slots.place(handle.0)) else {
                     return;
                 };
-                if let Some((hot, slot)) = self.slots.both(index) {
+                if let Some((hot, slot)) = self.slots.both(index)
+                    && !slot.loss.hits_received(payload_bytes)
+                {
                     hot.socket = socket;
                     let max = u64::from(self.limits.receive_bytes_max);
                     hot.note_received(payload_bytes, max);
@@ -406,6 +408,9 @@ impl Endpoint {
             let Some(transmit) = slot.engine.poll_transmit(now, segments, &mut self.scratch) else {
                 break;
             };
+            if slot.loss.sent {
+                continue;
+            }
             self.outbox
                 .push_from(transmit, hot.socket, &mut self.scratch);
             if self.outbox.is_full() {

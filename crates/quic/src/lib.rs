@@ -33,7 +33,7 @@ mod wheel;
 
 pub use app::App;
 pub use config::{
-    ClientConfig, ConfigError, EndpointConfig, Limits, LinkOptions, OpenLog, Packets, Qlog,
+    ClientConfig, ConfigError, EndpointConfig, Limits, LinkOptions, Loss, OpenLog, Packets, Qlog,
     TimeSource, UNACKNOWLEDGED_UNNOTICED,
 };
 pub use congestion::{Congestion, QUEUE_TARGET};

@@ -8,7 +8,7 @@ use std::{
 use quinn_proto::ConnectionError;
 
 use crate::{
-    Counted, Handle,
+    Counted, Handle, Loss,
     connection::Bare,
     datagrams::{DatagramQueue, Dropped},
     tls::refusal::Refusals,
@@ -73,6 +73,8 @@ pub(crate) struct Slot {
     pub(crate) datagrams_received: u64,
     /// Datagrams that the engine dropped because they were not read in time.
     pub(crate) datagrams_unread: u64,
+    /// Packets that are lost on purpose.
+    pub(crate) loss: Loss,
 }
 
 /// The state of a connection, as its role sees it.

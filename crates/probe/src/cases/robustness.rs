@@ -23,8 +23,23 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// A case in which hostile clients act, and new clients are served afterwards.
 pub(super) fn robust(name: impl Into<String>, act: impl Fn(&mut Script) + Send + 'static) -> Case {
-    let requirement =
-        "the relay serves new sessions afterwards, and loses nothing of the bystander";
+    robust_to(name, SERVES, act)
+}
+
+/// The same, with the words for what the clients do.
+pub(super) fn robust_against(
+    name: &str,
+    what: &str,
+    act: impl Fn(&mut Script) + Send + 'static,
+) -> Case {
+    robust_to(name, &format!("{what}: {SERVES}"), act)
+}
+
+fn robust_to(
+    name: impl Into<String>,
+    requirement: &str,
+    act: impl Fn(&mut Script) + Send + 'static,
+) -> Case {
     Case::must(name, in_both("", ""), requirement, move |script| {
         act(script);
         script.then();
@@ -35,6 +50,9 @@ pub(super) fn robust(name: impl Into<String>, act: impl Fn(&mut Script) + Send +
     })
     .kind(Kind::Robustness)
 }
+
+/// What every relay has to do.
+const SERVES: &str = "the relay serves new sessions afterwards, and loses nothing of the bystander";
 
 /// The clients that are served after the hostile ones.
 const PUBLISHER: usize = 6;

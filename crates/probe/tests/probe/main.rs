@@ -8,3 +8,4 @@ mod broken;
 mod musts;
 mod own_relay;
 mod stage;
+mod withholding;

@@ -39,6 +39,7 @@ pub(crate) fn preferred(
         &mut sim,
         Relay::new(weir_relay::Config::default()),
         protocols,
+        Limits::default(),
     );
     let target = target(&sim, node, &Edition::alpns(), is_web_transport);
     let scout = client(&mut sim);
@@ -52,7 +53,12 @@ pub(crate) fn preferred(
 }
 
 /// Adds a relay that offers these protocols.
-fn relay_node(sim: &mut Sim, relay: impl App + 'static, protocols: &[&'static str]) -> NodeId {
+fn relay_node(
+    sim: &mut Sim,
+    relay: impl App + 'static,
+    protocols: &[&'static str],
+    limits: Limits,
+) -> NodeId {
     let server = sim
         .server_tls(&[protocols, &[weir_h3::ALPN]].concat())
         .with_web_transport(Offer {
@@ -60,6 +66,7 @@ fn relay_node(sim: &mut Sim, relay: impl App + 'static, protocols: &[&'static st
             ..Offer::default()
         });
     let node = sim.add_node(NodeConfig {
+        limits,
         server: Some(server),
         ..NodeConfig::default()
     });
@@ -75,8 +82,21 @@ pub(crate) fn run(
     cases: Vec<Case>,
     is_web_transport: bool,
 ) -> Shown {
+    let limits = Limits::default();
+    run_within(limits, seed, relay, edition, cases, is_web_transport)
+}
+
+/// Does the same with other limits of the relay's connections.
+pub(crate) fn run_within(
+    limits: Limits,
+    seed: u64,
+    relay: impl App + 'static,
+    edition: Edition,
+    cases: Vec<Case>,
+    is_web_transport: bool,
+) -> Shown {
     let mut sim = Sim::new(seed);
-    let node = relay_node(&mut sim, relay, &Edition::alpns());
+    let node = relay_node(&mut sim, relay, &Edition::alpns(), limits);
     let target = target(&sim, node, &[edition.alpn()], is_web_transport);
     let (one, other) = (client(&mut sim), client(&mut sim));
     let begin = sim.instant(Duration::from_secs(1));
@@ -224,7 +244,12 @@ impl Shown {
     }
 
     pub(crate) fn counters(&self) -> weir_relay::Counters {
-        self.sim.app::<Relay>(self.relay).counters()
+        self.of_relay(Relay::counters)
+    }
+
+    /// Returns something of the relay at the end.
+    pub(crate) fn of_relay<A: App + 'static, T>(&self, get: impl Fn(&A) -> T) -> T {
+        get(self.sim.app::<A>(self.relay))
     }
 }
 

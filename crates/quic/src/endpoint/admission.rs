@@ -11,7 +11,7 @@ use quinn_proto::{
 
 use super::{Endpoint, Handle};
 use crate::{
-    Counted, Origin,
+    Counted, Loss, Origin,
     datagrams::{DatagramQueue, Dropped},
     slots::{Slot, State},
 };
@@ -211,6 +211,7 @@ impl Endpoint {
             dropped: Dropped::default(),
             datagrams_received: 0,
             datagrams_unread: 0,
+            loss: Loss::NONE,
         };
         let handle = self.slots.insert(handle.0, slot, socket);
         self.mark(handle.index);

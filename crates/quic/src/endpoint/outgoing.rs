@@ -6,7 +6,7 @@ use quinn_proto::{ConnectionId, TransportConfig};
 use rand::RngExt as _;
 
 use super::{Endpoint, Handle, INITIAL_ID_BYTES};
-use crate::{ClientConfig, LinkOptions, web_transport::WebTransport};
+use crate::{ClientConfig, Limits, LinkOptions, web_transport::WebTransport};
 
 /// Why a connection could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +39,25 @@ impl Endpoint {
         self.connect_with(now, config, remote, server_name, socket, None)
     }
 
+    /// Does the same on socket number 0, and grants `receive_bytes` in place of
+    /// [`Limits::receive_bytes_max`](crate::Limits::receive_bytes_max).
+    pub fn connect_granting(
+        &mut self,
+        now: Instant,
+        config: &ClientConfig,
+        remote: SocketAddr,
+        server_name: &str,
+        receive_bytes: u32,
+    ) -> Result<Handle, ConnectError> {
+        let limits = Limits {
+            receive_bytes_max: receive_bytes,
+            ..self.limits.clone()
+        };
+        let transport = self.transport_within(&limits)?;
+        let initial_id = self.initial_ids.random();
+        self.start(now, config, (remote, server_name, 0), transport, initial_id)
+    }
+
     /// Does the same for a connection to another relay, with options that replace the endpoint's limits.
     pub fn connect_with(
         &mut self,
@@ -49,18 +68,32 @@ impl Endpoint {
         socket: u32,
         link: Option<LinkOptions>,
     ) -> Result<Handle, ConnectError> {
-        if self.slots.open() >= self.limits.connections_max {
-            return Err(ConnectError::TooMany(self.limits.connections_max));
-        }
         let mut initial_id = self.initial_ids.random::<[u8; INITIAL_ID_BYTES]>();
         if link.is_some_and(|link| link.to_first_shard) {
             // Zero belongs to the first endpoint, however many there are.
             initial_id[0] = 0;
         }
+        let transport = self.client_transport(link)?;
+        let to = (remote, server_name, socket);
+        self.start(now, config, to, transport, initial_id)
+    }
+
+    /// Starts a connection.
+    fn start(
+        &mut self,
+        now: Instant,
+        config: &ClientConfig,
+        (remote, server_name, socket): (SocketAddr, &str, u32),
+        transport: Arc<TransportConfig>,
+        initial_id: [u8; INITIAL_ID_BYTES],
+    ) -> Result<Handle, ConnectError> {
+        if self.slots.open() >= self.limits.connections_max {
+            return Err(ConnectError::TooMany(self.limits.connections_max));
+        }
         let initial_id = ConnectionId::new(&initial_id);
         let mut client = quinn_proto::ClientConfig::new(config.tls.config.clone());
         client
-            .transport_config(self.client_transport(link)?)
+            .transport_config(transport)
             .token_store(self.tokens.clone())
             .initial_dst_cid_provider(Arc::new(move || initial_id));
         let (handle, engine) = self
@@ -100,8 +133,12 @@ impl Endpoint {
             let logged = self.logged_transport();
             return Ok(logged.unwrap_or_else(|| Arc::clone(&self.transport)));
         };
+        self.transport_within(&self.limits.with_link(link))
+    }
+
+    /// Returns the transport configuration of the next outgoing connection, with these limits.
+    fn transport_within(&self, limits: &Limits) -> Result<Arc<TransportConfig>, ConnectError> {
         let stream = self.qlog.as_ref().and_then(|it| it.stream(self.opened));
-        let limits = self.limits.with_link(link);
         let transport = limits.transport(&self.packets, self.segmentation_offload, stream);
         transport
             .map(Arc::new)

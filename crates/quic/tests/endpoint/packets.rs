@@ -8,7 +8,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use weir_quic::{EcnCodepoint, Qlog};
+use weir_quic::{EcnCodepoint, Event, Loss, Qlog};
+use weir_sim::SERVER_NAME;
 use weir_transport::{Direction, Read, Transport as _};
 
 use crate::pair::{DELAY, Pair, Sent, Setup, Side, datagrams, origin, read_all};
@@ -253,4 +254,73 @@ fn each_connection_has_a_log_of_its_own_if_wanted() {
         assert!(text.contains("qlog_version"), "{text}");
         assert!(text.lines().count() > 3, "{text}");
     }
+}
+
+#[test]
+fn packets_lost_on_purpose_are_sent_again_when_nothing_is_lost_any_more() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connect();
+    let mut connection = pair.at_client(client);
+    let stream = connection.open(Direction::Uni).unwrap();
+    connection.lose(Loss {
+        sent: true,
+        ..Loss::NONE
+    });
+    connection
+        .write(stream, &mut Bytes::from_static(b"sent"))
+        .unwrap();
+    pair.sent.clear();
+    pair.pass(DELAY * 20);
+    assert_eq!(pair.sent.len(), 0);
+    pair.at_client(client).lose(Loss {
+        received_above: Some(1000),
+        ..Loss::NONE
+    });
+    pair.pass(DELAY * 40);
+    assert_eq!(read_all(&mut pair.at_server(server), stream).0, b"sent");
+
+    // Of what comes, only the large packets are lost.
+    let mut connection = pair.at_server(server);
+    let stream = connection.open(Direction::Uni).unwrap();
+    connection
+        .write(stream, &mut Bytes::from(vec![7; 2000]))
+        .unwrap();
+    pair.pass(DELAY * 4);
+    pair.at_server(server)
+        .send_datagram(Bytes::from_static(b"small"), None)
+        .unwrap();
+    pair.pass(DELAY * 4);
+    assert_eq!(read_all(&mut pair.at_client(client), stream).0.len(), 0);
+    assert_eq!(datagrams(&pair.take_client()).last().unwrap(), "small");
+    pair.at_client(client).lose(Loss::NONE);
+    let mut all = 0;
+    for _ in 0..100 {
+        pair.pass(DELAY);
+        all += read_all(&mut pair.at_client(client), stream).0.len();
+    }
+    assert_eq!(all, 2000);
+}
+
+#[test]
+fn a_connection_may_grant_less_than_its_endpoint() {
+    let mut pair = Pair::new();
+    let remote = pair.server_address;
+    let client = pair
+        .client
+        .connect_granting(pair.now, &pair.config, remote, SERVER_NAME, 100)
+        .unwrap();
+    pair.pass(DELAY * 20);
+    let is_new = |event: &Event| matches!(event, Event::Connected { .. });
+    let events = pair.take_server();
+    let server = events.iter().find(|event| is_new(event)).unwrap().handle();
+    let mut connection = pair.at_server(server);
+    let stream = connection.open(Direction::Uni).unwrap();
+    let mut data = Bytes::from(vec![7; 1000]);
+    connection.write(stream, &mut data).unwrap_err();
+    assert_eq!(data.len(), 900);
+    pair.pass(DELAY * 4);
+    assert_eq!(
+        read_all(&mut pair.at_client(client), stream).0,
+        vec![7; 100]
+    );
 }
