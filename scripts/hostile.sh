@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Honest subscribers beside hostile sessions, on a relay in a cgroup of 512 MB: rounds alone, beside other honest sessions that
-# cost the relay nearly as much, and beside hostile ones, in turns. Fails if the relay is killed or an honest subscriber
-# loses an object; latencies are reported.
+# cost the relay nearly as much, and beside hostile ones, in turns. Then a relay with little memory, beside hostile sessions:
+# it has to close some of them. Fails if the relay is killed or closes none then, if its heap exceeds its limit, or if an honest
+# subscriber loses an object; latencies are reported.
 #
 # scripts/hostile.sh WEIR [--seconds N] [--rounds N] [--subscribers N] [--others N] [--probes N] [--hostile-cpu PER_CENT] [--results FILE]
 #
@@ -39,10 +40,10 @@ done
 LISTEN=127.0.0.1:15480 ADMIN=127.0.0.1:15481
 hostile_core=1
 [ "$(nproc)" -lt 3 ] || hostile_core=2
-# The memory of the cgroup, and what the relay may use of it.
-CGROUP_BYTES=$((512 << 20)) RELAY_MEMORY=400MiB
-# The kinds of hostile peers, by the names of their cases.
-KINDS=greedy.,slow.,vanishing.,large.,limit.,storm.
+# The memory of the cgroup, and what the relay and its cache may use of it, in MiB: at first, and when memory is scarce.
+CGROUP_BYTES=$((512 << 20)) MEMORY=400 CACHE=128 SCARCE_MEMORY=64 SCARCE_CACHE=32
+# The kinds of hostile peers, by the names of their cases; and those that make the relay hold the most.
+KINDS=greedy.,slow.,vanishing.,large.,limit.,storm.,handshake.never-finished GREEDY_KINDS=greedy.,large.
 
 folder=$(mktemp -d) relay='' cgroup='' hostile_cgroup='' hostile=()
 finish() {
@@ -84,13 +85,15 @@ make_cgroup() {
 # Prints a metric of the relay.
 metric() { curl --silent --max-time 2 "http://$ADMIN/metrics" | awk -v name="$1" '$1 == name { print $2 }'; }
 
+# Starts a relay that may use $1 MiB of memory, and $2 MiB of them for its cache.
 start_relay() {
+    : >"$folder/relay.txt"
     # As in packaging/weir-relay.service.
     # shellcheck disable=SC2016
     MIMALLOC_ALLOW_THP=0 sh -c 'echo $$ >"$0/cgroup.procs" && exec taskset -c 0 "$@"' "$cgroup" \
         "$weir" relay --listen "$LISTEN" --admin "$ADMIN" --cert "$folder/cert.pem" --key "$folder/key.pem" \
-        --set "limits.load.memory_bytes_max=$RELAY_MEMORY" --set limits.relay.cache_bytes_max=128MiB \
-        >"$folder/relay.txt" 2>"$folder/relay.log" &
+        --set "limits.load.memory_bytes_max=$1MiB" --set "limits.relay.cache_bytes_max=$2MiB" \
+        >"$folder/relay.txt" 2>>"$folder/relay.log" &
     relay=$!
     local deadline=$((SECONDS + 20))
     until [ -s "$folder/relay.txt" ]; do
@@ -100,13 +103,23 @@ start_relay() {
     done
 }
 
-# Runs hostile cases until it is ended.
+# Writes down what the relay counted, as the counts $1, and ends it.
+stop_relay() {
+    {
+        metric weir_relay_sessions_closed_memory_total
+        metric weir_relay_load_sheddings_total
+    } | paste -sd ' ' >"$folder/$1.counts"
+    kill "$relay"
+    wait "$relay" || true
+}
+
+# Runs hostile cases of the kinds $2, from the seed $1 on, until it is ended.
 attack() {
-    local seed=$1 probe=''
+    local seed=$1 kinds=$2 probe=''
     echo "$BASHPID" >"$hostile_cgroup/cgroup.procs"
     trap 'kill "$probe" 2>/dev/null; exit' TERM
     while true; do
-        taskset -c "$hostile_core" "$weir" probe "moqt://$LISTEN" --draft 18 --insecure --only "$KINDS" --patience 2s --settle 0s \
+        taskset -c "$hostile_core" "$weir" probe "moqt://$LISTEN" --draft 18 --insecure --only "$kinds" --patience 2s --settle 0s \
             --seed "$seed" >"$folder/probe.$1.txt" 2>&1 &
         probe=$!
         wait "$probe" || true
@@ -159,7 +172,8 @@ accompany() {
 
 # Measures the honest subscribers in round $1 of the kind $2. The other sessions begin when these are served.
 measure() {
-    local name=$1.$2 sampler bench
+    local name=$1.$2 kinds=$KINDS sampler bench
+    [ "$2" != scarce ] || kinds=$GREEDY_KINDS
     hostile=()
     # The relay notices within its idle timeout that killed clients are gone.
     await weir_relay_sessions -le 0
@@ -170,9 +184,9 @@ measure() {
     await weir_relay_subscriptions -ge "$subscribers"
     case $2 in
     others) accompany ;;
-    hostile)
+    hostile | scarce)
         for ((probe = 1; probe <= probes; probe++)); do
-            attack "$probe" &
+            attack "$probe" "$kinds" &
             hostile+=($!)
         done
         sleep 8
@@ -199,18 +213,21 @@ hostile_cgroup=$(make_cgroup cpu cpu.cfs_quota_us -1 cpu.max 'max 100000')
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
     -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE \
     -keyout "$folder/key.pem" -out "$folder/cert.pem" 2>"$folder/openssl.txt"
-start_relay
+start_relay "$MEMORY" "$CACHE"
 for ((round = 1; round <= rounds; round++)); do
     echo "round $round of $rounds" >&2
     measure "$round" alone
     measure "$round" others
     measure "$round" hostile
 done
-{
-    metric weir_relay_sessions_closed_memory_total
-    metric weir_relay_load_sheddings_total
-} | paste -sd ' ' >"$folder/relay.counts"
-python3 scripts/hostile.py "$folder" "$seconds" "$subscribers" "$hostile_core" >"$folder/section.md" || code=$?
+stop_relay ample
+start_relay "$SCARCE_MEMORY" "$SCARCE_CACHE"
+for ((round = 1; round <= rounds; round++)); do
+    echo "round $round of $rounds with little memory" >&2
+    measure "$round" scarce
+done
+stop_relay scarce
+python3 scripts/hostile.py "$folder" "$seconds" "$subscribers" "$hostile_core" "$MEMORY" "$SCARCE_MEMORY" >"$folder/section.md" || code=$?
 cat "$folder/section.md"
 [ -z "$results" ] || scripts/write-section.sh "$results" hostile <"$folder/section.md"
 exit "${code:-0}"

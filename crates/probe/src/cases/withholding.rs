@@ -37,7 +37,7 @@ fn offers_not_read() -> Case {
             let encode = large(track.named(&number.to_string()));
             vec![Step::Ask(A, slot(number), Box::new(encode))]
         }));
-        script.wait(300);
+        script.wait(HOLDING_MS);
     })
 }
 
@@ -65,7 +65,7 @@ fn answers_not_read() -> Case {
             };
             GREEDY.map(ask).into()
         }));
-        script.wait(300);
+        script.wait(HOLDING_MS);
     })
 }
 
@@ -175,3 +175,5 @@ fn large(track: Track) -> impl Fn(u64) -> Vec<u8> + Send + 'static {
 const GREEDY: [usize; 4] = [1, 2, 3, 4];
 /// A client that subscribes to one of them.
 const SUBSCRIBER: usize = 5;
+/// How long the relay holds what is not read, until the sessions end.
+const HOLDING_MS: u64 = 2000;
