@@ -68,17 +68,30 @@ pub struct Shedder {
     overload: Option<Overload>,
     /// When memory was last freed because of the memory of the process.
     freed_at: Option<Instant>,
+    /// The bytes given out from which on the next observation cannot wait.
+    urgent_above: u64,
 }
+
+/// The part of the limit by which what is given out may grow, past nine tenths, until it is observed again.
+const URGENT_PART: u64 = 32;
 
 impl Shedder {
     /// Creates a shedder that sheds nothing.
     pub fn new(limits: LoadLimits) -> Self {
         Self {
+            urgent_above: limits.memory_bytes_max / 10 * 9,
             limits,
             late_since: None,
             overload: None,
             freed_at: None,
         }
+    }
+
+    /// Returns whether so much memory was given out since the last observation that the next one cannot wait. A few
+    /// sessions can make the relay hold a hundred megabytes within the interval of observations.
+    #[inline]
+    pub fn is_urgent(&self, heap_bytes: u64) -> bool {
+        heap_bytes > self.urgent_above
     }
 
     /// Observes a load; returns whether to shed.
@@ -87,6 +100,8 @@ impl Shedder {
             queue_delay_max,
             memory_bytes_max,
         } = self.limits;
+        let growth = memory_bytes_max / URGENT_PART;
+        self.urgent_above = (memory_bytes_max / 10 * 9).max(load.heap_bytes.saturating_add(growth));
         let is_late = load.queue_delay > queue_delay_max;
         self.late_since = is_late.then(|| self.late_since.unwrap_or(now));
         let (is_slow, is_beyond) = if self.is_shedding() {
@@ -246,6 +261,22 @@ mod tests {
             "half may be given out"
         );
         assert_eq!(excess(6000, 2000, 500), (0, false));
+    }
+
+    #[test]
+    fn memory_is_observed_again_when_it_has_grown_past_nine_tenths() {
+        let mut shedder = shedder();
+        assert!(!shedder.is_urgent(900));
+        assert!(shedder.is_urgent(901));
+        let mut observe = |heap_bytes| {
+            shedder.observe(at(0), Load { heap_bytes, ..CALM });
+            shedder.clone()
+        };
+        let shedder = observe(500);
+        assert!(!shedder.is_urgent(900) && shedder.is_urgent(901));
+        let shedder = observe(2000);
+        assert!(!shedder.is_urgent(2031) && shedder.is_urgent(2032));
+        assert!(observe(500).is_urgent(901));
     }
 
     #[test]

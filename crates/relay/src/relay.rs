@@ -133,6 +133,12 @@ impl Relay {
         fleet_state(&self.owners, now)
     }
 
+    /// Returns whether the load has to be observed at once, since this many bytes are given out.
+    #[inline]
+    pub fn is_memory_urgent(&self, heap_bytes: u64) -> bool {
+        self.sessions.shedder.is_urgent(heap_bytes)
+    }
+
     /// Observes how the host keeps up. Under too much load, new connections are refused before their handshake, and new
     /// requests with `EXCESSIVE_LOAD` and a retry interval. What is established continues, unless memory runs out: then the
     /// cache is cut, and the sessions that hold the most are closed.

@@ -196,7 +196,7 @@ impl Observed {
 
     /// Observes the load and publishes metrics, each if it is due.
     fn attend(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if self.look_at <= now {
+        if self.look_at <= now || self.is_memory_urgent() {
             self.look(now, endpoint);
             self.look_at = now + LOOK_INTERVAL;
         }
@@ -204,6 +204,12 @@ impl Observed {
             self.publish(now, endpoint);
             self.publish_at = now + PUBLISH_INTERVAL;
         }
+    }
+
+    /// Whether the next look cannot wait for its time.
+    #[inline]
+    fn is_memory_urgent(&self) -> bool {
+        self.relay.is_memory_urgent(weir_net::heap_bytes())
     }
 
     /// Returns when to wake without an event. An idle relay wakes only to publish. A relay that sheds load also wakes to
@@ -276,7 +282,7 @@ impl Observed {
 
 impl App for Observed {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        if self.look_at.min(self.publish_at) <= now {
+        if self.look_at.min(self.publish_at) <= now || self.is_memory_urgent() {
             self.attend(now, endpoint);
         }
         self.relay.handle_event(now, endpoint, event);
