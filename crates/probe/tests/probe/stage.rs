@@ -128,7 +128,7 @@ pub(crate) fn run_and_leave(
     cases: Vec<Case>,
 ) -> (Duration, weir_relay::Counters) {
     let mut sim = Sim::new(seed);
-    let node = relay_node(&mut sim, relay, &Edition::alpns());
+    let node = relay_node(&mut sim, relay, &Edition::alpns(), Limits::default());
     let (one, other) = (client(&mut sim), client(&mut sim));
     let begin = sim.instant(Duration::from_secs(1));
     let target = target(&sim, node, &[edition.alpn()], false);
