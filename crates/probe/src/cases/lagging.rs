@@ -63,29 +63,34 @@ pub(super) fn cases() -> Vec<Case> {
                 hears_again(script, subscription);
             },
         ),
-        bounded(
-            "limit.announcements-that-are-not-read",
-            "400 kB of announcements that a subscriber does not read",
-            |script| {
-                script.join(A);
-                let slot = script.request(A, Request::SubscribeNamespace);
-                script.expect(A, ok(slot));
-                script.step(Step::Behave(A, Box::new(|line| line.is_deaf = true)));
-                let track = script.track.clone();
-                script.step(storm(400, 1000, move |number, _| {
-                    let client = 2 + usize::try_from(number % 4).unwrap_or(0);
-                    let field = format!("{number:01000}");
-                    let track = track.below(&field);
-                    let encode = move |id| Request::PublishNamespace.encode(id, &track, &[]);
-                    vec![
-                        Step::Rejoin(client),
-                        Step::Ask(client, super::robustness::slot(number), Box::new(encode)),
-                    ]
-                }));
-                script.wait(300);
-            },
-        ),
+        announcements(),
     ]
+}
+
+/// A subscriber that does not read what is announced.
+fn announcements() -> Case {
+    bounded(
+        "limit.announcements-that-are-not-read",
+        "400 kB of announcements that a subscriber does not read",
+        |script| {
+            script.join(A);
+            let slot = script.request(A, Request::SubscribeNamespace);
+            script.expect(A, ok(slot));
+            script.step(Step::Behave(A, Box::new(|line| line.is_deaf = true)));
+            let track = script.track.clone();
+            script.step(storm(400, 1000, move |number, _| {
+                let client = 2 + usize::try_from(number % 4).unwrap_or(0);
+                let field = format!("{number:01000}");
+                let track = track.below(&field);
+                let encode = move |id| Request::PublishNamespace.encode(id, &track, &[]);
+                vec![
+                    Step::Rejoin(client),
+                    Step::Ask(client, super::robustness::slot(number), Box::new(encode)),
+                ]
+            }));
+            script.wait(300);
+        },
+    )
 }
 
 /// B publishes a track to A, which stops reading. Returns A's subscription.
