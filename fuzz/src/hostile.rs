@@ -16,7 +16,7 @@ use weir_moqt::draft::Draft;
 use weir_moqt::error::{PublishDoneCode, RequestErrorCode};
 use weir_moqt::location::Location;
 use weir_moqt::message::{
-    Fetch, FetchKind, FetchOk, GoAway, Message, Publish, PublishDone, PublishNamespace,
+    Fetch, FetchKind, FetchOk, GoAway, Message, Publish, PublishDone, PublishNamespace, Redirect,
     RequestError, RequestKind, RequestOk, RequestUpdate, Setup, Subscribe, SubscribeNamespace,
     SubscribeOk, SubscribeTracks, TrackStatus,
 };
@@ -38,6 +38,8 @@ pub(super) struct Hostile {
     script: Vec<u8>,
     /// Payloads that the script may choose.
     shelf: Vec<Bytes>,
+    /// What the peer is in a fleet, if it is a relay of one.
+    place: Option<Place>,
     draft: Draft,
     handle: Option<Handle>,
     acts_at: Option<Instant>,
@@ -56,6 +58,15 @@ pub(super) struct Hostile {
     requests: u64,
 }
 
+/// What a peer is in a fleet.
+#[derive(Clone)]
+pub(super) struct Place {
+    /// The number that it names when it connects.
+    pub(super) number: u64,
+    /// The URLs that it may redirect requests to.
+    pub(super) urls: &'static [&'static str],
+}
+
 impl Hostile {
     /// Returns a peer that serves all who connect, or that connects to a server at this time. `shelf` has payloads that the
     /// script may choose.
@@ -69,6 +80,7 @@ impl Hostile {
             server: server.map(|(_, client, server)| (client, server)),
             script: script.to_vec(),
             shelf,
+            place: None,
             draft: Draft::KEPT,
             handle: None,
             control: None,
@@ -82,6 +94,12 @@ impl Hostile {
         }
     }
 
+    /// Makes the peer a relay of a fleet.
+    pub(super) fn in_fleet(mut self, place: Option<Place>) -> Self {
+        self.place = place;
+        self
+    }
+
     fn begin(&mut self, now: Instant, connection: &mut Connection<'_>) {
         let (script, shelf) = (
             std::mem::take(&mut self.script),
@@ -89,6 +107,7 @@ impl Hostile {
         );
         *self = Self {
             server: self.server.take(),
+            place: self.place.take(),
             handle: Some(connection.handle()),
             acts_at: Some(now),
             ..Self::new(&script, shelf, None)
@@ -103,7 +122,12 @@ impl Hostile {
         // Most scripts begin with a SETUP.
         if first % 8 != 0 {
             self.control = connection.open(Direction::Uni);
-            let setup = encoded(self.draft, &Message::Setup(Setup::default()));
+            let place = self.place.as_ref().filter(|_| self.server.is_some());
+            let setup = Setup {
+                fleet_relay: place.map(|place| place.number),
+                ..Setup::default()
+            };
+            let setup = encoded(self.draft, &Message::Setup(setup));
             self.write(connection, self.control, setup);
             self.open.extend(self.control);
         }
@@ -195,7 +219,7 @@ impl Hostile {
             .remove(usize::from(input.byte()) % self.asked.len());
         let refuses = input.number(8) == 0;
         let message = match (asked, refuses) {
-            (_, true) => Message::RequestError(script::error()),
+            (_, true) => Message::RequestError(self.refusal(input)),
             (Message::Subscribe(_), false) => {
                 let track_alias = 1000 + self.aliases.len() as u64;
                 self.aliases.push(track_alias);
@@ -216,6 +240,23 @@ impl Hostile {
         };
         self.write(connection, Some(stream), encoded(self.draft, &message));
         self.open.push(stream);
+    }
+
+    /// Returns a refusal. A relay of a fleet may redirect.
+    fn refusal(&self, input: &mut Input<'_>) -> RequestError {
+        let place = self.place.as_ref();
+        let url = place.and_then(|place| pick(input, place.urls));
+        match url {
+            Some(url) => RequestError {
+                code: RequestErrorCode::REDIRECT,
+                redirect: Some(Redirect {
+                    connect_uri: url.to_owned(),
+                    track: FullTrackName::default(),
+                }),
+                ..script::error()
+            },
+            None => script::error(),
+        }
     }
 
     /// Sends objects of a track on a new stream.

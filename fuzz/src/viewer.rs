@@ -1,6 +1,7 @@
 //! Fuzzing of a player, whose relay and publisher do anything.
 
 #[path = "hostile.rs"]
+#[expect(dead_code, reason = "only relays are in a fleet")]
 mod hostile;
 
 use std::time::Duration;

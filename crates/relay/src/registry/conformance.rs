@@ -358,4 +358,25 @@ mod tests {
         scene.expect("it is back", 2, &[("x", 1)]);
         assert!(scene.relays[&1].is_current);
     }
+
+    #[test]
+    fn what_is_withdrawn_while_the_registry_is_out_of_reach_is_gone_afterwards() {
+        let fleet = SimulatedFleet::new(7, Duration::from_millis(20));
+        let mut setting = Virtual {
+            fleet: fleet.clone(),
+            now: epoch(),
+        };
+        let mut scene = Scene::new(&mut setting);
+        scene.join(1);
+        scene.join(2);
+        scene.register(1, "x");
+        scene.register(1, "y");
+        scene.expect("found", 2, &[("x", 1), ("y", 1)]);
+        fleet.cut_off(RelayId(1), true);
+        scene.withdraw(1, "x");
+        fleet.cut_off(RelayId(1), false);
+        scene.register(2, "z");
+        scene.expect("time goes on", 1, &[("z", 2)]);
+        scene.expect("it is back before its lease ends", 2, &[("y", 1)]);
+    }
 }

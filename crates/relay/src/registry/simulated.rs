@@ -246,6 +246,11 @@ impl SimulatedRegistry {
         for namespace in &self.own {
             shared.register(now, &self.member, namespace);
         }
+        let registered = shared.registrations.get(&self.member.id).cloned();
+        let registered = registered.unwrap_or_default();
+        for namespace in registered.difference(&self.own) {
+            shared.withdraw(now, self.member.id, namespace);
+        }
         shared.inboxes.insert(self.member.id, VecDeque::new());
         let (mut gone, mut left) = (self.known.clone(), self.members.clone());
         let id = self.member.id;
@@ -303,6 +308,9 @@ impl Registry for SimulatedRegistry {
         let mut shared = self.fleet.lock();
         if shared.is_reachable(self.member.id) {
             shared.withdraw(now, self.member.id, namespace);
+        } else {
+            // Everything is compared when the registry is reached again.
+            self.renew_at = None;
         }
     }
 
