@@ -305,12 +305,15 @@ fn a_reload_changes_keys_and_a_bad_one_changes_nothing() {
     assert!(is_good(&first) && is_good(&second));
     assert_eq!(gate.keys().held, 2);
 
-    for bad in ["", "{}", "{\"keys\": []}", "-----BEGIN NOTHING-----"] {
+    for bad in ["", "{}", "{\"keys\": [{}]}", "-----BEGIN NOTHING-----"] {
         std::fs::write(&path, bad).unwrap();
         let error = format!("{:#}", gate.reload().unwrap_err());
         assert!(error.starts_with(&path.display().to_string()), "{error}");
         assert!(is_good(&first) && is_good(&second), "{bad}");
     }
+    std::fs::write(&path, "{\"keys\": []}").unwrap();
+    gate.reload().unwrap();
+    assert!(!is_good(&first) && !is_good(&second), "all are revoked");
     std::fs::write(&path, second.jwk()).unwrap();
     gate.reload().unwrap();
     assert!(!is_good(&first) && is_good(&second));
