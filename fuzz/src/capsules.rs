@@ -187,6 +187,8 @@ impl Transport for Wire {
         self.arrived.remove(&stream).unwrap_or(Read::Blocked)
     }
 
+    fn read_later(&mut self, _stream: StreamId) {}
+
     fn write(&mut self, _stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         data.clear();
         Ok(())

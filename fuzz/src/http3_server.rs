@@ -165,6 +165,8 @@ impl Transport for Wire {
         arrived.and_then(Vec::pop).unwrap_or(Read::Blocked)
     }
 
+    fn read_later(&mut self, _stream: StreamId) {}
+
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         assert!(!self.finished.contains(&stream), "written after the end");
         let taken = data.split_to(data.len().min(self.credit));

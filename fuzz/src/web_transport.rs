@@ -217,6 +217,8 @@ impl Transport for Wire {
         arrived.and_then(Vec::pop).unwrap_or(Read::Blocked)
     }
 
+    fn read_later(&mut self, _stream: StreamId) {}
+
     fn write(&mut self, _stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         let taken = data.split_to(data.len().min(self.credit));
         self.credit -= taken.len();

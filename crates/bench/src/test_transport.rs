@@ -43,6 +43,8 @@ impl Transport for TestTransport {
         Read::Blocked
     }
 
+    fn read_later(&mut self, _stream: StreamId) {}
+
     fn write(&mut self, _stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         let taken = data.len().min(self.room);
         data.advance(taken);

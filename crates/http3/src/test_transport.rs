@@ -101,6 +101,8 @@ impl Transport for TestTransport {
             .unwrap_or(Read::Blocked)
     }
 
+    fn read_later(&mut self, _stream: StreamId) {}
+
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         let stream = self.streams.get_mut(&stream).ok_or(WriteError::Closed)?;
         assert!(!stream.is_finished, "written after the end");

@@ -223,19 +223,9 @@ impl Host {
         })
     }
 
-    /// Passes the endpoint's events to the role, a few at least, and until `until`. The endpoint keeps the others.
+    /// Passes the endpoint's events to the role, a few at least, until `until`. The endpoint keeps the others.
     fn tell(&mut self, now: Instant, until: Instant, app: &mut dyn App) {
-        loop {
-            for _ in 0..EVENTS_BETWEEN_LOOKS {
-                let Some(event) = self.endpoint.poll_event() else {
-                    return;
-                };
-                app.handle_event(now, &mut self.endpoint, event);
-            }
-            if clock::now() >= until {
-                return;
-            }
-        }
+        while self.endpoint.pass_events(now, app) && clock::now() < until {}
     }
 
     /// Reads the sockets until `until`, so that outgoing packets and other peers do not wait for what one peer's packets
@@ -548,8 +538,6 @@ const MESSAGES_BETWEEN_LOOKS: usize = 8;
 /// How long a turn passes events to the role, after it has read, before it sends and reads again. A fan-out of one object to a
 /// thousand subscribers may take as long.
 const TELLING_MAX: Duration = Duration::from_micros(500);
-/// Events that are passed on between two looks at the clock.
-const EVENTS_BETWEEN_LOOKS: usize = 8;
 /// How long to wait before using a full channel again.
 const BACKLOG_PAUSE: Duration = Duration::from_micros(500);
 /// A placeholder for a descriptor that is not waited for.

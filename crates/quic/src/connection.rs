@@ -237,6 +237,10 @@ impl Transport for Connection<'_> {
         with!(&mut self.way, connection => connection.read_all(stream, pieces))
     }
 
+    fn read_later(&mut self, stream: StreamId) {
+        with!(&mut self.way, connection => connection.read_later(stream));
+    }
+
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         with!(&mut self.way, connection => connection.write(stream, data))
     }

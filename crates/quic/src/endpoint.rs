@@ -5,7 +5,7 @@ mod counters;
 mod events;
 mod layer;
 mod outgoing;
-mod turns;
+pub(crate) mod turns;
 
 pub use self::outgoing::ConnectError;
 
@@ -193,10 +193,12 @@ impl Endpoint {
                 hot,
                 slot,
                 dirty: &mut self.dirty,
+                turns: &mut self.active,
                 shared: &mut self.datagrams,
             })
         } else {
-            Way::PeerThread(self.peer_threads.view(handle, &mut self.events)?)
+            let (events, turns) = (&mut self.events, &mut self.active);
+            Way::PeerThread(self.peer_threads.view(handle, events, turns)?)
         };
         Some(Connection { handle, way })
     }

@@ -1,11 +1,13 @@
 //! The table of connections. Fields that are read for every packet are kept apart from the engine's state.
 
 use std::{
+    collections::VecDeque,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use quinn_proto::ConnectionError;
+use weir_transport::StreamId;
 
 use crate::{
     Counted, Handle, Loss,
@@ -57,6 +59,8 @@ pub(crate) struct Slot {
     /// Why its client refused certificates; `None` on a server.
     pub(crate) refusals: Option<Arc<Refusals>>,
     pub(crate) datagrams: DatagramQueue,
+    /// Streams of which the role has left data for later.
+    pub(crate) unread: VecDeque<StreamId>,
     pub(crate) datagram_bytes_max: usize,
     pub(crate) state: State,
     /// Why the engine ended the connection, until the role was told.

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use bytes::BytesMut;
 use weir_quic::{
-    App, ConfigError, EcnCodepoint, Endpoint, EndpointConfig, Limits, OriginCounts, Packets,
+    App, ConfigError, EcnCodepoint, Endpoint, EndpointConfig, Limits, OriginCounts, Packets, Shard,
 };
 
 use crate::clock::TimeOfDay;
@@ -26,6 +26,13 @@ pub struct Arrived {
     remote: SocketAddr,
     ecn: Option<EcnCodepoint>,
     data: BytesMut,
+}
+
+impl Arrived {
+    /// Returns whether the packet belongs to an endpoint of several with one address.
+    pub fn is_of(&self, shard: Shard) -> bool {
+        Shard::owner(&self.data, shard.count()) == shard.index()
+    }
 }
 
 /// Returns the configuration of a client's endpoint, whose packets have at most `packet_bytes`. Equal seeds give equal
@@ -53,9 +60,23 @@ impl<A: App> Driven<A> {
     ///
     /// Fails if limits of `config` are beyond those of QUIC.
     pub fn new(app: A, address: SocketAddr, config: EndpointConfig) -> Result<Self, ConfigError> {
+        Self::with_shard(app, address, config, Shard::ALONE)
+    }
+
+    /// Returns a role with one of several endpoints that speak to each other.
+    ///
+    /// # Errors
+    ///
+    /// Fails if limits of `config` are beyond those of QUIC.
+    pub fn with_shard(
+        app: A,
+        address: SocketAddr,
+        config: EndpointConfig,
+        shard: Shard,
+    ) -> Result<Self, ConfigError> {
         Ok(Self {
             app,
-            endpoint: Endpoint::new(config)?,
+            endpoint: Endpoint::with_shard(config, shard)?,
             arrived: Vec::new(),
             address,
         })
@@ -67,18 +88,29 @@ impl<A: App> Driven<A> {
         due.into_iter().flatten().min()
     }
 
+    /// Runs the shortest turn that a host runs: one that looks at the clock as soon as it may, and finds its time over. Sends
+    /// all packets to `peer`. Returns whether events are left for the next turn.
+    pub fn short_turn_and_send(&mut self, now: Instant, peer: &mut Vec<Arrived>) -> bool {
+        self.take_arrived(now);
+        self.endpoint.pass_events(now, &mut self.app);
+        self.endpoint.handle_timeout(now);
+        self.endpoint.pass_events(now, &mut self.app);
+        self.end_turn(now);
+        while self.endpoint.fill(now) {
+            self.send(peer);
+        }
+        self.send(peer);
+        self.endpoint.has_events()
+    }
+
     /// Runs a turn as a host does: packets, timers, events, packets. Returns whether more packets are to be sent.
     #[inline]
     pub fn turn(&mut self, now: Instant) -> bool {
-        for Arrived { remote, ecn, data } in self.arrived.drain(..) {
-            self.endpoint.handle_packet(now, 0, remote, None, ecn, data);
-        }
+        self.take_arrived(now);
         self.pass_events(now);
         self.endpoint.handle_timeout(now);
         self.pass_events(now);
-        if self.app.poll_timeout().is_some_and(|due| due <= now) {
-            self.app.handle_timeout(now, &mut self.endpoint);
-        }
+        self.end_turn(now);
         self.endpoint.fill(now)
     }
 
@@ -109,6 +141,20 @@ impl<A: App> Driven<A> {
             }
         }
         self.endpoint.outbox().clear();
+    }
+
+    #[inline]
+    fn take_arrived(&mut self, now: Instant) {
+        for Arrived { remote, ecn, data } in self.arrived.drain(..) {
+            self.endpoint.handle_packet(now, 0, remote, None, ecn, data);
+        }
+    }
+
+    #[inline]
+    fn end_turn(&mut self, now: Instant) {
+        if self.app.poll_timeout().is_some_and(|due| due <= now) {
+            self.app.handle_timeout(now, &mut self.endpoint);
+        }
     }
 
     fn pass_events(&mut self, now: Instant) {

@@ -66,6 +66,9 @@ pub trait Transport {
         }
     }
 
+    /// Has the stream reported as readable again once others have had their turn, since data of it was left for later.
+    fn read_later(&mut self, stream: StreamId);
+
     /// Writes as much as fits, and removes it from the front of `data`. Returns `Ok` only if all of `data` was
     /// accepted.
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError>;

@@ -65,6 +65,9 @@ impl Transport for Peer {
         channel.incoming.pop_front().unwrap_or(Read::Blocked)
     }
 
+    /// Does nothing: the data stays until more of the stream comes.
+    fn read_later(&mut self, _stream: StreamId) {}
+
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         let channel = self
             .channels

@@ -93,6 +93,9 @@ impl Transport for Bare<'_> {
         end
     }
 
+    /// Does nothing: the layer above reads all that comes on its own streams.
+    fn read_later(&mut self, _stream: StreamId) {}
+
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         let Some(stream) = to_engine(stream) else {
             return Err(WriteError::Closed);

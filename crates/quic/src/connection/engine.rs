@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Handle,
     datagrams::Shared,
+    endpoint::turns::Turns,
     slots::{Hot, Slot, State},
     web_transport::WebTransport,
 };
@@ -24,6 +25,7 @@ pub(crate) struct EngineConnection<'a> {
     pub(crate) hot: &'a mut Hot,
     pub(crate) slot: &'a mut Slot,
     pub(crate) dirty: &'a mut Vec<u32>,
+    pub(crate) turns: &'a mut Turns,
     pub(crate) shared: &'a mut Shared,
 }
 
@@ -199,6 +201,17 @@ impl Transport for EngineConnection<'_> {
                     end @ (Read::Fin | Read::Reset(_) | Read::Blocked) => return end,
                 }
             },
+        }
+    }
+
+    fn read_later(&mut self, stream: StreamId) {
+        if !self.slot.unread.contains(&stream) {
+            self.slot.unread.push_back(stream);
+        }
+        self.turns.note_unread();
+        if !self.hot.active {
+            self.hot.active = true;
+            self.turns.push_busy(self.handle.index);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Admission of incoming connections: accepted, asked to validate their address, or refused.
 
 use std::{
+    collections::VecDeque,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -203,6 +204,7 @@ impl Endpoint {
             refusals: None,
             lost: None,
             datagrams: DatagramQueue::default(),
+            unread: VecDeque::new(),
             datagram_bytes_max: self.limits.datagram_send_bytes_max,
             state: State::Handshake,
             handshaking: counted,

@@ -21,6 +21,11 @@ impl Endpoint {
         let (Some(now), Some((hot, slot))) = (self.now, self.slots.both(index)) else {
             return false;
         };
+        if let Some(stream) = slot.unread.pop_front() {
+            // Alone, since the role stops in the middle of it.
+            self.events.push_back(Event::Readable { handle, stream });
+            return true;
+        }
         if slot.web_transport.is_some() {
             return self.collect_layer_events(index);
         }

@@ -7,7 +7,7 @@ use super::{
     message::{Content, ThreadMessage},
     view::ThreadConnectionView,
 };
-use crate::{Endpoint, Event, Handle, Shard};
+use crate::{Endpoint, Event, Handle, Shard, endpoint::turns::Turns};
 
 /// Counters of the traffic between peer threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,10 +54,15 @@ impl ThreadConnections {
         &'a mut self,
         handle: Handle,
         events: &'a mut VecDeque<Event>,
+        turns: &'a mut Turns,
     ) -> Option<ThreadConnectionView<'a>> {
         let connection = self.connections.get_mut(handle.index())?;
         let is_usable = connection.handle() == handle && connection.is_open();
-        is_usable.then_some(ThreadConnectionView { connection, events })
+        is_usable.then_some(ThreadConnectionView {
+            connection,
+            events,
+            turns,
+        })
     }
 
     /// Returns the connection to the peer thread to which a packet belongs; `None` if it belongs to this endpoint.

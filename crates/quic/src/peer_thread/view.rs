@@ -6,12 +6,13 @@ use bytes::Bytes;
 use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 use super::connection::ThreadConnection;
-use crate::Event;
+use crate::{Event, endpoint::turns::Turns};
 
 /// A connection to a peer thread. Properties that all of them share are answered elsewhere.
 pub(crate) struct ThreadConnectionView<'a> {
     pub(super) connection: &'a mut ThreadConnection,
     pub(super) events: &'a mut VecDeque<Event>,
+    pub(super) turns: &'a mut Turns,
 }
 
 impl ThreadConnectionView<'_> {
@@ -32,6 +33,12 @@ impl Transport for ThreadConnectionView<'_> {
 
     fn read(&mut self, stream: StreamId) -> Read {
         self.connection.read(stream, self.events)
+    }
+
+    fn read_later(&mut self, stream: StreamId) {
+        let handle = self.connection.handle();
+        self.events.push_back(Event::Readable { handle, stream });
+        self.turns.note_unread();
     }
 
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {

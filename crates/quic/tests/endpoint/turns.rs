@@ -1,8 +1,10 @@
 //! Turns: a connection with many events leaves room for others, and none of its events is lost.
 
+use std::time::Instant;
+
 use bytes::{Bytes, BytesMut};
-use weir_quic::{Event, Handle, Limits, Lost};
-use weir_transport::{Direction, StreamId, Transport as _};
+use weir_quic::{App, Endpoint, Event, Handle, Limits, Lost};
+use weir_transport::{Direction, Read, StreamId, Transport as _};
 
 use crate::{
     pair::{Pair, Setup, Side, datagrams, read_all},
@@ -40,6 +42,145 @@ fn a_busy_connection_waits_while_others_have_their_turn() {
     assert!(before <= 20, "{before} events came before it");
     let sent: Vec<_> = (0..MANY).flat_map(u16::to_be_bytes).collect();
     assert_eq!(datagrams(&told).concat(), sent);
+}
+
+#[test]
+fn what_is_left_for_later_comes_after_the_events_of_others() {
+    let mut pair = Pair::new();
+    let [(busy, at_busy), (modest, at_modest)] = [pair.connect(), pair.connect()];
+    let long = open_with(&mut pair, busy, Direction::Uni, 0);
+    for number in 1..MANY {
+        deliver(&mut pair);
+        let mut data = Bytes::copy_from_slice(&number.to_be_bytes());
+        let written = pair.at_client(busy).write(long, &mut data);
+        written.expect("there is room");
+    }
+    pair.at_client(busy).finish(long);
+    let short = open_with(&mut pair, modest, Direction::Uni, 7);
+    pair.send(Side::Client);
+    pair.at_client(busy).close(7, b"all said");
+    deliver(&mut pair);
+    let mut reader = Reader::default();
+    let now = pair.now;
+    let mut before = 0;
+    while pair.server.pass_events(now, &mut reader) {
+        assert!(reader.pieces.len() <= before + 1, "one piece at once");
+        before = reader.pieces.len();
+    }
+    let of = |handle| reader.pieces.iter().filter(move |piece| piece.0 == handle);
+    assert_eq!(
+        of(at_modest).collect::<Vec<_>>(),
+        [&(at_modest, short, vec![0, 7])]
+    );
+    let place = reader.pieces.iter().position(|piece| piece.0 == at_modest);
+    assert!(place.is_some_and(|place| place <= 3), "{place:?}");
+    let read: Vec<u8> = of(at_busy).flat_map(|piece| piece.2.clone()).collect();
+    let sent: Vec<_> = (0..MANY).flat_map(u16::to_be_bytes).collect();
+    assert_eq!(read, sent);
+    assert!(of(at_busy).count() > 20, "one packet at a time");
+    assert_eq!(reader.lost, [at_busy]);
+}
+
+#[test]
+fn an_object_for_many_is_passed_on_alone() {
+    let mut pair = Pair::new();
+    let (publisher, _) = pair.connect();
+    let audience: Vec<_> = (0..AUDIENCE).map(|_| pair.connect().1).collect();
+    pair.settle();
+    for number in 0..5_u16 {
+        let datagram = Bytes::copy_from_slice(&number.to_be_bytes());
+        pair.at_client(publisher)
+            .send_datagram(datagram, None)
+            .unwrap();
+    }
+    deliver(&mut pair);
+    let mut role = FanOut::default();
+    let now = pair.now;
+    role.audience = audience;
+    for number in 1..=5 {
+        let has_more = pair.server.pass_events(now, &mut role);
+        assert_eq!(role.received, number);
+        assert_eq!(has_more, number < 5);
+        pair.server.outbox().clear();
+    }
+    role.audience.clear();
+    for number in 0..5_u16 {
+        let datagram = Bytes::copy_from_slice(&number.to_be_bytes());
+        pair.at_client(publisher)
+            .send_datagram(datagram, None)
+            .unwrap();
+    }
+    deliver(&mut pair);
+    pair.server.pass_events(now, &mut role);
+    assert_eq!(
+        role.received, 10,
+        "objects for nobody are passed on together"
+    );
+}
+
+/// Reads one piece of a stream at each event, and leaves the rest.
+#[derive(Default)]
+struct Reader {
+    pieces: Vec<(Handle, StreamId, Vec<u8>)>,
+    lost: Vec<Handle>,
+}
+
+impl App for Reader {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        if let Event::Readable { handle, stream } = event {
+            let mut connection = endpoint.connection(now, handle).unwrap();
+            if let Read::Data(data) = connection.read(stream) {
+                self.pieces.push((handle, stream, data.to_vec()));
+                connection.read_later(stream);
+            }
+        } else if let Event::Lost { handle, .. } = event {
+            self.lost.push(handle);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
+
+    fn handle_shutdown(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+/// Sends each datagram to all of an audience.
+#[derive(Default)]
+struct FanOut {
+    audience: Vec<Handle>,
+    received: usize,
+}
+
+impl App for FanOut {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        if let Event::Datagram { data, .. } = event {
+            self.received += 1;
+            for &handle in &self.audience {
+                let mut connection = endpoint.connection(now, handle).unwrap();
+                connection.send_datagram(data.clone(), None).unwrap();
+                endpoint.fill_from(now, handle);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
+
+    fn handle_shutdown(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
+
+    fn is_finished(&self) -> bool {
+        false
+    }
 }
 
 #[test]
@@ -147,5 +288,7 @@ fn deliver(pair: &mut Pair) {
     }
 }
 
+/// Connections that an object is sent to, with a packet for each.
+const AUDIENCE: usize = 70;
 /// More events than a connection has in one turn.
 const MANY: u16 = 60;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use weir_transport::{Direction, Read, StreamId, Transport};
 
+use super::link::View;
 use super::pair::{
     Pair, config, datagram, done, draft, each_seed, fetch_ok, header, namespace, object, ok,
     publish, request_error, subgroup, subscribe_ok, track,
@@ -553,4 +554,47 @@ fn the_role_knows_its_own_streams() {
         );
         session.handle_readable(now, view, data);
     });
+}
+
+#[test]
+fn a_stream_of_many_small_objects_is_read_in_pieces() {
+    const OBJECTS: u64 = 5000;
+    let (mut pair, _) = subscribed();
+    let stream = pair.peer_opens(SIDE, Direction::Uni, &[]);
+    let mut data = BytesMut::new();
+    header(7, 0).encode(draft(), &mut data);
+    for id in 0..OBJECTS {
+        let previous = id.checked_sub(1);
+        object(id, 1).encode_in_subgroup(previous, false, draft(), &mut data);
+        data.extend_from_slice(b"a");
+    }
+    let mut data = data.freeze();
+    let mut server = View {
+        link: &mut pair.link,
+        side: Side::Server,
+    };
+    server.write(stream, &mut data).expect("the link takes it");
+    // All of it has come before the session is told.
+    while pair.link.step().is_some() {}
+    let now = pair.now;
+    pair.client(|session, view| session.handle_opened(now, view, stream, Direction::Uni));
+    let mut objects = Vec::new();
+    let mut pieces = 0;
+    loop {
+        let events = pair.events(SIDE);
+        // A piece of the link has at most 64 bytes.
+        assert!(events.len() <= 300, "{} events at once", events.len());
+        for event in events {
+            if let Event::Object { object, .. } = event {
+                objects.push(object.id);
+            }
+        }
+        pieces += 1;
+        if objects.len() as u64 == OBJECTS {
+            break;
+        }
+        pair.step();
+    }
+    assert!(objects.into_iter().eq(0..OBJECTS));
+    assert!(pieces > 30, "{pieces} pieces");
 }

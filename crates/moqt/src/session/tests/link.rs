@@ -204,6 +204,11 @@ impl Transport for View<'_> {
         pipe.arrived.pop_front().unwrap_or(Read::Blocked)
     }
 
+    fn read_later(&mut self, stream: StreamId) {
+        let note = (self.side, Note::Readable(stream));
+        self.link.notes.push_back(note);
+    }
+
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         let window_bytes = self.link.window_bytes;
         let pipe = self.sending(stream).expect("the stream can be written");

@@ -159,6 +159,8 @@ impl Transport for End<'_> {
             .unwrap_or(Read::Blocked)
     }
 
+    fn read_later(&mut self, _stream: StreamId) {}
+
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         let stream = self.streams.get_mut(&stream).ok_or(WriteError::Closed)?;
         let taken = data.split_to(data.len().min(*self.credit));
