@@ -198,11 +198,7 @@ impl Owners {
             }
         }
         self.tracks.on_session_lost(turn, handle);
-        self.ending
-            .push_back((handle, peer.into_requests().into_iter().collect()));
-        if self.ending.len() == 1 {
-            self.end_requests(turn);
-        }
+        self.end_later(turn, handle, peer.into_requests().into_iter().collect());
     }
 
     /// Handles all events of a session, delivers what arrived with them, and sets the session's timer.
@@ -436,6 +432,9 @@ impl Owners {
             }
             Effect::NamespaceWithdrawn(namespace) => {
                 self.links.withdraw(turn, &self.catalogue, &namespace);
+            }
+            Effect::NamespacesLost(link, namespaces) => {
+                self.end_namespaces(turn, link, namespaces);
             }
             Effect::NamespaceRegistered(namespace) => {
                 self.linking().on_registered(turn, &namespace);

@@ -309,7 +309,7 @@ impl Linking<'_> {
             return;
         }
         let links = &mut *self.links;
-        links.interests.on_link_lost(turn, self.catalogue, handle);
+        links.interests.on_link_lost(turn, handle);
         if self.catalogue.fallbacks().is_empty() {
             let everything = (PeerKind::Sibling, Namespace::EMPTY);
             if let Some(announcements) = links.announced.remove(&everything) {

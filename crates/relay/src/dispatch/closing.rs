@@ -1,11 +1,12 @@
 //! What ends: requests, publishers and tracks, and sessions that the relay closes because they lost their rights or hold
 //! too much memory.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
     message::PublishDone,
+    name::Namespace,
     session::RequestId,
 };
 use weir_quic::Handle;
@@ -25,14 +26,44 @@ use crate::{
 };
 
 impl Owners {
+    /// Ends requests of a session that is gone.
+    pub(super) fn end_later(
+        &mut self,
+        turn: &mut Turn<'_>,
+        handle: Handle,
+        requests: VecDeque<(RequestId, Purpose)>,
+    ) {
+        self.ending.push_back((handle, requests));
+        if self.ending.len() == 1 {
+            self.end_requests(turn);
+        }
+    }
+
+    /// Withdraws namespaces that a link had announced, some in each turn.
+    pub(super) fn end_namespaces(
+        &mut self,
+        turn: &mut Turn<'_>,
+        link: Handle,
+        namespaces: Vec<Namespace>,
+    ) {
+        // They came with one request, whose end is handled already.
+        let requests = namespaces
+            .into_iter()
+            .map(|namespace| (RequestId(0), Purpose::Namespace(namespace)));
+        self.end_later(turn, link, requests.collect());
+    }
+
     /// Ends requests of sessions that are gone, some in each turn: a session may have thousands.
     pub(super) fn end_requests(&mut self, turn: &mut Turn<'_>) {
-        for _ in 0..ENDED_PER_TURN {
-            let Some((handle, requests)) = self.ending.front_mut() else {
-                break;
-            };
+        let mut left = ENDED_PER_TURN;
+        while left > 0
+            && let Some((handle, requests)) = self.ending.front_mut()
+        {
             let handle = *handle;
             if let Some((request, purpose)) = requests.pop_front() {
+                let is_namespace = matches!(purpose, Purpose::Namespace(_));
+                let counted = if is_namespace { ENDED_FOR_NAMESPACE } else { 1 };
+                left = left.saturating_sub(counted);
                 self.on_ended(turn, (handle, request), purpose);
             } else {
                 self.fetches.forget_session(handle);
@@ -346,5 +377,7 @@ const CLOSED_AT_ONCE_MAX: usize = 64;
 const CLOSED_PER_TURN: usize = 2;
 /// Requests of sessions that are gone that are ended in one turn.
 const ENDED_PER_TURN: usize = 512;
+/// Requests that a withdrawn namespace counts as: all who subscribe to its prefix are notified.
+const ENDED_FOR_NAMESPACE: usize = 32;
 /// The time between two turns that close sessions or end requests.
 const CLOSING_PAUSE: Duration = Duration::from_millis(1);

@@ -14,6 +14,7 @@ use weir_quic::Handle;
 
 use crate::{
     catalogue::Catalogue,
+    effect::Effect,
     ids::RequestKey,
     sessions::peer::{PrefixKind, Purpose},
     timers::Timer,
@@ -128,21 +129,19 @@ impl Interests {
         }
     }
 
-    /// Ends all subscriptions over a link.
-    pub(super) fn on_link_lost(
-        &mut self,
-        turn: &mut Turn<'_>,
-        catalogue: &mut Catalogue,
-        link: Handle,
-    ) {
+    /// Ends all subscriptions over a link that is lost. Its namespaces are withdrawn later, like those of any session that is
+    /// gone.
+    pub(super) fn on_link_lost(&mut self, turn: &mut Turn<'_>, link: Handle) {
+        let mut lost = Vec::new();
         for key in self.of_link(link).map(|(&key, _)| key).collect::<Vec<_>>() {
-            let found = self.close(turn, key);
-            forget(turn, catalogue, link, found);
+            lost.push(self.close(turn, key));
         }
         let refused = self.refused.extract_if(.., |(other, _)| *other == link);
-        for (_, interest) in refused {
-            forget(turn, catalogue, link, interest.found);
-        }
+        lost.extend(refused.map(|(_, interest)| interest.found));
+        let told = lost.into_iter().flatten();
+        let told = told.filter(|(_, found)| *found != Found::Own);
+        let namespaces = told.map(|(namespace, _)| namespace).collect();
+        turn.push(Effect::NamespacesLost(link, namespaces));
     }
 
     /// Handles the refusal of a subscription because it overlaps with an earlier one. The end of that one is on another

@@ -255,6 +255,33 @@ fn requests_of_a_session_that_is_gone_end_in_pieces() {
 }
 
 #[test]
+fn namespaces_of_a_link_that_is_lost_are_withdrawn_in_pieces() {
+    story(&wide(), |stage| {
+        let announcer = stage.client();
+        for number in 0..300 {
+            stage.announce(announcer, &format!("a-{number}"));
+        }
+        let edge = stage.edge(&[stage.relay]);
+        stage.await_links(edge);
+        let viewer = stage.client_at(edge);
+        let watch = stage.watch(viewer, space("a"));
+        stage.step("three hundred namespaces over a link", millis(500));
+        assert_eq!(stage.heard(watch).len(), 300);
+        stage.sim.kill(stage.relay);
+        let (mut heard, mut most) = (300, 0);
+        while heard < 600 {
+            assert!(stage.sim.elapsed() < secs(60), "{heard} were heard");
+            stage.wait(millis(5));
+            let now = stage.heard(watch).len();
+            most = most.max(now - heard);
+            heard = now;
+        }
+        // Sixteen in a millisecond.
+        assert!(most <= 96, "{most} in five milliseconds");
+    });
+}
+
+#[test]
 fn matches_that_are_counted_for_a_session_in_a_second_are_bounded() {
     const SPACES: u64 = 600;
     let mut setting = wide();
