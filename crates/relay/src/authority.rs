@@ -44,6 +44,8 @@ pub struct TokenMemo {
     /// The tokens, the oldest first.
     order: VecDeque<Bytes>,
     bytes: usize,
+    /// How often a token was verified.
+    verified: usize,
 }
 
 /// What a token permits, and whether that may change before the authority's revision does.
@@ -56,6 +58,11 @@ pub enum Verdict {
 }
 
 impl TokenMemo {
+    /// Returns how often a token was verified.
+    pub(crate) fn verified(&self) -> usize {
+        self.verified
+    }
+
     /// Returns the final verdict on a token, if there is one of the same `revision` of the authority; otherwise the
     /// result of `verify`.
     pub fn judge(
@@ -67,12 +74,14 @@ impl TokenMemo {
         if self.revision != revision {
             *self = Self {
                 revision,
+                verified: self.verified,
                 ..Self::default()
             };
         }
         if let Some(known) = self.verdicts.get(token) {
             return known.clone();
         }
+        self.verified += 1;
         let verdict = match verify() {
             Verdict::Final(verdict) => verdict,
             Verdict::Passing(denial) => return Err(denial),
@@ -264,7 +273,7 @@ pub(crate) fn access_tokens(tokens: &[Token]) -> Vec<AccessToken> {
 }
 
 /// Tokens of one message. With more, they are malformed: each may cost a signature check.
-pub(crate) const TOKENS_MAX: usize = 16;
+pub(crate) const TOKENS_MAX: usize = 8;
 /// Verdicts kept for one session: more than the tokens that it can register by default.
 const MEMO_TOKENS_MAX: usize = 1024;
 /// Bytes of the tokens with a verdict.

@@ -103,6 +103,7 @@ impl Owners {
                     None => self.process_session(turn, handle),
                 }
             }
+            Event::Readable { handle, stream } if turn.leaves_unread(handle, stream) => {}
             Event::Readable { handle, stream } => {
                 turn.with_session(handle, |session, connection| {
                     session.handle_readable(now, connection, stream);
@@ -203,11 +204,7 @@ impl Owners {
 
     /// Handles all events of a session, delivers what arrived with them, and sets the session's timer.
     fn process_session(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        while let Some(event) = turn
-            .sessions
-            .get(handle)
-            .and_then(|peer| peer.session_mut().poll_event())
-        {
+        while let Some(event) = turn.poll_event(handle) {
             self.on_session_event(turn, handle, event);
             self.carry_effects(turn);
         }
@@ -358,6 +355,10 @@ impl Owners {
                 self.delivery.on_stopped_due(turn, &mut self.tracks, handle);
             }
             Timer::Streams(handle) => self.serving().resume_pending(turn, handle),
+            Timer::Verifying(handle) => {
+                turn.end_pause(handle);
+                self.process_session(turn, handle);
+            }
             Timer::Judge => self.on_judge(turn),
             Timer::Greedy => self.close_greedy(turn),
             Timer::Ending => self.end_requests(turn),

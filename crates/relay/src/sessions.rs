@@ -11,6 +11,7 @@ pub(crate) mod log;
 pub(crate) mod peer;
 pub(crate) mod rate;
 pub(crate) mod refusal;
+mod verifying;
 
 use std::collections::VecDeque;
 

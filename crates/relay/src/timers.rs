@@ -54,6 +54,8 @@ pub(crate) enum Timer {
     InterestsRefused,
     /// The oldest group of the cache may have expired.
     Cache,
+    /// A session whose tokens were verified may have more of them verified.
+    Verifying(Handle),
     /// More sessions are to be judged by rules that have changed.
     Judge,
     /// More requests of sessions that are gone are to be ended.

@@ -219,24 +219,18 @@ impl Turn<'_> {
         request_tokens: Vec<AccessToken>,
         subject: &Subject,
     ) -> Result<Permission, Denial> {
-        let peer = self.sessions.get(handle).ok_or(Denial::Unauthorized)?;
-        let own: Vec<Grant>;
-        let mut grants = Vec::new();
-        if request_tokens.is_empty() {
-            grants.extend(peer.access.grants()?);
+        let has_tokens = !request_tokens.is_empty();
+        let own = if has_tokens {
+            self.verify(handle, request_tokens)?
         } else {
-            let credentials = Credentials {
-                request_tokens,
-                ..peer.access.credentials()
-            };
-            if credentials.request_tokens.len() > TOKENS_MAX {
-                return Err(Denial::Malformed);
-            }
-            own = self
-                .authority
-                .grant(self.now, &credentials, &mut peer.memo)?;
-            grants.extend(&own);
+            Vec::new()
+        };
+        let peer = self.sessions.get(handle).ok_or(Denial::Unauthorized)?;
+        let mut grants: Vec<&Grant> = own.iter().collect();
+        if has_tokens {
             grants.extend(peer.access.grants().into_iter().flatten());
+        } else {
+            grants.extend(peer.access.grants()?);
         }
         let permitting = grants.iter();
         let permitting =
@@ -254,6 +248,27 @@ impl Turn<'_> {
             return Err(Denial::Expired);
         }
         Err(Denial::Unauthorized)
+    }
+
+    /// Returns what the tokens of a request of a session grant.
+    fn verify(
+        &mut self,
+        handle: Handle,
+        request_tokens: Vec<AccessToken>,
+    ) -> Result<Vec<Grant>, Denial> {
+        let peer = self.sessions.get(handle).ok_or(Denial::Unauthorized)?;
+        if request_tokens.len() > TOKENS_MAX {
+            return Err(Denial::Malformed);
+        }
+        let credentials = Credentials {
+            request_tokens,
+            ..peer.access.credentials()
+        };
+        let before = peer.memo.verified();
+        let judged = self.authority.grant(self.now, &credentials, &mut peer.memo);
+        let count = peer.memo.verified() - before;
+        self.note_verified(handle, count);
+        judged
     }
 
     pub(crate) fn count_denial(&mut self, denial: Denial) {

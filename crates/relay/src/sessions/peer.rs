@@ -8,7 +8,9 @@ use weir_moqt::{
 };
 use weir_quic::{Counted, Handle};
 
-use super::{access::Access, deadlines::Silence, expiries::Expiries, rate::Rate};
+use super::{
+    access::Access, deadlines::Silence, expiries::Expiries, rate::Rate, verifying::Verified,
+};
 use crate::{
     AccessToken, Grant, TokenMemo,
     ids::{RequestKey, TrackId},
@@ -52,6 +54,8 @@ pub(crate) struct Peer {
     pub(super) reserved: BTreeMap<Namespace, Reserved>,
     /// What is known of its tokens.
     pub(super) memo: TokenMemo,
+    /// The tokens that were verified lately.
+    pub(super) verified: Verified,
     /// By when the session has to make a permitted request, if it has no rights.
     pub(super) permit_by: Option<Instant>,
     /// How long nothing has come from the session, if it publishes.
@@ -238,6 +242,7 @@ impl Peer {
             own_tokens: BTreeMap::new(),
             reserved: BTreeMap::new(),
             memo: TokenMemo::default(),
+            verified: Verified::default(),
             permit_by: None,
             silence: None,
             is_unresponsive: false,

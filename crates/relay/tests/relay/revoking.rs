@@ -138,7 +138,7 @@ fn a_token_is_verified_once_in_a_session_however_often_it_is_shown() {
     assert_eq!(keys.verified.load(Ordering::Relaxed), 1);
     for number in 0..20 {
         // The same text as tokens of different types, as aliases of a registered one could be.
-        let authorization_tokens = (0..16)
+        let authorization_tokens = (0..8)
             .map(|kind| Token::UseValue {
                 token_type: kind,
                 value: Bytes::from_static(b"other"),
@@ -154,13 +154,43 @@ fn a_token_is_verified_once_in_a_session_however_often_it_is_shown() {
     }
     assert_eq!(keys.verified.load(Ordering::Relaxed), 2);
     let parameters = Parameters {
-        authorization_tokens: vec![token("good"); 17],
+        authorization_tokens: vec![token("good"); 9],
         ..Parameters::default()
     };
     let asked = stage.announce_with(node, "b", parameters);
     stage.wait(millis(50));
     let code = RequestErrorCode::MALFORMED_AUTH_TOKEN;
     assert_eq!(stage.refusal(asked), Some(code), "one past the limit");
+}
+
+#[test]
+fn many_new_tokens_are_verified_in_pieces() {
+    let keys = Arc::new(Keys::default());
+    let mut stage = Stage::new(crate::stage::seed(), with_keys(&keys));
+    let [many, one] = [(); 2].map(|()| client_with(&mut stage, &["good"]));
+    let verified = || keys.verified.load(Ordering::Relaxed);
+    assert_eq!(verified(), 2);
+    let announced: Vec<_> = (0..40)
+        .map(|number| {
+            let parameters = with_token(&format!("token {number}"));
+            stage.announce_with(many, &format!("a-{number}"), parameters)
+        })
+        .collect();
+    let other = stage.announce(one, "b");
+    // Requests arrive after 10 ms, and answers after 20 ms.
+    stage.wait(millis(22));
+    assert_eq!(verified(), 2 + 4, "the first piece");
+    assert!(stage.is_accepted(other), "nobody else waits");
+    stage.wait(millis(20));
+    assert_eq!(verified(), 2 + 8, "the second one");
+    stage.wait(millis(200));
+    assert_eq!(verified(), 2 + 40);
+    assert!(announced.iter().all(|&it| stage.is_accepted(it)));
+    // What was granted is not verified again.
+    let again = stage.announce_with(many, "c", with_token("token 39"));
+    stage.wait(millis(22));
+    assert!(stage.is_accepted(again));
+    assert_eq!(verified(), 2 + 40);
 }
 
 #[test]
