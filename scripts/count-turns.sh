@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Counts the instructions of the relay's longest turn after one hostile packet, in each scene of crates/counted/program/turns.
 #
-# All instructions, those of the C library too, have a bound: 10,000,000, which take 5 ms at 2 * 10^9 a second. In a scene of
-# many subscribers or notifications, it is 25,000 for each of them.
+# A turn is the shortest that a host runs: between two looks at the clock, it passes on a few events, or one that many packets
+# answer. A host continues for half a millisecond, or 1,000,000 instructions, before it sends.
+#
+# All instructions, those of the C library too, have a bound: 10,000,000, which take 5 ms at 2 * 10^9 a second. Where one event
+# concerns many subscribers, it is 25,000 for each of them.
 #
 # The program's own instructions are compared with the committed counts: more than 2 % above fails. Two runs differ by 0.05 %.
 # Those of the C library do not count there, because its allocator depends on memory addresses: where an object of 8 MiB

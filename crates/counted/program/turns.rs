@@ -1,7 +1,8 @@
 //! The longest turns of the relay.
 //!
 //! Each scene fills a relay with much state, and delivers one hostile packet. Counted are the turn that receives the
-//! packet, from the UDP payload to the packets that answer it, and each later turn for which that one left work.
+//! packet, from the UDP payload to the packets that answer it, and each later turn for which that one left work. Of scenes
+//! of two threads, the turns of the thread that gets the messages are counted.
 //! `scripts/count-turns.sh` compares the longest turn of each scene with its bound.
 //!
 //! Prints, for each scene, its name, how many turns were counted, and how many subscribers or notifications share its
@@ -10,8 +11,13 @@
 mod audience;
 mod cache;
 mod catalogue;
+mod crowd;
+mod late;
+mod links;
 mod requests;
 mod stage;
+mod threads;
+mod tokens;
 #[expect(dead_code, reason = "the stories need more of it")]
 #[path = "../../relay/tests/relay/words.rs"]
 mod words;
@@ -32,8 +38,15 @@ pub(crate) fn run(only: Option<&str>) -> Scene {
         ("audience", audience::of_one_track),
         ("tracks", audience::of_many_tracks),
         ("streams", audience::with_streams),
+        ("few-streams", audience::with_few_streams),
+        ("web-transport", audience::over_web_transport),
         ("small", cache::of_small_objects),
         ("stale", cache::of_stale_objects),
+        ("gaps", cache::with_gaps),
+        ("late", late::packets),
+        ("tokens", tokens::of_requests),
+        ("link", links::to_a_relay),
+        ("threads", threads::of_one_relay),
     ];
     for (name, scene) in scenes {
         if only.is_none_or(|only| only == name) {
@@ -47,7 +60,7 @@ pub(crate) fn run(only: Option<&str>) -> Scene {
 type Scene = Result<(), Box<dyn Error>>;
 
 /// Prints a scene whose longest turn is for `units` subscribers or notifications; 1 if the bound is one of the turn.
-fn note(name: &str, units: usize, struck: &Struck) -> Scene {
+fn note(name: &str, units: usize, struck: Struck) -> Scene {
     let turns = struck.turns;
     writeln!(
         io::stdout(),

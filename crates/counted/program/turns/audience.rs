@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use weir_moqt::{
     error::{PublishDoneCode, ResetCode},
     message::PublishDone,
     parameter::Parameters,
 };
-use weir_relay::Config;
+use weir_quic::{Handle, Limits, Shard};
+use weir_relay::{Config, Relay};
 use weir_transport::Transport as _;
 
 use super::{Scene, note, stage::Stage};
@@ -24,27 +26,79 @@ pub(crate) fn of_one_track() -> Scene {
     stage.settle();
     assert_eq!(stage.gauges().subscriptions, SUBSCRIBERS as u64);
     stage.datagram(publisher, 0, 0);
-    note("datagram", SUBSCRIBERS, &stage.strike())?;
+    note("datagram", SUBSCRIBERS, stage.strike())?;
     stage.settle();
     stage.subgroup(publisher, 0, 1);
-    note("subgroup", SUBSCRIBERS, &stage.strike())?;
+    note("subgroup", SUBSCRIBERS, stage.strike())?;
     stage.settle();
-    for group in 0..STREAMS as u64 {
-        stage.subgroup(publisher, 0, 2 + group);
-    }
-    let units = SUBSCRIBERS * STREAMS;
-    note("subgroups-in-one-packet", units, &stage.strike())?;
-    stage.settle();
-    for group in 0..STREAMS as u64 {
-        stage.datagram(publisher, 0, 1000 + group);
-    }
-    note("datagrams-in-one-packet", units, &stage.strike())?;
-    stage.settle();
+    send_many(&mut stage, publisher, "")?;
     stage.act(publisher, |session, connection| {
-        let done = PublishDone::new(PublishDoneCode::TRACK_ENDED, "that is all");
+        let done = PublishDone {
+            stream_count: Some(1 + STREAMS),
+            ..PublishDone::new(PublishDoneCode::TRACK_ENDED, "that is all")
+        };
         session.publish_done(connection, publication, done);
     });
-    note("end-of-a-track", SUBSCRIBERS, &stage.strike())
+    stage.take_packet();
+    // Datagrams may still come for a while.
+    let overdue = stage.overdue(Duration::from_secs(1));
+    note("end-of-a-track", SUBSCRIBERS, overdue)?;
+    assert_eq!(stage.gauges().subscriptions, 0);
+    Ok(())
+}
+
+/// One track with many subscribers, all over WebTransport.
+pub(crate) fn over_web_transport() -> Scene {
+    let mut stage = Stage::new(Config::default());
+    let publisher = stage.web_transport_clients(1)[0];
+    stage.publish(publisher, "a--x", 0);
+    stage.settle();
+    for client in stage.web_transport_clients(SUBSCRIBERS) {
+        stage.subscribe(client, "a--x");
+    }
+    stage.settle();
+    assert_eq!(stage.gauges().subscriptions, SUBSCRIBERS as u64);
+    send_many(&mut stage, publisher, "-over-web-transport")?;
+    let mut streams = Vec::new();
+    for group in 0..100 {
+        streams.push(stage.begin(publisher, 0, 2000 + group, 1000));
+    }
+    stage.settle();
+    for stream in streams {
+        stage.act(publisher, |_, connection| {
+            connection.reset(stream, ResetCode::CANCELLED.0);
+        });
+    }
+    note("resets-over-web-transport", 1, stage.strike())?;
+    stage.settle();
+    stage.leave(publisher);
+    note("end-of-a-session-of-web-transport", 1, stage.strike())
+}
+
+/// Sends as many objects as fit into one packet.
+fn send_many(stage: &mut Stage, publisher: Handle, suffix: &str) -> Scene {
+    let before = stage.counters();
+    for group in 0..STREAMS {
+        stage.subgroup(publisher, 0, 2 + group);
+    }
+    note(
+        &format!("subgroups-in-one-packet{suffix}"),
+        1,
+        stage.strike(),
+    )?;
+    stage.settle();
+    for group in 0..STREAMS {
+        stage.datagram(publisher, 0, 1000 + group);
+    }
+    note(
+        &format!("datagrams-in-one-packet{suffix}"),
+        1,
+        stage.strike(),
+    )?;
+    let sent = stage.counters().datagrams_sent - before.datagrams_sent;
+    assert_eq!(sent, SUBSCRIBERS as u64 * STREAMS);
+    stage.settle();
+    Ok(())
 }
 
 /// Many tracks of one publisher, each with the same subscribers.
@@ -73,32 +127,27 @@ pub(crate) fn of_many_tracks() -> Scene {
         };
         stage.update(last, request, parameters);
     }
-    note("updates-of-60-subscriptions", 1, &stage.strike())?;
+    note("updates-of-60-subscriptions", 1, stage.strike())?;
     stage.settle();
     for track in 0..60 {
         stage.datagram(publisher, track, 0);
     }
-    let units = (COLLECTORS - 1) * 60;
-    note("datagrams-of-60-tracks", units, &stage.strike())?;
+    note("datagrams-of-60-tracks", 1, stage.strike())?;
     stage.settle();
     for &request in &requests[..60] {
         stage.act(last, |session, connection| {
             session.cancel(connection, request, ResetCode::CANCELLED);
         });
     }
-    note("end-of-60-subscriptions", 1, &stage.strike())?;
+    note("end-of-60-subscriptions", 1, stage.strike())?;
     stage.settle();
     stage.leave(subscribers[0]);
-    note(
-        "end-of-a-session-with-120-subscriptions",
-        1,
-        &stage.strike(),
-    )?;
+    note("end-of-a-session-with-120-subscriptions", 1, stage.strike())?;
     stage.leave(publisher);
-    note("end-of-a-session-with-120-tracks", 1, &stage.strike())?;
+    note("end-of-a-session-with-120-tracks", 1, stage.strike())?;
     // The tracks wait 5 s for their publisher.
     let overdue = stage.overdue(Duration::from_secs(8));
-    note("end-of-120-tracks-without-a-publisher", 1, &overdue)
+    note("end-of-120-tracks-without-a-publisher", 1, overdue)
 }
 
 /// A session with as many open streams as the relay allows.
@@ -130,16 +179,60 @@ pub(crate) fn with_streams() -> Scene {
             connection.reset(stream, ResetCode::CANCELLED.0);
         });
     }
-    note("resets-of-100-streams", 1, &stage.strike())?;
+    note("resets-of-100-streams", 1, stage.strike())?;
     stage.settle();
     stage.leave(publisher);
-    note("end-of-a-session-with-150-streams", 1, &stage.strike())
+    note("end-of-a-session-with-150-streams", 1, stage.strike())
+}
+
+/// A session with more subscriptions than streams that it allows, which raises its limit of streams.
+pub(crate) fn with_few_streams() -> Scene {
+    let limits = Limits {
+        uni_streams_max: 64,
+        ..Limits::default()
+    };
+    let relay = Relay::new(Config::default());
+    let mut stage = Stage::with(relay, Shard::ALONE, &limits);
+    let publishers = stage.clients(PUBLISHERS);
+    for (number, &publisher) in publishers.iter().enumerate() {
+        for track in 0..TRACKS as u64 {
+            stage.publish(publisher, &format!("a-{number}--{track}"), track);
+        }
+    }
+    stage.settle();
+    let subscriber = stage.client();
+    stage.collect(subscriber, "a");
+    stage.settle();
+    let subscriptions = (PUBLISHERS * TRACKS) as u64;
+    assert_eq!(stage.gauges().subscriptions, subscriptions);
+    let mut streams = Vec::new();
+    for publisher in publishers {
+        for track in 0..TRACKS as u64 {
+            streams.push((publisher, stage.begin(publisher, track, 0, 1)));
+        }
+    }
+    stage.settle();
+    let opened = stage.counters().streams_sent;
+    assert!(opened < subscriptions, "{opened} streams are open");
+    for (publisher, stream) in streams {
+        stage.act(publisher, |_, connection| {
+            let _written = connection.write(stream, &mut Bytes::from_static(b"a"));
+            connection.finish(stream);
+        });
+    }
+    let struck = stage.strike_with_answers();
+    note("more-streams-for-960-subscriptions", 1, struck)?;
+    stage.settle();
+    assert!(stage.counters().streams_sent > opened);
+    Ok(())
 }
 
 const SUBSCRIBERS: usize = 100;
 /// Subgroups in one packet.
-const STREAMS: usize = 50;
+const STREAMS: u64 = 50;
 const TRACKS: usize = 120;
+/// Publishers with so many tracks each.
+const PUBLISHERS: usize = 8;
 /// Subscribers of all tracks.
 const COLLECTORS: usize = 20;
 /// Streams of a publisher. The relay allows it 256.

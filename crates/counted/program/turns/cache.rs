@@ -21,7 +21,7 @@ pub(crate) fn of_small_objects() -> Scene {
     for _ in 0..FETCHES {
         stage.fetch(client, "a--x");
     }
-    note("fetches-of-20000-objects", 1, &stage.strike())?;
+    note("fetches-of-20000-objects", 1, stage.strike())?;
     let counters = stage.counters();
     assert!(counters.fetch_objects_sent > 1000, "{counters:?}");
     stage.leave(client);
@@ -34,11 +34,11 @@ pub(crate) fn of_small_objects() -> Scene {
         let _written = connection.write(stream, &mut payload.slice(..1));
         connection.finish(stream);
     });
-    note("object-of-8-mib-that-displaces-10000", 1, &stage.strike())?;
+    note("object-of-8-mib-that-displaces-10000", 1, stage.strike())?;
     assert!(stage.counters().cache_groups_evicted > 10_000);
     stage.settle();
     let overdue = stage.overdue(Duration::from_secs(65));
-    note("end-of-the-age-of-10000-objects", 1, &overdue)
+    note("end-of-the-age-of-10000-objects", 1, overdue)
 }
 
 /// A track whose objects may no longer be served.
@@ -53,7 +53,28 @@ pub(crate) fn of_stale_objects() -> Scene {
     for _ in 0..FETCHES {
         stage.fetch(client, "a--x");
     }
-    note("fetches-of-10000-stale-objects", 1, &stage.strike())
+    note("fetches-of-10000-stale-objects", 1, stage.strike())
+}
+
+/// A track with one large group, whose publisher sends more objects of it, each with a gap before it.
+pub(crate) fn with_gaps() -> Scene {
+    let mut stage = Stage::new(Config::default());
+    let publisher = stage.client();
+    stage.publish(publisher, "a--x", 0);
+    stage.settle();
+    for first in (0..OBJECTS).step_by(2000) {
+        stage.objects(publisher, 0, first..first + 2000);
+        stage.settle();
+    }
+    let held = stage.gauges().cache_objects;
+    assert!(held >= OBJECTS, "{held} objects are cached");
+    for object in 0..40 {
+        stage.object_after_gap(publisher, 0, OBJECTS + 1000 * (object + 1), 900);
+    }
+    note("gaps-in-a-group-of-20000-objects", 1, stage.strike())?;
+    let objects = stage.gauges().cache_objects - held;
+    assert_eq!(objects, 40, "objects after a gap");
+    Ok(())
 }
 
 fn send_groups(stage: &mut Stage, publisher: Handle, count: u64) {
@@ -68,6 +89,8 @@ fn send_groups(stage: &mut Stage, publisher: Handle, count: u64) {
     assert!(held >= count.min(20_000), "{held} objects are cached");
 }
 
+/// Objects of the large group.
+const OBJECTS: u64 = 20_000;
 /// Fetches in one packet.
 const FETCHES: usize = 60;
 /// The largest object that the cache keeps.

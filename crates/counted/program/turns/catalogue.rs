@@ -27,10 +27,10 @@ pub(crate) fn announced() -> Scene {
     for _ in 0..AT_ONCE {
         stage.watch(hostile, "n");
     }
-    note("prefixes-of-too-many-namespaces", 1, &stage.strike())?;
+    note("prefixes-of-too-many-namespaces", 1, stage.strike())?;
     let hostile = stage.client();
     let watched = stage.watch(hostile, "m");
-    note("prefix-of-4000-namespaces", 1, &stage.strike())?;
+    note("prefix-of-4000-namespaces", 1, stage.strike())?;
     stage.settle();
     for _ in 0..16 {
         let parameters = Parameters {
@@ -39,17 +39,13 @@ pub(crate) fn announced() -> Scene {
         };
         stage.update(hostile, watched, parameters);
     }
-    note("updates-of-a-prefix-of-4000-namespaces", 1, &stage.strike())?;
+    note("updates-of-a-prefix-of-4000-namespaces", 1, stage.strike())?;
     stage.settle();
     let hostile = stage.client();
     for number in 0..AT_ONCE {
         stage.subscribe(hostile, &format!("p--{number}"));
     }
-    note(
-        "subscriptions-that-80-sessions-announce",
-        1,
-        &stage.strike(),
-    )?;
+    note("subscriptions-that-80-sessions-announce", 1, stage.strike())?;
     stage.settle();
     let watchers = stage.clients(WATCHERS);
     for watcher in watchers {
@@ -58,7 +54,7 @@ pub(crate) fn announced() -> Scene {
     stage.settle();
     stage.leave(announcers[0]);
     let units = WATCHERS * REQUESTS;
-    note("end-of-an-announcer-that-10-watch", units, &stage.strike())
+    note("end-of-an-announcer-that-10-watch", units, stage.strike())
 }
 
 /// Ten thousand tracks that sessions wait for.
@@ -76,35 +72,35 @@ pub(crate) fn waiting() -> Scene {
     for _ in 0..AT_ONCE {
         stage.collect(hostile, "w");
     }
-    note("prefixes-of-too-many-tracks", 1, &stage.strike())?;
+    note("prefixes-of-too-many-tracks", 1, stage.strike())?;
     stage.settle();
     let hostile = stage.client();
     for number in 0..AT_ONCE {
         stage.publish(hostile, &format!("w-1--{number}"), number as u64);
     }
-    note("publications-that-somebody-waits-for", 1, &stage.strike())?;
+    note("publications-that-somebody-waits-for", 1, stage.strike())?;
     stage.settle();
     let hostile = stage.client();
     for session in 0..AT_ONCE {
         stage.announce(hostile, &format!("w-{session}"));
     }
-    note("announcements-that-7000-wait-for", 1, &stage.strike())?;
+    note("announcements-that-7000-wait-for", 1, stage.strike())?;
     stage.settle();
     stage.leave(clients[79]);
     note(
         "end-of-a-session-that-waits-for-120-tracks",
         1,
-        &stage.strike(),
+        stage.strike(),
     )?;
     let load = Load {
         heap_bytes: 4 << 30,
         memory_bytes: 4 << 30,
         ..Load::default()
     };
-    note("no-memory-left", 1, &stage.observe(load))?;
+    note("no-memory-left", 1, stage.observe(load))?;
     stage.settle();
     let overdue = stage.overdue(Duration::from_secs(40));
-    note("end-of-the-time-of-those-who-wait", 1, &overdue)
+    note("end-of-the-time-of-those-who-wait", 1, overdue)
 }
 
 /// One track that many sessions wait for.
@@ -116,7 +112,7 @@ pub(crate) fn crowded() -> Scene {
     stage.settle();
     let publisher = stage.client();
     stage.publish(publisher, "w--x", 0);
-    note("publication-that-80-wait-for", SESSIONS, &stage.strike())
+    note("publication-that-80-wait-for", SESSIONS, stage.strike())
 }
 
 const SESSIONS: usize = 80;

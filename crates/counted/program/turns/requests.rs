@@ -1,16 +1,17 @@
 //! What clients of the scenes send.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use weir_moqt::{
-    data::{ObjectDatagram, ObjectHeader, SubgroupHeader},
+    data::{ObjectDatagram, ObjectHeader, SubgroupHeader, SubgroupId},
     draft::Draft,
     location::Location,
     message::FetchKind,
     parameter::Parameters,
-    property::Properties,
+    property::{self, Properties},
     session::RequestId,
+    token::Token,
 };
 use weir_quic::Handle;
 use weir_transport::{Direction, StreamId, Transport as _};
@@ -40,6 +41,15 @@ impl Stage {
         sent.expect(ROOM)
     }
 
+    /// Lets the congestion window of a client grow, so that it can send much at once. Uses Request ID 0.
+    pub(crate) fn warm_up(&mut self, client: Handle) {
+        self.publish(client, "warm--up", WARM_UP_ALIAS);
+        self.settle();
+        let stream = self.begin(client, WARM_UP_ALIAS, 0, WARM_UP_BYTES as u64);
+        self.write(client, stream, Bytes::from(vec![7; WARM_UP_BYTES]));
+        self.settle();
+    }
+
     pub(crate) fn announce(&mut self, client: Handle, namespace: &str) -> RequestId {
         let namespace = space(namespace);
         let sent = self.act(client, |session, connection| {
@@ -49,9 +59,19 @@ impl Stage {
     }
 
     pub(crate) fn subscribe(&mut self, client: Handle, track: &str) -> RequestId {
+        self.subscribe_with(client, track, Vec::new())
+    }
+
+    pub(crate) fn subscribe_with(
+        &mut self,
+        client: Handle,
+        track: &str,
+        tokens: Vec<Token>,
+    ) -> RequestId {
         let track = name(track);
         let parameters = Parameters {
             rendezvous_timeout: Some(Duration::from_secs(30)),
+            authorization_tokens: tokens,
             ..Parameters::default()
         };
         let sent = self.act(client, |session, connection| {
@@ -103,12 +123,48 @@ impl Stage {
 
     /// Sends a group of one object of one byte.
     pub(crate) fn datagram(&mut self, client: Handle, track_alias: u64, group: u64) {
-        let mut encoded = BytesMut::new();
         let object = ObjectDatagram {
             track_alias,
             end_of_group: true,
             ..datagram(group, 0, b"a")
         };
+        self.send_datagram(client, &object);
+    }
+
+    /// Sends objects of one byte, all of group 0, as one subgroup.
+    pub(crate) fn objects(&mut self, client: Handle, track_alias: u64, ids: Range<u64>) {
+        let header = SubgroupHeader {
+            track_alias,
+            subgroup: SubgroupId::Explicit(ids.start),
+            ..plain(0)
+        };
+        let mut data = BytesMut::new();
+        header.encode(Draft::KEPT, &mut data);
+        let mut previous = None;
+        for id in ids {
+            object(id, 1).encode_in_subgroup(previous, false, Draft::KEPT, &mut data);
+            data.extend_from_slice(b"a");
+            previous = Some(id);
+        }
+        let stream = self.act(client, |_, connection| connection.open(Direction::Uni));
+        let stream = stream.expect("the relay allows enough streams");
+        self.write(client, stream, data.freeze());
+        self.act(client, |_, connection| connection.finish(stream));
+    }
+
+    /// Sends an object of group 0 as a datagram, which says that so many objects before it do not exist.
+    pub(crate) fn object_after_gap(&mut self, client: Handle, track_alias: u64, id: u64, gap: u64) {
+        let properties = Properties::builder().int(property::PRIOR_OBJECT_ID_GAP, gap);
+        let object = ObjectDatagram {
+            track_alias,
+            properties: properties.build(),
+            ..datagram(0, id, b"a")
+        };
+        self.send_datagram(client, &object);
+    }
+
+    fn send_datagram(&mut self, client: Handle, object: &ObjectDatagram) {
+        let mut encoded = BytesMut::new();
         object.encode(Draft::KEPT, &mut encoded);
         self.act(client, |_, connection| {
             let sent = connection.send_datagram(encoded.freeze(), None);
@@ -151,4 +207,6 @@ impl Stage {
     }
 }
 
+const WARM_UP_ALIAS: u64 = 1 << 40;
+const WARM_UP_BYTES: usize = 8 << 20;
 const ROOM: &str = "the session has room for the request";

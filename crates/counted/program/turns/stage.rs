@@ -1,37 +1,38 @@
 //! A relay and the clients of its scenes, packet by packet and in virtual time.
 
 use std::{
-    collections::BTreeMap,
     hint::black_box,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use weir_client::{peer::Peer, turn::Turn};
-use weir_moqt::{
-    draft::Draft,
-    message::{RequestOk, Setup, SubscribeOk},
-    parameter::Parameters,
-    property::Properties,
-    session::{Event as SessionEvent, Request, Session, Side},
+use weir_client::{target::Target, turn::Turn};
+use weir_moqt::{draft::Draft, session::Session};
+use weir_quic::{
+    ClientConfig, Connection, EndpointConfig, Handle, Limits, Shard, ThreadMessage,
+    web_transport::{Offer, Request},
 };
-use weir_quic::{App, ClientConfig, Connection, Endpoint, EndpointConfig, Event, Handle, Limits};
-use weir_relay::{Load, Relay};
+use weir_relay::{Load, Relay, Upstream};
 use weir_sim::{
     SERVER_NAME, Sim,
     driven::{Arrived, Driven, endpoint},
 };
 use weir_transport::{StreamId, Transport as _, WriteError};
 
+use super::crowd::Crowd;
+
 /// One relay, and all its clients on one endpoint.
 pub(crate) struct Stage {
     now: Instant,
-    config: ClientConfig,
-    relay: Driven<Relay>,
-    crowd: Driven<Crowd>,
+    quic: ClientConfig,
+    web_transport: ClientConfig,
+    pub(crate) relay: Driven<Relay>,
+    pub(crate) crowd: Driven<Crowd>,
 }
 
 /// What a strike made the relay do.
+#[derive(Clone, Copy)]
 pub(crate) struct Struck {
     /// The turn that received the packet, and those that it left work for.
     pub(crate) turns: usize,
@@ -39,51 +40,91 @@ pub(crate) struct Struck {
 
 impl Stage {
     pub(crate) fn new(config: weir_relay::Config) -> Self {
+        Self::with(Relay::new(config), Shard::ALONE, &Limits::default())
+    }
+
+    /// Returns the stage of a relay, which may be one thread of several, whose clients have `limits`.
+    pub(crate) fn with(relay: Relay, shard: Shard, limits: &Limits) -> Self {
         let sim = Sim::new(1);
-        let many = Limits {
-            uni_streams_max: 4096,
-            bidi_streams_max: 4096,
-            ..Limits::default()
+        let draft = Draft::KEPT.alpn();
+        let offer = Offer {
+            protocols: vec![draft.to_owned()],
+            ..Offer::default()
         };
-        let crowd = Crowd {
-            peers: BTreeMap::new(),
-            next_alias: 1 << 20,
-        };
+        let tls = sim.server_tls(&[draft, weir_h3::ALPN]);
         let server = EndpointConfig {
-            server: Some(sim.server_tls(&[Draft::KEPT.alpn()])),
+            server: Some(tls.with_web_transport(offer)),
             ..endpoint(1, PACKET_BYTES)
         };
         let client = EndpointConfig {
-            limits: many,
+            server: Some(sim.server_tls(&[draft])),
+            limits: Limits {
+                bidi_streams_max: 4096,
+                ..limits.clone()
+            },
             ..endpoint(2, PACKET_BYTES)
+        };
+        let request = Request {
+            authority: "relay.example".to_owned(),
+            path: "/".to_owned(),
+            protocols: vec![draft.to_owned()],
+            origin: None,
         };
         Self {
             now: sim.now(),
-            config: sim.client_config(&[Draft::KEPT.alpn()]),
-            relay: Driven::new(Relay::new(config), RELAY.into(), server).expect(WITHIN),
-            crowd: Driven::new(crowd, CROWD.into(), client).expect(WITHIN),
+            quic: sim.client_config(&[draft]),
+            web_transport: ClientConfig {
+                web_transport: Some(request),
+                ..sim.client_config(&[weir_h3::ALPN])
+            },
+            relay: Driven::with_shard(relay, RELAY.into(), server, shard).expect(WITHIN),
+            crowd: Driven::new(Crowd::default(), CROWD.into(), client).expect(WITHIN),
         }
+    }
+
+    /// Has the relay connect to another relay, which is one of the crowd. Its packets leave with the next pause.
+    pub(crate) fn add_upstream(&mut self) {
+        let upstream = Upstream {
+            name: "upstream".to_owned(),
+            target: Arc::new(Target::new(CROWD.into(), SERVER_NAME, self.quic.clone())),
+            seed: 1,
+            whereabouts: None,
+        };
+        self.relay.app.add_upstream(self.now, upstream);
     }
 
     /// Connects clients, and waits until their sessions are ready.
     pub(crate) fn clients(&mut self, count: usize) -> Vec<Handle> {
-        let mut handles = Vec::with_capacity(count);
-        while handles.len() < count {
-            for _ in 0..(count - handles.len()).min(HANDSHAKES) {
-                let endpoint = &mut self.crowd.endpoint;
-                let handle = endpoint.connect(self.now, &self.config, RELAY.into(), SERVER_NAME, 0);
-                handles.push(handle.expect("the address is one to connect to"));
-            }
+        let config = self.quic.clone();
+        self.clients_with(&config, count)
+    }
+
+    /// Does the same over WebTransport.
+    pub(crate) fn web_transport_clients(&mut self, count: usize) -> Vec<Handle> {
+        let config = self.web_transport.clone();
+        self.clients_with(&config, count)
+    }
+
+    fn clients_with(&mut self, config: &ClientConfig, count: usize) -> Vec<Handle> {
+        let mut ready = Vec::with_capacity(count);
+        for _ in 0..ATTEMPTS_MAX {
+            let crowd = &mut self.crowd;
+            let opened: Vec<Handle> = (0..(count - ready.len()).min(HANDSHAKES))
+                .map(|_| {
+                    let endpoint = &mut crowd.endpoint;
+                    let opened = endpoint.connect(self.now, config, RELAY.into(), SERVER_NAME, 0);
+                    opened.expect("the address is one to connect to")
+                })
+                .collect();
+            crowd.app.opened.extend(&opened);
             self.settle();
+            let crowd = &self.crowd.app;
+            ready.extend(opened.into_iter().filter(|&handle| crowd.is_ready(handle)));
+            if ready.len() == count {
+                return ready;
+            }
         }
-        let peers = &self.crowd.app.peers;
-        let is_ready = |handle| {
-            peers
-                .get(handle)
-                .is_some_and(|peer| peer.session().is_ready())
-        };
-        assert!(handles.iter().all(is_ready), "a client does not connect");
-        handles
+        panic!("clients do not connect");
     }
 
     pub(crate) fn client(&mut self) -> Handle {
@@ -143,6 +184,9 @@ impl Stage {
                 let Self { relay, crowd, .. } = self;
                 is_active = !crowd.arrived.is_empty();
                 is_active |= crowd.turn_and_send(self.now, &mut relay.arrived);
+                // A first packet belongs to any thread, by chance.
+                let shard = relay.endpoint.shard();
+                relay.arrived.retain(|packet| packet.is_of(shard));
                 is_active |= !relay.arrived.is_empty();
                 is_active |= relay.turn_and_send(self.now, &mut crowd.arrived);
                 self.now += ROUND;
@@ -160,14 +204,78 @@ impl Stage {
     /// Delivers the one packet that the clients have to send now, and counts the turn of the relay that receives it, and
     /// the turns that are due within 20 ms. What the relay answers arrives later.
     pub(crate) fn strike(&mut self) -> Struck {
+        self.send_now();
+        assert_eq!(self.relay.arrived.len(), 1, "a strike is one packet");
+        self.now += ROUND;
+        self.counted(None, Duration::from_millis(20))
+    }
+
+    /// Delivers the one packet that the clients have to send now, without counting.
+    pub(crate) fn take_packet(&mut self) {
+        self.send_now();
+        assert_eq!(self.relay.arrived.len(), 1, "a strike is one packet");
+        self.now += ROUND;
         let Self { relay, crowd, .. } = self;
-        // What the relay has sent them stays under way, so that they do not answer it now.
+        relay.turn_and_send(self.now, &mut crowd.arrived);
+    }
+
+    /// Takes the messages of the relay for another thread.
+    pub(crate) fn take_messages(&mut self, to: u16) -> Vec<ThreadMessage> {
+        std::mem::take(self.relay.endpoint.messages_to(to))
+    }
+
+    /// Delivers messages of another thread. The relay handles them in its next turn.
+    pub(crate) fn accept_messages(&mut self, from: u16, messages: Vec<ThreadMessage>) {
+        self.relay
+            .endpoint
+            .handle_messages(self.now, from, messages);
+    }
+
+    /// Delivers what the clients have to send now, and strikes with the few packets with which they answer what comes back.
+    pub(crate) fn strike_with_answers(&mut self) -> Struck {
+        self.send_now();
+        let Self { relay, crowd, .. } = self;
+        self.now += ROUND;
+        relay.turn_and_send(self.now, &mut crowd.arrived);
+        self.now += ROUND;
+        crowd.turn_and_send(self.now, &mut relay.arrived);
+        let answers = relay.arrived.len();
+        assert!((1..=8).contains(&answers), "{answers} packets answer");
+        self.now += ROUND;
+        self.counted(None, Duration::from_millis(20))
+    }
+
+    /// Lets the relay and its clients have one turn each.
+    pub(crate) fn round(&mut self) {
+        let Self { relay, crowd, .. } = self;
+        relay.turn_and_send(self.now, &mut crowd.arrived);
+        crowd.turn_and_send(self.now, &mut relay.arrived);
+        self.now += ROUND;
+    }
+
+    /// Loses the one packet that the clients have to send now. What it contained is sent again in
+    /// [`strike_again`](Self::strike_again).
+    pub(crate) fn lose_packet(&mut self) {
+        self.send_now();
+        assert_eq!(self.relay.arrived.len(), 1, "one packet is lost");
+        self.relay.arrived.clear();
+    }
+
+    /// Delivers what the clients have to send now, and strikes with the packets in which they send again what was lost.
+    pub(crate) fn strike_again(&mut self) -> Struck {
+        for _ in 0..SEND_ROUNDS {
+            self.send_now();
+            self.now += ROUND;
+        }
+        self.strike_with_answers()
+    }
+
+    /// Sends what the clients have to send now. What the relay has sent them stays under way, so that they do not answer it.
+    fn send_now(&mut self) {
+        let Self { relay, crowd, .. } = self;
         let under_way = std::mem::take(&mut crowd.arrived);
         crowd.turn_and_send(self.now, &mut relay.arrived);
         crowd.arrived = under_way;
-        assert_eq!(relay.arrived.len(), 1, "a strike is one packet");
-        self.now += ROUND;
-        self.counted(None, Duration::from_millis(20))
     }
 
     /// Lets the relay observe a load, and counts that turn, and those that are due within 20 ms.
@@ -182,21 +290,25 @@ impl Stage {
 
     fn counted(&mut self, load: Option<Load>, within: Duration) -> Struck {
         let end = self.now + within;
-        let mut turns = 1;
         let Self { relay, crowd, .. } = self;
-        counted_turn(self.now, relay, load, &mut crowd.arrived);
-        while let Some(next) = self.relay.due().filter(|next| *next <= end) {
-            self.now = self.now.max(next);
+        let mut has_more = counted_turn(self.now, relay, load, &mut crowd.arrived);
+        let mut turns = 1;
+        loop {
+            let next = self.relay.due().filter(|next| *next <= end);
+            match next {
+                _ if has_more => {}
+                Some(next) => self.now = self.now.max(next),
+                None => return Struck { turns },
+            }
             let Self { relay, crowd, .. } = self;
-            counted_turn(self.now, relay, None, &mut crowd.arrived);
+            has_more = counted_turn(self.now, relay, None, &mut crowd.arrived);
             turns += 1;
             assert!(turns < TURNS_MAX, "the relay never comes to rest");
         }
-        Struck { turns }
     }
 }
 
-/// A turn of the relay. Callgrind counts while this function runs, so it must not be inlined, and its call must not
+/// The shortest turn of the relay that a host runs; returns whether it left events. Callgrind counts while this function runs, so it must not be inlined, and its call must not
 /// become a jump.
 #[inline(never)]
 fn counted_turn(
@@ -204,75 +316,11 @@ fn counted_turn(
     relay: &mut Driven<Relay>,
     load: Option<Load>,
     sent: &mut Vec<Arrived>,
-) {
+) -> bool {
     if let Some(load) = load {
         relay.app.observe_load(now, &mut relay.endpoint, load);
     }
-    black_box(relay.turn_and_send(now, sent));
-}
-
-/// Clients that accept whatever the relay asks of them, and record nothing.
-struct Crowd {
-    peers: BTreeMap<Handle, Peer>,
-    next_alias: u64,
-}
-
-impl Crowd {
-    fn answer(&mut self, turn: &mut Turn<'_>, handle: Handle, event: SessionEvent) {
-        let SessionEvent::Request { id, request } = event else {
-            return;
-        };
-        let Some((session, mut connection)) =
-            self.peers.get_mut(&handle).and_then(|peer| peer.open(turn))
-        else {
-            return;
-        };
-        if let Request::Subscribe(_) = request {
-            self.next_alias += 1;
-            let ok = SubscribeOk {
-                track_alias: self.next_alias,
-                parameters: Parameters::default(),
-                properties: Properties::EMPTY,
-            };
-            session.subscribe_ok(&mut connection, id, ok);
-        } else if let Request::Publish(_) = request {
-            session.request_ok(&mut connection, id, RequestOk::default());
-        }
-    }
-}
-
-impl App for Crowd {
-    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        let handle = event.handle();
-        let mut turn = Turn { now, endpoint };
-        if let Event::Connected { .. } = event {
-            let mut connection = turn.connection(handle).expect("it has connected");
-            let limits = weir_moqt::limits::Limits::default();
-            let setup = Setup::default();
-            let peer = Peer::start(now, &mut connection, Side::Client, setup, limits);
-            self.peers.extend(peer.map(|peer| (handle, peer)));
-            return;
-        }
-        let Some(peer) = self.peers.get_mut(&handle) else {
-            return;
-        };
-        peer.handle_event(&mut turn, event);
-        while let Some(event) = self.peers.get_mut(&handle).and_then(Peer::poll_event) {
-            self.answer(&mut turn, handle, event);
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    fn handle_timeout(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
-
-    fn handle_shutdown(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
-
-    fn is_finished(&self) -> bool {
-        false
-    }
+    black_box(relay.short_turn_and_send(now, sent))
 }
 
 const RELAY: ([u8; 4], u16) = ([10, 0, 0, 1], 4433);
@@ -281,8 +329,12 @@ const CROWD: ([u8; 4], u16) = ([10, 0, 0, 2], 4433);
 const ROUND: Duration = Duration::from_micros(100);
 /// Handshakes in flight: below the number from which addresses are validated.
 const HANDSHAKES: usize = 100;
+/// Attempts to connect so many clients to one of two threads.
+const ATTEMPTS_MAX: usize = 30;
 /// The largest packet that the relay accepts.
 const PACKET_BYTES: u16 = 1472;
+/// Rounds in which clients send all that they have.
+const SEND_ROUNDS: usize = 10;
 /// Turns after one packet. Beyond it, something repeats for ever.
 const TURNS_MAX: usize = 2000;
 const WITHIN: &str = "the limits are within QUIC's";
