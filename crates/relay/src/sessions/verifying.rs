@@ -2,7 +2,10 @@
 //!
 //! A session beyond that pauses: its further requests and updates wait, unread if they have not been read yet.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use weir_moqt::session;
 use weir_quic::Handle;
@@ -13,8 +16,10 @@ use crate::{timers::Timer, turn::Turn};
 /// The tokens that were verified for a session.
 #[derive(Debug, Default)]
 pub(crate) struct Verified {
-    /// Verified since the last pause.
+    /// Verified without a pause between them.
     count: usize,
+    /// When the last one was verified.
+    last: Option<Instant>,
     /// Whether the session pauses.
     pauses: bool,
     /// Streams with data that came in the pause.
@@ -60,10 +65,14 @@ impl Turn<'_> {
 
     /// Counts tokens that were verified for a session. With too many, the session pauses.
     pub(super) fn note_verified(&mut self, handle: Handle, count: usize) {
-        let Some(peer) = self.sessions.get(handle) else {
+        let Some(peer) = self.sessions.get(handle).filter(|_| count > 0) else {
             return;
         };
         let verified = &mut peer.verified;
+        if verified.last.is_none_or(|last| last + PAUSE <= self.now) {
+            verified.count = 0;
+        }
+        verified.last = Some(self.now);
         verified.count += count;
         if verified.count >= AT_ONCE && !verified.pauses {
             verified.pauses = true;

@@ -191,6 +191,16 @@ fn many_new_tokens_are_verified_in_pieces() {
     stage.wait(millis(22));
     assert!(stage.is_accepted(again));
     assert_eq!(verified(), 2 + 40);
+    // Nobody waits if few come at a time.
+    for round in 0..4 {
+        let asked = [0, 1, 2].map(|number| {
+            let parameters = with_token(&format!("later {round} {number}"));
+            stage.announce_with(many, &format!("d-{round}-{number}"), parameters)
+        });
+        stage.wait(millis(22));
+        assert!(asked.iter().all(|&it| stage.is_accepted(it)), "{round}");
+    }
+    assert_eq!(verified(), 2 + 40 + 12);
 }
 
 #[test]
