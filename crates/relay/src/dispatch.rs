@@ -12,6 +12,7 @@ use weir_moqt::{
     data::ObjectDatagram,
     error::{RequestErrorCode, SessionError},
     message::Setup,
+    name::Namespace,
     session::{self, RequestId, StreamEnd},
 };
 use weir_quic::{Event, Handle};
@@ -419,17 +420,7 @@ impl Owners {
             Effect::RequestEnded(handle, id, purpose) => self.on_ended(turn, (handle, id), purpose),
             Effect::UpdateFailed(handle, id, code) => self.fail_update(turn, (handle, id), code),
             Effect::NamespaceAnnounced(namespace, handle) => {
-                let from = turn.kind(handle);
-                self.links.announce(turn, from, &namespace);
-                let mut rest = Some(walks::start(&namespace));
-                if self.catalogue.may_walk(turn)
-                    && let Some(start) = rest.take()
-                {
-                    let mut linking = self.linking();
-                    rest = linking.ask_announcer(turn, &namespace, handle, &start);
-                }
-                let walk = Walk::Announcer(handle, namespace);
-                self.catalogue.walk_on(turn, walk, rest);
+                self.on_announced(turn, namespace, handle);
             }
             Effect::NamespaceWithdrawn(namespace) => {
                 self.links.withdraw(turn, &self.catalogue, &namespace);
@@ -481,6 +472,21 @@ impl Owners {
             Effect::Malformed(track, publisher) => self.on_malformed(turn, track, publisher),
             Effect::Released(track) => self.forget_if_unused(turn, track),
         }
+    }
+
+    /// Handles a namespace that a session announced: passes it on, and asks the session for what subscribers wait for.
+    fn on_announced(&mut self, turn: &mut Turn<'_>, namespace: Namespace, handle: Handle) {
+        let from = turn.kind(handle);
+        self.links.announce(turn, from, &namespace);
+        let mut rest = Some(walks::start(&namespace));
+        if self.catalogue.may_walk(turn)
+            && let Some(start) = rest.take()
+        {
+            let mut linking = self.linking();
+            rest = linking.ask_announcer(turn, &namespace, handle, &start);
+        }
+        let walk = Walk::Announcer(handle, namespace);
+        self.catalogue.walk_on(turn, walk, rest);
     }
 
     /// Continues what requests ask for under their prefixes.

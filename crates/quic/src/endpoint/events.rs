@@ -15,17 +15,24 @@ use crate::{
 };
 
 impl Endpoint {
-    /// Converts events of one connection, up to a limit. Returns whether there may be more.
+    /// Collects events of one connection, up to a limit: those of a stream of which the role has left data come alone, and
+    /// first. Returns whether there may be more.
     pub(super) fn collect_events(&mut self, index: u32) -> bool {
+        let handle = self.slots.handle(index);
+        let slot = self.slots.at(index);
+        if let Some(stream) = slot.and_then(|slot| slot.unread.pop_front()) {
+            self.events.push_back(Event::Readable { handle, stream });
+            return true;
+        }
+        self.convert_events(index)
+    }
+
+    /// Converts events of the engine, up to a limit. Returns whether there may be more.
+    fn convert_events(&mut self, index: u32) -> bool {
         let handle = self.slots.handle(index);
         let (Some(now), Some((hot, slot))) = (self.now, self.slots.both(index)) else {
             return false;
         };
-        if let Some(stream) = slot.unread.pop_front() {
-            // Alone, since the role stops in the middle of it.
-            self.events.push_back(Event::Readable { handle, stream });
-            return true;
-        }
         if slot.web_transport.is_some() {
             return self.collect_layer_events(index);
         }
