@@ -106,15 +106,22 @@ pub(crate) fn waiting() -> Scene {
 /// One track that many sessions wait for.
 pub(crate) fn crowded() -> Scene {
     let mut stage = Stage::new(Config::default());
-    for client in stage.clients(SESSIONS) {
+    for client in stage.clients(CROWD) {
         stage.subscribe(client, "w--x");
     }
     stage.settle();
+    assert_eq!(stage.gauges().waiting, CROWD as u64);
+    let one_more = stage.client();
+    stage.subscribe(one_more, "w--x");
+    note("subscription-beside-400-that-wait", 1, stage.strike())?;
+    stage.settle();
     let publisher = stage.client();
     stage.publish(publisher, "w--x", 0);
-    note("publication-that-80-wait-for", SESSIONS, stage.strike())
+    note("publication-that-400-wait-for", CROWD, stage.strike())
 }
 
+/// Sessions that wait for one track.
+const CROWD: usize = 400;
 const SESSIONS: usize = 80;
 /// Requests of one session. The relay allows it 128 streams.
 const REQUESTS: usize = 120;
