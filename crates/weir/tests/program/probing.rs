@@ -54,20 +54,20 @@ fn a_relay_is_probed_over_both_transports() {
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{text}{errors}");
         assert!(
-            text.starts_with(&format!("TAP version 14\n1..11\n# {alpn}\n")),
+            text.starts_with(&format!("TAP version 14\n1..14\n# {alpn}\n")),
             "{text}"
         );
         assert!(text.contains("\nok 1 - setup.answered\n"), "{text}");
         assert!(
-            text.contains("\nok 11 - bystander.loses-nothing\n"),
+            text.contains("\nok 14 - bystander.loses-nothing\n"),
             "{text}"
         );
         let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
         assert_eq!(report["transport"], transport);
         assert_eq!(report["draft"], alpn);
-        assert_eq!(report["cases"].as_array().unwrap().len(), 10);
+        assert_eq!(report["cases"].as_array().unwrap().len(), 13);
         assert!(report["memory"]["after_bytes"].as_u64().unwrap() > 0);
-        let sent = report["cases"][9]["messages"].as_u64().unwrap();
+        let sent = report["cases"][12]["messages"].as_u64().unwrap();
         assert!(sent >= 500, "{sent}");
         assert!(
             fs::read_to_string(&html)
