@@ -185,12 +185,13 @@ measure() {
     case $2 in
     others) accompany ;;
     hostile | scarce)
+        # From the beginning: with a whole core, they send more than the relay's socket holds, and no relay can help that.
+        throttle "$hostile_cpu"
         for ((probe = 1; probe <= probes; probe++)); do
             attack "$probe" "$kinds" &
             hostile+=($!)
         done
         sleep 8
-        throttle "$hostile_cpu"
         ;;
     esac
     sample >"$folder/$name.samples" &
