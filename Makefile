@@ -51,7 +51,7 @@ test-drafts: ## The relay's stories with clients of each draft (`make test` has 
 	@for draft in 22 21 20 19 18; do echo "== draft-$$draft"; WEIR_DRAFT=$$draft $(CARGO) test --locked -p weir-relay --test relay || exit 1; done
 
 .PHONY: hostile
-hostile: ## Honest subscribers beside hostile sessions, on a relay in a cgroup of 512 MB, into docs/hard-results.md (eight minutes; needs root)
+hostile: ## Honest subscribers beside hostile sessions, on a relay in a cgroup of 512 MB, into docs/hard-results.md (eleven minutes; needs root)
 	$(CARGO) build --release --locked --bin weir
 	scripts/hostile.sh target/release/weir --results docs/hard-results.md
 
