@@ -46,6 +46,9 @@ pub(crate) fn run(only: Option<&str>) -> Scene {
         ("late", late::packets),
         ("tokens", tokens::of_requests),
         ("link", links::to_a_relay),
+        ("upstreams", links::to_two_relays),
+        ("prefixes", links::of_prefixes),
+        ("fleet", links::of_a_fleet),
         ("threads", threads::of_one_relay),
     ];
     for (name, scene) in scenes {

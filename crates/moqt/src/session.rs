@@ -47,7 +47,7 @@ mod tokens;
 mod track_aliases;
 mod unknown_aliases;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
@@ -113,6 +113,8 @@ pub struct Session {
     fetches: Fetches,
     /// Streams opened by the peer, and the request streams opened here.
     streams: BTreeMap<StreamId, Stream>,
+    /// Those of `streams` that carry objects, by their request: a link may have thousands of request streams.
+    data_streams: BTreeSet<(RequestId, StreamId)>,
     /// How many of `streams` the peer opened.
     streams_from_peer: usize,
     incomplete: Incomplete,
@@ -193,6 +195,7 @@ impl Session {
             unknown_aliases: UnknownAliases::default(),
             fetches: Fetches::default(),
             streams: BTreeMap::new(),
+            data_streams: BTreeSet::new(),
             streams_from_peer: 0,
             incomplete: Incomplete::default(),
             events: VecDeque::new(),
@@ -386,6 +389,7 @@ impl Session {
         self.unknown_aliases = UnknownAliases::default();
         self.fetches = Fetches::default();
         self.streams = BTreeMap::new();
+        self.data_streams = BTreeSet::new();
         self.streams_from_peer = 0;
         self.incomplete = Incomplete::default();
     }

@@ -10,9 +10,9 @@ pub use self::inspection::TrackState;
 pub(crate) use self::inspection::{fleet_state, link_states, registry_due, track_states};
 use weir_moqt::{
     data::ObjectDatagram,
-    error::{RequestErrorCode, SessionError},
+    error::SessionError,
     message::Setup,
-    name::Namespace,
+    name::{FullTrackName, Namespace},
     session::{self, RequestId, StreamEnd},
 };
 use weir_quic::{Event, Handle};
@@ -21,7 +21,7 @@ use weir_transport::{Direction, StreamId};
 use crate::{
     catalogue::{
         Catalogue, Offering,
-        walks::{self, Walk},
+        walks::{self, Steps, Walk},
     },
     delivery::Delivery,
     effect::Effect,
@@ -334,20 +334,16 @@ impl Owners {
             Timer::Upstream(number) => self.links.connect(turn, number),
             Timer::LinkReplaced(number) => self.linking().on_overlap_over(turn, number),
             Timer::Registry => self.links.on_registry(turn, &mut self.catalogue),
-            Timer::FleetLinkSlow(relay) => {
-                for track in self.linking().on_fleet_link_slow(relay) {
-                    self.ask_next(turn, track);
-                }
-            }
+            Timer::FleetLinkSlow(relay) => self.linking().on_fleet_link_slow(turn, relay),
             Timer::FleetLinks => self.linking().close_idle(turn),
             Timer::Redirected(track) => {
                 if self.links.end_redirect_pause(turn, track) {
-                    self.ask_next(turn, track);
+                    self.linking().ask_next(turn, track);
                 }
             }
             Timer::Awaited(track) => self.linking().on_await_over(turn, track),
             Timer::Ring(number) => self.links.probe(turn, number),
-            Timer::InterestsRefused => self.links.send_interests_again(turn),
+            Timer::InterestsRefused => self.linking().send_interests_again(turn),
             Timer::Interests => self.linking().review_interests(turn),
             Timer::Cache => self.tracks.on_cache_due(turn),
             Timer::Fetch(handle, id) => self.serving().serve(turn, (handle, id)),
@@ -420,13 +416,10 @@ impl Owners {
             Effect::RequestEnded(handle, id, purpose) => self.on_ended(turn, (handle, id), purpose),
             Effect::UpdateFailed(handle, id, code) => self.fail_update(turn, (handle, id), code),
             Effect::NamespaceAnnounced(namespace, handle) => {
-                self.on_announced(turn, namespace, handle);
+                self.linking().on_announced(turn, namespace, handle);
             }
             Effect::NamespaceWithdrawn(namespace) => {
                 self.links.withdraw(turn, &self.catalogue, &namespace);
-            }
-            Effect::NamespacesLost(link, namespaces) => {
-                self.end_namespaces(turn, link, namespaces);
             }
             Effect::NamespaceRegistered(namespace) => {
                 self.linking().on_registered(turn, &namespace);
@@ -474,39 +467,25 @@ impl Owners {
         }
     }
 
-    /// Handles a namespace that a session announced: passes it on, and asks the session for what subscribers wait for.
-    fn on_announced(&mut self, turn: &mut Turn<'_>, namespace: Namespace, handle: Handle) {
-        let from = turn.kind(handle);
-        self.links.announce(turn, from, &namespace);
-        let mut rest = Some(walks::start(&namespace));
-        if self.catalogue.may_walk(turn)
-            && let Some(start) = rest.take()
-        {
-            let mut linking = self.linking();
-            rest = linking.ask_announcer(turn, &namespace, handle, &start);
-        }
-        let walk = Walk::Announcer(handle, namespace);
-        self.catalogue.walk_on(turn, walk, rest);
-    }
-
     /// Continues what requests ask for under their prefixes.
     fn on_walks(&mut self, turn: &mut Turn<'_>) {
         self.catalogue.on_walks_due();
-        for _ in 0..walks::WALKS_PER_TURN {
-            let Some((walk, from)) = self.catalogue.take_walk() else {
-                break;
-            };
-            let rest = match &walk {
+        let mut work = 0;
+        while work < walks::WORK_PER_TURN
+            && let Some((walk, from)) = self.catalogue.take_walk()
+        {
+            let steps = match &walk {
                 Walk::Prefix(id) => self.offering().send_matches(turn, *id, &from),
-                Walk::Announcer(handle, namespace)
-                    if self.catalogue.is_announced_by(namespace, *handle) =>
-                {
-                    self.linking()
-                        .ask_announcer(turn, namespace, *handle, &from)
-                }
-                Walk::Announcer(..) => None,
+                Walk::Parked => self.permit_parked(turn, from),
+                Walk::Announcer(..)
+                | Walk::Waiting(_)
+                | Walk::Moving { .. }
+                | Walk::Announced(_)
+                | Walk::Interests
+                | Walk::Found(_) => self.linking().step(turn, &walk, from),
             };
-            self.catalogue.walk_on(turn, walk, rest);
+            work += steps.work + 1;
+            self.catalogue.walk_on(turn, walk, steps);
         }
         self.catalogue.arm_walks(turn);
     }
@@ -523,25 +502,32 @@ impl Owners {
     /// Handles a link to a relay of the fleet that was established, or was lost or could not be established. What waited
     /// for it continues.
     fn on_fleet_link(&mut self, turn: &mut Turn<'_>, relay: RelayId, link: Option<Handle>) {
-        let (tracks, parked) = self.linking().on_fleet_link(turn, relay, link);
-        for (key, request) in parked {
-            self.on_permitted(turn, key, request);
-            turn.forget_expiry_if_over(key.0, key.1);
-        }
-        for track in tracks {
-            self.ask_next(turn, track);
-        }
-        if link.is_some() {
-            self.linking().ask_for_all(turn);
+        self.linking().on_fleet_link(turn, relay, link);
+        let start = walks::start(&Namespace::EMPTY);
+        if let Some(start) = self.catalogue.begin_walk(turn, &Walk::Parked, start) {
+            let steps = self.permit_parked(turn, start);
+            self.catalogue.walk_on(turn, Walk::Parked, steps);
         }
     }
 
-    /// Asks the next link for a track that was waited for, or refuses the requests for the track.
-    fn ask_next(&mut self, turn: &mut Turn<'_>, track: TrackId) {
-        if !self.linking().ask_next(turn, track) {
-            let code = RequestErrorCode::DOES_NOT_EXIST;
-            self.delivery.on_publishers_declined(turn, track, code);
-            self.linking().end_unserved(turn, track);
+    /// Continues the next requests that have waited for a link.
+    fn permit_parked(&mut self, turn: &mut Turn<'_>, from: FullTrackName) -> Steps {
+        for number in 0..walks::PARKED_MAX {
+            let Some((key, request)) = self.links.take_unparked() else {
+                return Steps {
+                    rest: None,
+                    work: number * walks::PARKED_WORK,
+                };
+            };
+            if let Some(peer) = turn.sessions.get(key.0) {
+                peer.end_wait(key.1);
+            }
+            self.on_permitted(turn, key, request);
+            turn.forget_expiry_if_over(key.0, key.1);
+        }
+        Steps {
+            rest: Some(from),
+            work: walks::PARKED_MAX * walks::PARKED_WORK,
         }
     }
 }

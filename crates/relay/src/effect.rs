@@ -33,8 +33,6 @@ pub(crate) enum Effect {
     NamespaceAnnounced(Namespace, Handle),
     /// A session does not announce a namespace any more.
     NamespaceWithdrawn(Namespace),
-    /// A link that had announced these namespaces is not asked any more.
-    NamespacesLost(Handle, Vec<Namespace>),
     /// A relay of the fleet has registered a namespace.
     NamespaceRegistered(Namespace),
     /// A link to a relay of the fleet was established, or was lost or could not be established.

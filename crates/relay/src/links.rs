@@ -27,7 +27,7 @@ use std::{
 };
 
 use weir_moqt::{
-    error::{PublishDoneCode, RequestErrorCode, ResetCode},
+    error::{PublishDoneCode, ResetCode},
     limits::Limits,
     message::{MESSAGE_BYTES_MAX, PublishDone, RequestError, RequestOk},
     name::{FullTrackName, Namespace},
@@ -43,10 +43,13 @@ pub use self::{
 };
 use crate::{
     Config,
-    catalogue::Catalogue,
+    catalogue::{
+        Catalogue,
+        walks::{self, Steps, Walk},
+    },
     delivery::{Delivery, Scope},
     ids::{RequestKey, TrackId},
-    sessions::peer::{PeerKind, PrefixKind, Purpose},
+    sessions::peer::{PeerKind, Purpose},
     timers::{Timer, Timers},
     track::Tracks,
     turn::Turn,
@@ -173,9 +176,10 @@ impl Links {
         tracing::info!(upstream, id = id.0, %code, "refused by the upstream relay: {reason}");
     }
 
-    /// Sends subscriptions to prefixes again that overlapped with earlier ones.
-    pub(crate) fn send_interests_again(&mut self, turn: &mut Turn<'_>) {
-        self.interests.send_again(turn);
+    /// Returns whether upstream relays are told of a namespace by this one.
+    fn is_announced(&self, namespace: &Namespace) -> bool {
+        let name = (PeerKind::Upstream, namespace.clone());
+        self.announced.contains_key(&name)
     }
 
     fn is_used(&self, turn: &Turn<'_>, kind: PeerKind) -> bool {
@@ -249,7 +253,7 @@ impl Links {
             if let Some(announcements) = self.announced.remove(&(kind, namespace.clone())) {
                 end(turn, announcements);
                 if kind == PeerKind::Upstream {
-                    self.interests.review_later(turn);
+                    self.review_later(turn);
                     if let Some(fleet) = &mut self.fleet {
                         fleet.withdraw(turn.now, namespace);
                     }
@@ -268,14 +272,7 @@ impl Linking<'_> {
             return;
         }
         self.links.ready.push((kind, handle));
-        let announced = self.links.announced.keys();
-        let namespaces: Vec<_> = announced
-            .filter(|(other, _)| *other == kind)
-            .map(|(_, namespace)| namespace.clone())
-            .collect();
-        for namespace in namespaces {
-            self.links.announce_to(turn, (kind, handle), &namespace);
-        }
+        self.walk(turn, Walk::Announced(handle));
         match kind {
             PeerKind::Client | PeerKind::Relay | PeerKind::Child => {}
             PeerKind::Sibling => {
@@ -288,13 +285,34 @@ impl Linking<'_> {
         }
     }
 
+    /// Announces the next namespaces over a new link, from one on.
+    fn announce_next(&mut self, turn: &mut Turn<'_>, handle: Handle, from: &Namespace) -> Steps {
+        let kind = turn.kind(handle);
+        let announced = self.links.announced.range((kind, from.clone())..);
+        let announced = announced.take_while(|((other, _), _)| *other == kind);
+        let mut next: Vec<_> = announced.take(walks::NOTIFICATIONS_MAX + 1).collect();
+        let rest = (next.len() > walks::NOTIFICATIONS_MAX).then(|| next.pop());
+        let rest = rest
+            .flatten()
+            .map(|((_, namespace), _)| walks::start(namespace));
+        // Those that were announced meanwhile were announced over this link, too.
+        let is_new = |requests: &[RequestKey]| requests.iter().all(|(link, _)| *link != handle);
+        let next = next.into_iter().filter(|(_, requests)| is_new(requests));
+        let next: Vec<_> = next.map(|((_, namespace), _)| namespace.clone()).collect();
+        let work = next.len() * walks::NOTIFICATION_WORK;
+        for namespace in next {
+            self.links.announce_to(turn, (kind, handle), &namespace);
+        }
+        Steps { rest, work }
+    }
+
     /// Handles a link that can be asked for namespaces that no session announced: asks it for the tracks that are waited
     /// for.
     pub(crate) fn on_fallback(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         let is_first = self.catalogue.fallbacks().is_empty();
         let rank = self.links.upstreams.rank(handle);
         self.catalogue.insert_fallback(rank, handle);
-        self.links.interests.on_link(turn, handle);
+        self.watch_link(turn, handle);
         if is_first && turn.kind(handle) == PeerKind::Upstream {
             // The other threads ask this one.
             let everything = Namespace::EMPTY;
@@ -308,11 +326,10 @@ impl Linking<'_> {
         if !self.catalogue.remove_fallback(handle) {
             return;
         }
-        let links = &mut *self.links;
-        links.interests.on_link_lost(turn, handle);
+        self.unwatch_link(turn, handle);
         if self.catalogue.fallbacks().is_empty() {
             let everything = (PeerKind::Sibling, Namespace::EMPTY);
-            if let Some(announcements) = links.announced.remove(&everything) {
+            if let Some(announcements) = self.links.announced.remove(&everything) {
                 end(turn, announcements);
             }
         }
@@ -329,91 +346,6 @@ impl Linking<'_> {
             fleet.trees.forget_session(handle);
         }
         self.on_fallback_lost(turn, handle);
-    }
-
-    /// Handles NAMESPACE of the relay behind a link.
-    pub(crate) fn on_namespace(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: RequestKey,
-        suffix: &Namespace,
-    ) {
-        let links = &mut *self.links;
-        let announced = &links.announced;
-        let is_own = |namespace: &Namespace| {
-            announced.contains_key(&(PeerKind::Upstream, namespace.clone()))
-        };
-        let interests = &mut links.interests;
-        if !interests.on_namespace(turn, self.catalogue, key, (suffix, is_own)) {
-            turn.counters.interests_dropped += 1;
-            self.on_interest_closed(turn, key);
-            turn.remove_request(key);
-            turn.cancel(key, ResetCode::EXCESSIVE_LOAD);
-        }
-    }
-
-    /// Handles NAMESPACE_DONE of the relay behind a link.
-    pub(crate) fn on_namespace_done(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: RequestKey,
-        suffix: &Namespace,
-    ) {
-        let interests = &mut self.links.interests;
-        interests.on_namespace_done(turn, self.catalogue, key, suffix);
-    }
-
-    /// Handles a subscription to a prefix by a session.
-    pub(crate) fn on_prefix_wanted(
-        &mut self,
-        turn: &mut Turn<'_>,
-        prefix: (PrefixKind, Namespace),
-    ) {
-        let fallbacks = self.catalogue.fallbacks().to_vec();
-        let interests = &mut self.links.interests;
-        interests.on_wanted(turn, &fallbacks, prefix);
-    }
-
-    /// Handles the end of a subscription to a prefix by a session.
-    pub(crate) fn on_prefix_unwanted(
-        &mut self,
-        turn: &mut Turn<'_>,
-        prefix: (PrefixKind, Namespace),
-    ) {
-        let fallbacks = self.catalogue.fallbacks().to_vec();
-        let interests = &mut self.links.interests;
-        interests.on_unwanted(turn, self.catalogue, &fallbacks, prefix);
-    }
-
-    /// Handles the end of one of the relay's own subscriptions to prefixes.
-    pub(crate) fn on_interest_closed(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
-        let interests = &mut self.links.interests;
-        interests.on_closed(turn, self.catalogue, key);
-    }
-
-    /// Handles the refusal of one of the relay's own subscriptions to prefixes.
-    pub(crate) fn on_interest_rejected(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: RequestKey,
-        error: &RequestError,
-    ) {
-        let is_overlap = error.code == RequestErrorCode::PREFIX_OVERLAP;
-        if !is_overlap || !self.links.interests.on_overlap(turn, key) {
-            let what = "SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS";
-            self.links.on_rejected(turn, key, (what, error));
-            self.on_interest_closed(turn, key);
-        }
-    }
-
-    /// Reviews the namespaces that other relays were given time to confirm.
-    pub(crate) fn review_interests(&mut self, turn: &mut Turn<'_>) {
-        let links = &mut *self.links;
-        let announced = &links.announced;
-        let is_own = |namespace: &Namespace| {
-            announced.contains_key(&(PeerKind::Upstream, namespace.clone()))
-        };
-        links.interests.review(turn, self.catalogue, is_own);
     }
 
     /// Offers a track that a session publishes to the other threads, and announces its namespace to upstream relays.

@@ -7,15 +7,16 @@ use std::{
 
 use weir_client::{peer::Peer, turn::Turn};
 use weir_moqt::{
+    error::RequestErrorCode,
     limits::Limits,
-    message::{RequestOk, Setup, SubscribeOk},
+    message::{RequestError, RequestOk, Setup, SubscribeOk},
     parameter::Parameters,
     property::Properties,
     session::{Event as SessionEvent, Request, RequestId, Side},
 };
 use weir_quic::{App, Endpoint, Event, Handle};
 
-/// Sessions that accept whatever the relay asks of them.
+/// Sessions that accept whatever the relay asks of them, but have no past objects.
 #[derive(Default)]
 pub(crate) struct Crowd {
     pub(crate) peers: BTreeMap<Handle, Peer>,
@@ -50,6 +51,9 @@ impl Crowd {
                 properties: Properties::EMPTY,
             };
             session.subscribe_ok(&mut connection, id, ok);
+        } else if let Request::Fetch(_) = request {
+            let error = RequestError::new(RequestErrorCode::DOES_NOT_EXIST, "nothing to fetch");
+            session.request_error(&mut connection, id, error);
         } else if let Request::SubscribeNamespace(_) = request {
             session.request_ok(&mut connection, id, RequestOk::default());
             self.watched.push((handle, id));
@@ -70,7 +74,10 @@ impl App for Crowd {
             } else {
                 Side::Server
             };
-            let limits = Limits::default();
+            let limits = Limits {
+                requests_max: 1 << 16,
+                ..Limits::default()
+            };
             let peer = Peer::start(now, &mut connection, side, Setup::default(), limits);
             self.peers.extend(peer.map(|peer| (handle, peer)));
             return;

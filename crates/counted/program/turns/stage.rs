@@ -13,7 +13,13 @@ use weir_quic::{
     ClientConfig, Connection, EndpointConfig, Handle, Limits, Shard, ThreadMessage,
     web_transport::{Offer, Request},
 };
-use weir_relay::{Load, Relay, Upstream};
+use weir_relay::{
+    Load, Relay, Upstream,
+    registry::{
+        Member, RelayId,
+        simulated::{SimulatedFleet, SimulatedRegistry},
+    },
+};
 use weir_sim::{
     SERVER_NAME, Sim,
     driven::{Arrived, Driven, endpoint},
@@ -59,7 +65,7 @@ impl Stage {
         let client = EndpointConfig {
             server: Some(sim.server_tls(&[draft])),
             limits: Limits {
-                bidi_streams_max: 4096,
+                bidi_streams_max: 1 << 16,
                 ..limits.clone()
             },
             ..endpoint(2, PACKET_BYTES)
@@ -91,6 +97,24 @@ impl Stage {
             whereabouts: None,
         };
         self.relay.app.add_upstream(self.now, upstream);
+    }
+
+    /// Has the relay join a fleet. Returns the registry of another relay of it, which is one of the crowd.
+    pub(crate) fn join_fleet(&mut self) -> SimulatedRegistry {
+        let fleet = SimulatedFleet::new(1, Duration::ZERO);
+        let member = |id, address: ([u8; 4], u16)| Member {
+            id: RelayId(id),
+            name: format!("relay {id}"),
+            target: Arc::new(Target::new(address.into(), SERVER_NAME, self.quic.clone())),
+        };
+        let own = Box::new(fleet.join(member(1, RELAY)));
+        let other = fleet.join(member(2, CROWD));
+        self.relay.app.join_fleet(self.now, RelayId(1), own);
+        other
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.now
     }
 
     /// Connects clients, and waits until their sessions are ready.
@@ -271,7 +295,7 @@ impl Stage {
     }
 
     /// Sends what the clients have to send now. What the relay has sent them stays under way, so that they do not answer it.
-    fn send_now(&mut self) {
+    pub(crate) fn send_now(&mut self) {
         let Self { relay, crowd, .. } = self;
         let under_way = std::mem::take(&mut crowd.arrived);
         crowd.turn_and_send(self.now, &mut relay.arrived);
@@ -281,6 +305,39 @@ impl Stage {
     /// Lets the relay observe a load, and counts that turn, and those that are due within 20 ms.
     pub(crate) fn observe(&mut self, load: Load) -> Struck {
         self.counted(Some(load), Duration::from_millis(20))
+    }
+
+    /// Delivers what the clients have to send now, and all that follows within this time; counts all turns of the relay.
+    pub(crate) fn strike_and_pass(&mut self, within: Duration) -> Struck {
+        self.send_now();
+        self.counted_pass(within)
+    }
+
+    /// Lets time pass, and counts all turns of the relay.
+    pub(crate) fn counted_pass(&mut self, within: Duration) -> Struck {
+        let end = self.now + within;
+        let mut turns = 0;
+        while self.now <= end {
+            self.now += ROUND;
+            let Self { relay, crowd, .. } = self;
+            let mut has_more = true;
+            while has_more {
+                has_more = counted_turn(self.now, relay, None, &mut crowd.arrived);
+                turns += 1;
+                assert!(turns < TURNS_MAX, "the relay never comes to rest");
+            }
+            self.now += ROUND;
+            crowd.turn_and_send(self.now, &mut relay.arrived);
+            let is_idle = relay.arrived.is_empty() && crowd.arrived.is_empty();
+            let due = [self.relay.due(), self.crowd.due()];
+            match due.into_iter().flatten().min() {
+                Some(next) if is_idle => self.now = self.now.max(next),
+                None if is_idle => break,
+                _ => {}
+            }
+        }
+        self.now = self.now.max(end);
+        Struck { turns }
     }
 
     /// Counts the turns of the relay that are due within this time.
@@ -336,5 +393,5 @@ const PACKET_BYTES: u16 = 1472;
 /// Rounds in which clients send all that they have.
 const SEND_ROUNDS: usize = 10;
 /// Turns after one packet. Beyond it, something repeats for ever.
-const TURNS_MAX: usize = 2000;
+const TURNS_MAX: usize = 5000;
 const WITHIN: &str = "the limits are within QUIC's";

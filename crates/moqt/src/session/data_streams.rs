@@ -178,6 +178,7 @@ impl Session {
                 && let Owner::Waiting(header) = subgroup.owner
             {
                 subgroup.owner = Owner::Request(request);
+                self.data_streams.insert((request, stream));
                 self.events.push_back(Event::Subgroup {
                     stream,
                     request,
@@ -207,13 +208,11 @@ impl Session {
         code: ResetCode,
     ) {
         self.fetches.remove(request);
-        let of_request: Vec<StreamId> = self
-            .streams
-            .iter()
-            .filter(|(_, known)| known.data_of() == Some(request))
-            .map(|(&stream, _)| stream)
-            .collect();
-        for stream in of_request {
+        let from = (request, StreamId(0));
+        let of_request = self
+            .data_streams
+            .range(from..=(request, StreamId(u64::MAX)));
+        for (_, stream) in of_request.copied().collect::<Vec<_>>() {
             self.stop_data(transport, stream, code);
         }
     }
@@ -232,6 +231,7 @@ impl Session {
                     request,
                     header,
                 });
+                self.data_streams.insert((request, stream));
                 Owner::Request(request)
             }
             Resolved::Retired => {
@@ -288,6 +288,7 @@ impl Session {
         if let Some(Stream::Fetch(fetch)) = self.streams.get_mut(&stream) {
             fetch.reader.set_group_order(order);
             fetch.request = Some(request);
+            self.data_streams.insert((request, stream));
         }
         self.events.push_back(Event::Fetched { stream, request });
         Ok(())

@@ -142,6 +142,9 @@ impl Session {
     pub(super) fn forget_stream(&mut self, stream: StreamId) -> Option<Stream> {
         let known = self.streams.remove(&stream)?;
         self.incomplete.hold(stream, 0);
+        if let Some(request) = known.data_of() {
+            self.data_streams.remove(&(request, stream));
+        }
         let opened_here = match known {
             Stream::Request(id) => self.ids.is_assigned(id),
             Stream::Typeless(_)

@@ -17,7 +17,7 @@ use crate::{
     catalogue::{
         Catalogue, Offering,
         namespaces::prefixes,
-        walks::{self, Walk},
+        walks::{self, Steps, Walk},
     },
     effect::Effect,
     ids::RequestKey,
@@ -251,24 +251,24 @@ impl Offering<'_> {
     /// Sends everything that a new or changed subscription covers and that its session was not sent, in pieces.
     fn send_all_matches(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
         if let Some(subscription) = self.catalogue.subscriptions.get(key) {
-            let mut rest = Some(walks::start(&subscription.prefix));
-            if self.catalogue.may_walk(turn)
-                && let Some(start) = rest.take()
-            {
-                rest = self.send_matches(turn, key, &start);
+            let (walk, start) = (Walk::Prefix(key), walks::start(&subscription.prefix));
+            if let Some(start) = self.catalogue.begin_walk(turn, &walk, start) {
+                let steps = self.send_matches(turn, key, &start);
+                self.catalogue.walk_on(turn, walk, steps);
             }
-            self.catalogue.walk_on(turn, Walk::Prefix(key), rest);
         }
     }
 
-    /// Sends the next matches, from a name on. Returns the name of the first match that is left.
+    /// Sends the next matches, from a name on.
     pub(crate) fn send_matches(
         &mut self,
         turn: &mut Turn<'_>,
         key: RequestKey,
         from: &FullTrackName,
-    ) -> Option<FullTrackName> {
-        let subscription = self.catalogue.subscriptions.get(key)?;
+    ) -> Steps {
+        let Some(subscription) = self.catalogue.subscriptions.get(key) else {
+            return Steps::default();
+        };
         let prefix = &subscription.prefix;
         let count = walks::NOTIFICATIONS_MAX;
         match subscription.kind {
@@ -279,10 +279,12 @@ impl Offering<'_> {
                     .under_from(prefix, &from.namespace);
                 let mut matches: Vec<_> = announced.take(count + 1).cloned().collect();
                 let rest = (matches.len() > count).then(|| matches.pop()).flatten();
+                let work = matches.len() * walks::NOTIFICATION_WORK;
                 for namespace in matches {
                     self.catalogue.send_namespace(turn, key, &namespace);
                 }
-                rest.map(|namespace| walks::start(&namespace))
+                let rest = rest.map(|namespace| walks::start(&namespace));
+                Steps { rest, work }
             }
             Kind::Tracks { .. } => {
                 let mut matches: Vec<_> = self
@@ -291,12 +293,14 @@ impl Offering<'_> {
                     .take(count + 1)
                     .collect();
                 let rest = (matches.len() > count).then(|| matches.pop()).flatten();
+                let work = matches.len() * walks::NOTIFICATION_WORK;
                 for track in matches {
                     if self.tracks.get(track).is_some_and(|it| it.is_published()) {
                         self.offer(turn, track, key);
                     }
                 }
-                Some(self.tracks.get(rest?)?.name().clone())
+                let rest = rest.and_then(|id| Some(self.tracks.get(id)?.name().clone()));
+                Steps { rest, work }
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Walks: what a request asks the relay to do for everything under a prefix, in pieces.
 //!
 //! SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS send their session all matches; PUBLISH_NAMESPACE asks its session for all
-//! tracks that subscribers wait for. A message of 40 bytes may match thousands. In each turn, a few walks take some steps,
-//! one after the other, so that no message holds up the relay.
+//! tracks that subscribers wait for. A message of 40 bytes may match thousands. So does what a link begins, ends or finds. In
+//! each turn, walks take some steps, one walk after the other, so that no message holds up the relay.
 
 use std::{
     collections::BTreeMap,
@@ -22,6 +22,27 @@ pub(crate) enum Walk {
     Prefix(RequestKey),
     /// A session that announced a namespace.
     Announcer(Handle, Namespace),
+    /// Tracks under a namespace that links are asked for.
+    Waiting(Namespace),
+    /// Tracks that come over a link, and for which another one is asked.
+    Moving { from: Handle, to: Handle },
+    /// Requests that have waited for a link.
+    Parked,
+    /// Namespaces that are announced over a new link.
+    Announced(Handle),
+    /// The relay's own subscriptions to prefixes.
+    Interests,
+    /// Namespaces that the relay behind a link has, or had.
+    Found(Handle),
+}
+
+/// Some steps of a walk.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    /// The name at which the walk continues; `None` at its end.
+    pub(crate) rest: Option<FullTrackName>,
+    /// As how many steps they count, at most [`WORK_PER_TURN`].
+    pub(crate) work: usize,
 }
 
 /// The walks that are not at their end.
@@ -33,8 +54,11 @@ pub(super) struct Walks {
     last: Option<Walk>,
     /// Whether the timer is set.
     is_armed: bool,
-    /// When a walk began last with its request, and not with the timer.
-    begun: Option<Instant>,
+    /// When walks took steps last, and how many.
+    stepped: Option<Instant>,
+    work: usize,
+    /// Open walks that are to be taken once more, and where they begin.
+    again: BTreeMap<Walk, FullTrackName>,
 }
 
 impl Walks {
@@ -53,15 +77,34 @@ impl Catalogue {
         self.walks.take()
     }
 
-    /// Returns whether a walk may begin with its request: one at a time. Others, which may come in the same packet, begin
-    /// with the timer.
-    pub(crate) fn may_walk(&mut self, turn: &Turn<'_>) -> bool {
-        self.walks.begun.replace(turn.now) != Some(turn.now)
+    /// Returns where a walk begins, if its first steps may be taken at once: those that take few, and one that takes many.
+    /// Others, which may come in the same packet, begin with the timer. One that is not at its end is taken once more.
+    pub(crate) fn begin_walk(
+        &mut self,
+        turn: &mut Turn<'_>,
+        walk: &Walk,
+        start: FullTrackName,
+    ) -> Option<FullTrackName> {
+        if self.walks.open.contains_key(walk) {
+            self.walks.again.insert(walk.clone(), start);
+            return None;
+        }
+        if self.walks.stepped != Some(turn.now) || self.walks.work < WORK_AT_ONCE {
+            return Some(start);
+        }
+        self.walks.open.insert(walk.clone(), start);
+        self.arm_walks(turn);
+        None
     }
 
-    /// Continues a walk later, at a name; `None` if it is at its end.
-    pub(crate) fn walk_on(&mut self, turn: &mut Turn<'_>, walk: Walk, at: Option<FullTrackName>) {
-        if let Some(at) = at {
+    /// Notes steps of a walk. It continues later, unless it is at its end.
+    pub(crate) fn walk_on(&mut self, turn: &mut Turn<'_>, walk: Walk, steps: Steps) {
+        if self.walks.stepped.replace(turn.now) != Some(turn.now) {
+            self.walks.work = 0;
+        }
+        self.walks.work += steps.work + 1;
+        let again = || self.walks.again.remove(&walk);
+        if let Some(at) = steps.rest.or_else(again) {
             self.walks.open.insert(walk, at);
             self.arm_walks(turn);
         }
@@ -89,12 +132,20 @@ pub(crate) fn start(prefix: &Namespace) -> FullTrackName {
     }
 }
 
-/// Walks that take steps in one turn.
-pub(crate) const WALKS_PER_TURN: usize = 4;
+/// Steps in one turn. The walk that exceeds it ends its own.
+pub(crate) const WORK_PER_TURN: usize = 384;
 /// Notifications that one walk sends in a turn.
 pub(crate) const NOTIFICATIONS_MAX: usize = 64;
+/// As how many steps each of them counts.
+pub(crate) const NOTIFICATION_WORK: usize = 2;
 /// Tracks that one walk examines in a turn, of which most need nothing.
 pub(crate) const TRACKS_MAX: usize = 128;
+/// Requests that have waited for a link and are handled in a turn.
+pub(crate) const PARKED_MAX: usize = 32;
+/// As how many steps each of them counts.
+pub(crate) const PARKED_WORK: usize = 4;
+/// Steps at one time beyond which walks begin with the timer.
+const WORK_AT_ONCE: usize = 64;
 /// The time between two turns of walks.
 const PAUSE: Duration = Duration::from_millis(1);
 

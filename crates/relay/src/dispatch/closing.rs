@@ -6,7 +6,6 @@ use std::{collections::VecDeque, time::Duration};
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
     message::PublishDone,
-    name::Namespace,
     session::RequestId,
 };
 use weir_quic::Handle;
@@ -37,20 +36,6 @@ impl Owners {
         if self.ending.len() == 1 {
             self.end_requests(turn);
         }
-    }
-
-    /// Withdraws namespaces that a link had announced, some in each turn.
-    pub(super) fn end_namespaces(
-        &mut self,
-        turn: &mut Turn<'_>,
-        link: Handle,
-        namespaces: Vec<Namespace>,
-    ) {
-        // They came with one request, whose end is handled already.
-        let requests = namespaces
-            .into_iter()
-            .map(|namespace| (RequestId(0), Purpose::Namespace(namespace)));
-        self.end_later(turn, link, requests.collect());
     }
 
     /// Ends requests of sessions that are gone, some in each turn: a session may have thousands.
@@ -96,7 +81,7 @@ impl Owners {
             Purpose::Prefix(_) => self.catalogue.on_prefix_closed(turn, (handle, id)),
             Purpose::UpstreamPrefix => self.linking().on_interest_closed(turn, (handle, id)),
             Purpose::Announcement | Purpose::RingProbe => {}
-            Purpose::AwaitsLink => self.links.unpark((handle, id)),
+            Purpose::AwaitsLink => self.links.forget_parked((handle, id)),
             Purpose::Fetch(_) => self.serving().cancel(turn, (handle, id)),
             Purpose::UpstreamFetch(_) => self.serving().fail_upstream(turn, (handle, id), code),
             Purpose::TrackStatus => {

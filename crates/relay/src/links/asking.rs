@@ -8,7 +8,7 @@ use weir_quic::Handle;
 
 use super::Linking;
 use crate::{
-    catalogue::walks,
+    catalogue::walks::{self, Steps, Walk},
     effect::Effect,
     ids::TrackId,
     sessions::peer::PeerKind,
@@ -64,23 +64,16 @@ impl Linking<'_> {
         self.tracks.on_demand(turn, track, demand);
     }
 
-    /// Asks a session that announced a namespace for the next tracks that somebody waits for, from a name on. Returns the
-    /// name of the first track that is left.
-    pub(crate) fn ask_announcer(
+    /// Handles a namespace that a session announced: passes it on, and asks the session for what subscribers wait for.
+    pub(crate) fn on_announced(
         &mut self,
         turn: &mut Turn<'_>,
-        namespace: &Namespace,
+        namespace: Namespace,
         handle: Handle,
-        from: &FullTrackName,
-    ) -> Option<FullTrackName> {
-        let count = walks::TRACKS_MAX;
-        let tracks = self.tracks.under_from(namespace, from);
-        let mut tracks: Vec<_> = tracks.take(count + 1).collect();
-        let rest = (tracks.len() > count).then(|| tracks.pop()).flatten();
-        for track in tracks {
-            self.ask_session(turn, track, handle);
-        }
-        Some(self.tracks.get(rest?)?.name().clone())
+    ) {
+        let from = turn.kind(handle);
+        self.links.announce(turn, from, &namespace);
+        self.walk(turn, Walk::Announcer(handle, namespace));
     }
 
     /// Sends SUBSCRIBE to every session that announced the track's namespace and was not asked, except one that just
@@ -181,31 +174,106 @@ impl Linking<'_> {
         self.ask_fallback(turn, id, link.map(Publisher::session));
     }
 
-    /// Asks for the tracks that are waited for and that no session sends.
+    /// Asks links for the tracks that are waited for and that no session sends, and for those that come from a relay that
+    /// leaves.
     pub(crate) fn ask_for_all(&mut self, turn: &mut Turn<'_>) {
-        for track in self.tracks.under(&Namespace::EMPTY).collect::<Vec<_>>() {
-            self.ask_fallback(turn, track, None);
+        self.walk(turn, Walk::Waiting(Namespace::EMPTY));
+    }
+
+    /// Begins something that may take many steps.
+    pub(super) fn walk(&mut self, turn: &mut Turn<'_>, walk: Walk) {
+        let start = if let Walk::Waiting(namespace) | Walk::Announcer(_, namespace) = &walk {
+            walks::start(namespace)
+        } else {
+            walks::start(&Namespace::EMPTY)
+        };
+        if let Some(start) = self.catalogue.begin_walk(turn, &walk, start) {
+            let steps = self.step(turn, &walk, start);
+            self.catalogue.walk_on(turn, walk, steps);
         }
+    }
+
+    /// Takes the next steps of a walk over what has to do with links, from a name on. Returns the name at which it continues.
+    pub(crate) fn step(&mut self, turn: &mut Turn<'_>, walk: &Walk, from: FullTrackName) -> Steps {
+        match walk {
+            Walk::Announcer(handle, namespace)
+                if self.catalogue.is_announced_by(namespace, *handle) =>
+            {
+                self.visit(turn, namespace, &from, |linking, turn, track| {
+                    linking.ask_session(turn, track, *handle);
+                })
+            }
+            Walk::Waiting(namespace) => self.visit(turn, namespace, &from, Self::ask_next),
+            Walk::Moving { from: old, to } if self.links.is_ready(*to) => {
+                self.visit(turn, &Namespace::EMPTY, &from, |linking, turn, track| {
+                    linking.ask_instead(turn, track, *old, *to);
+                })
+            }
+            Walk::Announced(link) if self.links.is_ready(*link) => {
+                self.announce_next(turn, *link, &from.namespace)
+            }
+            Walk::Interests => self.change_next_interests(turn, from),
+            Walk::Found(link) => self.review_found(turn, *link, &from.namespace),
+            Walk::Prefix(_)
+            | Walk::Announcer(..)
+            | Walk::Moving { .. }
+            | Walk::Parked
+            | Walk::Announced(_) => Steps::default(),
+        }
+    }
+
+    /// Does something for the next tracks under a namespace, from a name on.
+    fn visit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        namespace: &Namespace,
+        from: &FullTrackName,
+        visit: impl Fn(&mut Self, &mut Turn<'_>, TrackId),
+    ) -> Steps {
+        let count = walks::TRACKS_MAX;
+        let tracks = self.tracks.under_from(namespace, from);
+        let mut tracks: Vec<_> = tracks.take(count + 1).collect();
+        let rest = (tracks.len() > count).then(|| tracks.pop()).flatten();
+        let rest = rest.and_then(|id| Some(self.tracks.get(id)?.name().clone()));
+        let work = tracks.len();
+        for track in tracks {
+            visit(self, turn, track);
+        }
+        Steps { rest, work }
     }
 
     /// Handles a namespace that a relay of the fleet has registered: asks it for tracks that are waited for, and for those
     /// that come from a relay that leaves.
     pub(crate) fn on_registered(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
         self.links.announce(turn, PeerKind::Fleet, namespace);
-        for track in self.tracks.under(namespace).collect::<Vec<_>>() {
-            self.links.stop_slow_wait(track);
-            self.ask_next(turn, track);
+        self.walk(turn, Walk::Waiting(namespace.clone()));
+    }
+
+    /// Asks the next link for a track that is waited for, or that comes from a relay that leaves. Refuses the requests for the
+    /// track if there is none.
+    pub(crate) fn ask_next(&mut self, turn: &mut Turn<'_>, track: TrackId) {
+        self.links.stop_slow_wait(track);
+        if self.is_leaving(track) {
+            self.ask_fleet(turn, track, None);
+        } else if !self.ask_fallback(turn, track, None) {
+            let code = RequestErrorCode::DOES_NOT_EXIST;
+            self.delivery.on_publishers_declined(turn, track, code);
+            self.end_unserved(turn, track);
         }
     }
 
-    /// Asks the next link for a track that is waited for, or that comes from a relay that leaves. Returns whether a link was
-    /// asked or is waited for, or the track comes meanwhile.
-    pub(crate) fn ask_next(&mut self, turn: &mut Turn<'_>, track: TrackId) -> bool {
-        if self.is_leaving(track) {
-            self.ask_fleet(turn, track, None);
-            return true;
+    /// Asks a link for a track that comes over another one.
+    fn ask_instead(&mut self, turn: &mut Turn<'_>, track: TrackId, old: Handle, new: Handle) {
+        let comes = |track: &mut Track| track.has_publisher(old);
+        if !self.tracks.get(track).is_some_and(comes) {
+            return;
         }
-        self.ask_fallback(turn, track, None)
+        if let Some(relay) = self.links.upstreams.relay(new) {
+            let demand = self.delivery.demand(track, PeerKind::Fleet);
+            self.ask_relay(turn, track, relay, demand);
+        } else {
+            self.ask_session(turn, track, new);
+        }
     }
 
     /// Handles GOAWAY of the relay behind a link. It is asked for nothing more, and the next link is asked for the tracks
@@ -217,14 +285,8 @@ impl Linking<'_> {
             PeerKind::Sibling | PeerKind::Upstream => {}
         }
         self.on_fallback_lost(turn, handle);
-        let Some(&next) = self.catalogue.fallbacks().first() else {
-            return;
-        };
-        for track in self.tracks.under(&Namespace::EMPTY).collect::<Vec<_>>() {
-            let comes = |track: &mut Track| track.has_publisher(handle);
-            if self.tracks.get(track).is_some_and(comes) {
-                self.ask_session(turn, track, next);
-            }
+        if let Some(&to) = self.catalogue.fallbacks().first() {
+            self.walk(turn, Walk::Moving { from: handle, to });
         }
     }
 

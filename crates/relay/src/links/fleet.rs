@@ -15,19 +15,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use weir_moqt::{error::SessionError, message::Setup, name::Namespace, session::Request};
+use weir_moqt::{error::SessionError, message::Setup, name::Namespace};
 use weir_quic::Handle;
 
 pub use self::state::{FleetRelay, FleetState};
 use super::{
     Linking, Links,
+    parked::Parked,
     tree::{Next, Trees},
     upstreams::Upstreams,
 };
 use crate::{
     catalogue::{Catalogue, prefixes},
     effect::Effect,
-    ids::{RequestKey, TrackId},
+    ids::TrackId,
     registry::{Member, Registry, RegistryEvent, RelayId},
     sessions::peer::PeerKind,
     timers::{Timer, Timers},
@@ -46,8 +47,7 @@ pub(super) struct Fleet {
     registered: usize,
     /// Tracks that wait for the link to a relay.
     waiting: BTreeMap<TrackId, RelayId>,
-    /// Requests of sessions that wait for the link to a relay.
-    pub(super) parked: BTreeMap<RequestKey, (RelayId, Request)>,
+    pub(super) parked: Parked,
     pub(super) trees: Trees,
     /// Since when the registry cannot be reached.
     stale_since: Option<Instant>,
@@ -138,11 +138,6 @@ impl Fleet {
             known.has_joined && known.member.name == url && self.is_usable(upstreams, **id)
         });
         found.map(|(&id, _)| id)
-    }
-
-    /// Forgets a request that has ended.
-    pub(super) fn unpark(&mut self, key: RequestKey) {
-        self.parked.remove(&key);
     }
 
     /// Returns whether a link to a relay can be used, or can be waited for.
@@ -241,16 +236,6 @@ impl Fleet {
         }
         is_removed
     }
-
-    fn take_waiting(&mut self, relay: RelayId) -> Vec<TrackId> {
-        let tracks = self.waiting.extract_if(.., |_, other| *other == relay);
-        tracks.map(|(track, _)| track).collect()
-    }
-
-    fn take_parked(&mut self, relay: RelayId) -> Vec<(RequestKey, Request)> {
-        let parked = self.parked.extract_if(.., |_, (other, _)| *other == relay);
-        parked.map(|(key, (_, request))| (key, request)).collect()
-    }
 }
 
 impl Links {
@@ -268,7 +253,7 @@ impl Links {
             relays: BTreeMap::new(),
             registered: 0,
             waiting: BTreeMap::new(),
-            parked: BTreeMap::new(),
+            parked: Parked::default(),
             trees: Trees::default(),
             stale_since: Some(now),
             is_armed: false,
@@ -330,13 +315,6 @@ impl Links {
     pub(crate) fn forget_track(&mut self, track: TrackId) {
         if let Some(fleet) = &mut self.fleet {
             fleet.forget_track(track);
-        }
-    }
-
-    /// Forgets a request that has ended while it waited for a link.
-    pub(crate) fn unpark(&mut self, key: RequestKey) {
-        if let Some(fleet) = &mut self.fleet {
-            fleet.unpark(key);
         }
     }
 
@@ -425,21 +403,15 @@ impl Linking<'_> {
         }
     }
 
-    /// Handles a link that is not established in time: returns the tracks that wait for it, which other relays are asked for
-    /// first.
-    pub(crate) fn on_fleet_link_slow(&mut self, relay: RelayId) -> Vec<TrackId> {
-        let Some(fleet) = &mut self.links.fleet else {
-            return Vec::new();
-        };
-        let link = fleet.relays.get_mut(&relay);
-        let Some(link) = link.and_then(|known| known.link.as_mut()) else {
-            return Vec::new();
-        };
-        link.is_slow = !self.links.upstreams.is_ready(link.number);
-        if link.is_slow {
-            fleet.take_waiting(relay)
-        } else {
-            Vec::new()
+    /// Handles a link that is not established in time: asks other relays first for the tracks that wait for it.
+    pub(crate) fn on_fleet_link_slow(&mut self, turn: &mut Turn<'_>, relay: RelayId) {
+        let fleet = self.links.fleet.as_mut();
+        let known = fleet.and_then(|fleet| fleet.relays.get_mut(&relay));
+        if let Some(link) = known.and_then(|known| known.link.as_mut()) {
+            link.is_slow = !self.links.upstreams.is_ready(link.number);
+            if link.is_slow {
+                self.ask_for_all(turn);
+            }
         }
     }
 
@@ -469,17 +441,17 @@ impl Linking<'_> {
         true
     }
 
-    /// Handles a link to a relay of the fleet that was established, or was lost or could not be established. Returns what
-    /// waited for it.
+    /// Handles a link to a relay of the fleet that was established, or was lost or could not be established. What
+    /// waited for it continues.
     pub(crate) fn on_fleet_link(
         &mut self,
         turn: &mut Turn<'_>,
         relay: RelayId,
         link: Option<Handle>,
-    ) -> (Vec<TrackId>, Vec<(RequestKey, Request)>) {
+    ) {
         self.catalogue.set_fleet_link(relay, link);
         let Some(fleet) = &mut self.links.fleet else {
-            return (Vec::new(), Vec::new());
+            return;
         };
         if let Some(known) = fleet.relays.get_mut(&relay)
             && let Some(known) = &mut known.link
@@ -488,13 +460,9 @@ impl Linking<'_> {
             known.was_idle &= link.is_none();
             known.is_slow &= link.is_none();
         }
-        let (tracks, parked) = (fleet.take_waiting(relay), fleet.take_parked(relay));
-        for ((handle, id), _) in &parked {
-            if let Some(peer) = turn.sessions.get(*handle) {
-                peer.end_wait(*id);
-            }
-        }
-        (tracks, parked)
+        fleet.waiting.retain(|_, other| *other != relay);
+        fleet.parked.unpark(relay);
+        self.ask_for_all(turn);
     }
 
     /// Handles GOAWAY of a relay of the fleet: asks other relays for the tracks that come from it, so that they are not
@@ -508,11 +476,7 @@ impl Linking<'_> {
         if let Some(link) = known.and_then(|relays| relays.get_mut(&relay)?.link.as_mut()) {
             link.is_leaving = true;
         }
-        for track in self.tracks.under(&Namespace::EMPTY).collect::<Vec<_>>() {
-            if self.is_leaving(track) {
-                self.ask_fleet(turn, track, None);
-            }
-        }
+        self.ask_for_all(turn);
     }
 
     /// Returns whether a track comes only from relays of the fleet that have sent GOAWAY.

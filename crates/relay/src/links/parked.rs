@@ -1,14 +1,57 @@
 //! Requests of sessions that wait for a link to a relay of the fleet.
 
+use std::collections::BTreeMap;
+
 use weir_moqt::{message::FetchKind, name::FullTrackName, session::Request};
 
-use super::Linking;
+use super::{Linking, Links};
 use crate::{
     ids::RequestKey,
     registry::RelayId,
     sessions::peer::{PeerKind, Purpose},
     turn::Turn,
 };
+
+/// Requests that wait for a link, or have waited for one.
+#[derive(Debug, Default)]
+pub(super) struct Parked {
+    waiting: BTreeMap<RelayId, BTreeMap<RequestKey, Request>>,
+    /// Requests that wait no longer, and are about to be handled.
+    over: BTreeMap<RequestKey, Request>,
+}
+
+impl Parked {
+    fn len(&self) -> usize {
+        let waiting = self.waiting.values().map(BTreeMap::len);
+        waiting.sum::<usize>() + self.over.len()
+    }
+
+    /// Ends the wait of all requests that wait for the link to a relay.
+    pub(super) fn unpark(&mut self, relay: RelayId) {
+        if let Some(mut requests) = self.waiting.remove(&relay) {
+            self.over.append(&mut requests);
+        }
+    }
+}
+
+impl Links {
+    /// Takes a request that has waited for a link. The next call returns the next one.
+    pub(crate) fn take_unparked(&mut self) -> Option<(RequestKey, Request)> {
+        self.fleet.as_mut()?.parked.over.pop_first()
+    }
+
+    /// Forgets a request that has ended while it waited for a link.
+    pub(crate) fn forget_parked(&mut self, key: RequestKey) {
+        if let Some(fleet) = &mut self.fleet {
+            let parked = &mut fleet.parked;
+            parked.over.remove(&key);
+            parked.waiting.retain(|_, requests| {
+                requests.remove(&key);
+                !requests.is_empty()
+            });
+        }
+    }
+}
 
 impl Linking<'_> {
     /// Lets a request wait if it needs a link to a relay of the fleet that is not established. Returns the request if it
@@ -28,7 +71,8 @@ impl Linking<'_> {
             return Some(request);
         }
         fleet.open(turn, &mut self.links.upstreams, relay);
-        fleet.parked.insert(key, (relay, request));
+        let parked = &mut fleet.parked.waiting;
+        parked.entry(relay).or_default().insert(key, request);
         turn.insert_request(key, Purpose::AwaitsLink);
         None
     }

@@ -16,7 +16,7 @@ use super::{
     Linking, Links,
     upstreams::{LinkCredentials, Member, State, Upstreams},
 };
-use crate::{effect::Effect, ids::TrackId, sessions::peer::PeerKind, timers::Timer, turn::Turn};
+use crate::{catalogue::walks::Walk, effect::Effect, ids::TrackId, timers::Timer, turn::Turn};
 
 /// The connections of a link beside the present one.
 #[derive(Debug, Default)]
@@ -240,18 +240,7 @@ impl Linking<'_> {
     /// Has a new link take over from the one that it replaces: asks it for what comes over the old one.
     pub(crate) fn on_link_replaced(&mut self, turn: &mut Turn<'_>, old: Handle, new: Handle) {
         self.on_fallback_lost(turn, old);
-        let relay = self.links.upstreams.relay(new);
-        for track in turn.sources_of(old) {
-            match relay {
-                Some(relay) => {
-                    let demand = self.delivery.demand(track, PeerKind::Fleet);
-                    self.ask_relay(turn, track, relay, demand);
-                }
-                None => {
-                    self.ask_session(turn, track, new);
-                }
-            }
-        }
+        self.walk(turn, Walk::Moving { from: old, to: new });
     }
 }
 

@@ -30,6 +30,7 @@ mod flood;
 mod forwarding;
 mod gaps;
 mod hostile;
+mod interests;
 mod joining;
 mod late;
 mod limits;

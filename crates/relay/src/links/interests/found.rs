@@ -1,0 +1,180 @@
+//! The namespaces that the relays behind links have, and the subscriptions that found them.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use weir_moqt::{name::Namespace, session::RequestId};
+use weir_quic::Handle;
+
+use crate::{ids::RequestKey, timers::Timer, turn::Turn};
+
+/// Namespaces of the relays behind links.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    namespaces: BTreeMap<(Handle, Namespace), Source>,
+    /// Number of namespaces of each subscription.
+    counts: BTreeMap<RequestKey, usize>,
+    /// Subscriptions that this relay has ended, and until when another one may find their namespaces again.
+    ended: BTreeMap<RequestKey, Instant>,
+    /// Whether the timer is set.
+    is_armed: bool,
+}
+
+/// How a namespace was found.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    /// The subscription that found it last.
+    request: RequestId,
+    /// Whether this relay announced the namespace to the other one itself.
+    is_own: bool,
+}
+
+/// What changes in one step of a review.
+#[derive(Debug, Default)]
+pub(super) struct Review {
+    /// Namespaces that the other relay no longer has.
+    pub(super) gone: Vec<Namespace>,
+    /// Namespaces that only the other relay has now.
+    pub(super) foreign: Vec<Namespace>,
+    /// Where the next step begins.
+    pub(super) next: Option<Namespace>,
+    pub(super) looked_at: usize,
+}
+
+impl Found {
+    /// Notes a namespace that a subscription found, of which it may find so many. Returns whether it is new and not this
+    /// relay's own; `None` if there is no room.
+    pub(super) fn insert(
+        &mut self,
+        key: RequestKey,
+        namespace: Namespace,
+        is_own: bool,
+        max: usize,
+    ) -> Option<bool> {
+        let place = (key.0, namespace);
+        let known = self.namespaces.get(&place).copied();
+        if known.is_some_and(|known| known.request == key.1) {
+            return Some(false);
+        }
+        if self.counts.get(&key).is_some_and(|count| *count >= max) {
+            return None;
+        }
+        if let Some(known) = known {
+            self.uncount((key.0, known.request));
+        }
+        let source = Source {
+            request: key.1,
+            is_own: known.map_or(is_own, |known| known.is_own),
+        };
+        self.namespaces.insert(place, source);
+        *self.counts.entry(key).or_default() += 1;
+        Some(known.is_none() && !is_own)
+    }
+
+    /// Removes a namespace; returns whether it was known and not this relay's own.
+    pub(super) fn remove(&mut self, link: Handle, namespace: Namespace) -> bool {
+        let Some(source) = self.namespaces.remove(&(link, namespace)) else {
+            return false;
+        };
+        self.uncount((link, source.request));
+        !source.is_own
+    }
+
+    fn uncount(&mut self, key: RequestKey) {
+        if let Some(count) = self.counts.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&key);
+            }
+        }
+    }
+
+    /// Notes that this relay has ended a subscription: what it found is kept until another one can have found it.
+    pub(super) fn on_ended(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
+        if self.counts.contains_key(&key) {
+            self.ended.insert(key, turn.now + CONFIRMATION_MAX);
+            self.review_later(turn);
+        }
+    }
+
+    /// Handles the loss of a link: nothing that its subscriptions found is kept.
+    pub(super) fn on_link_lost(&mut self, link: Handle) {
+        self.ended.retain(|(other, _), _| *other != link);
+    }
+
+    /// Has all namespaces reviewed, after a time in which the other relays can confirm or withdraw them.
+    pub(super) fn review_later(&mut self, turn: &mut Turn<'_>) {
+        if !self.is_armed {
+            self.is_armed = true;
+            let at = turn.now + CONFIRMATION_MAX;
+            turn.timers.set(at, Timer::Interests);
+        }
+    }
+
+    /// Handles the time of a review. `is_changing` tells whether subscriptions are still to be sent, which may find namespaces
+    /// again. Returns the links whose namespaces are to be reviewed.
+    pub(super) fn on_review_due(&mut self, turn: &mut Turn<'_>, is_changing: bool) -> Vec<Handle> {
+        self.is_armed = false;
+        if is_changing {
+            let later = turn.now + CONFIRMATION_MAX;
+            self.ended.values_mut().for_each(|until| *until = later);
+        }
+        self.ended.retain(|_, until| *until > turn.now);
+        if !self.ended.is_empty() {
+            self.review_later(turn);
+        }
+        let mut links: Vec<_> = self.counts.keys().map(|&(link, _)| link).collect();
+        links.dedup();
+        links
+    }
+
+    /// Looks at the next namespaces of a link, from one on. Removes those that no subscription finds any more: it has
+    /// ended long enough ago, and is not open. Those that this relay announced itself, and no longer does, are the other
+    /// relay's from now on.
+    pub(super) fn review(
+        &mut self,
+        link: Handle,
+        from: &Namespace,
+        is_open: impl Fn(RequestKey) -> bool,
+        is_own: impl Fn(&Namespace) -> bool,
+    ) -> Review {
+        let mut review = Review::default();
+        // The same subscription found most of them.
+        let mut last = None;
+        for ((other, namespace), source) in self.namespaces.range_mut((link, from.clone())..) {
+            if *other != link {
+                break;
+            }
+            let changes = review.gone.len() + review.foreign.len();
+            if review.looked_at >= LOOKED_AT_MAX || changes >= CHANGES_MAX {
+                review.next = Some(namespace.clone());
+                break;
+            }
+            review.looked_at += 1;
+            let key = (link, source.request);
+            let is_kept = match last {
+                Some((other, is_kept)) if other == key => is_kept,
+                _ => is_open(key) || self.ended.contains_key(&key),
+            };
+            last = Some((key, is_kept));
+            if !is_kept {
+                review.gone.push(namespace.clone());
+            } else if source.is_own && !is_own(namespace) {
+                source.is_own = false;
+                review.foreign.push(namespace.clone());
+            }
+        }
+        let gone = &mut review.gone;
+        gone.retain(|namespace| self.remove(link, namespace.clone()));
+        review
+    }
+}
+
+/// Namespaces that are looked at in one step.
+const LOOKED_AT_MAX: usize = 128;
+/// Namespaces that change in one step: each is sent to all who watch it.
+const CHANGES_MAX: usize = 8;
+/// How long another relay may take to send the namespaces under a prefix, or to withdraw one.
+const CONFIRMATION_MAX: Duration = Duration::from_secs(2);

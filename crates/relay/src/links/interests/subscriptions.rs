@@ -1,0 +1,397 @@
+//! The relay's own subscriptions to prefixes: which are wanted, and which are open.
+
+use std::{
+    collections::BTreeMap,
+    ops::Bound::{Excluded, Included, Unbounded},
+    time::{Duration, Instant},
+};
+
+use weir_moqt::{error::ResetCode, name::Namespace, parameter::Parameters, session::RequestId};
+use weir_quic::Handle;
+
+use crate::{
+    ids::RequestKey,
+    sessions::peer::{PrefixKind, Purpose},
+    timers::Timer,
+    turn::Turn,
+};
+
+/// The prefixes that sessions of this relay want to know about, and the relay's own subscriptions for them.
+///
+/// What changes is noted at once. The subscriptions follow in pieces, in the order of their prefixes: first those end
+/// that a new one would overlap with.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions {
+    /// Number of subscriptions of sessions to each prefix.
+    wanted: BTreeMap<(PrefixKind, Namespace), usize>,
+    open: BTreeMap<Target, RequestId>,
+    requests: BTreeMap<RequestKey, (PrefixKind, Namespace)>,
+    /// Prefixes under which subscriptions are not as they should be, and how far they are.
+    changing: BTreeMap<Target, Place>,
+    /// Links that were lost, with the last request that is to end for that.
+    lost: BTreeMap<Handle, RequestId>,
+    /// How often a subscription was refused because of an overlap.
+    refusals: BTreeMap<Target, u32>,
+    /// Subscriptions that were refused, and are sent again after a pause.
+    refused: Vec<Target>,
+    /// When a second began, and how many subscriptions have ended in it.
+    second: Option<Instant>,
+    ended: usize,
+    /// Whether the timer for more of them is set.
+    is_paused: bool,
+}
+
+/// What changed in one step.
+pub(super) struct Changed {
+    /// Requests that ended in favour of others.
+    pub(super) ended: Vec<RequestKey>,
+    /// Whether nothing more is to change now.
+    pub(super) is_over: bool,
+    /// As how many steps of a walk all that counts.
+    pub(super) work: usize,
+}
+
+/// A prefix at the relay behind a link.
+type Target = (Handle, PrefixKind, Namespace);
+
+/// How far the subscriptions under a prefix are as they should be.
+#[derive(Clone, Debug)]
+enum Place {
+    /// Up to this prefix.
+    Before(Namespace),
+    /// Up to the last prefix under this one.
+    Behind(Namespace),
+}
+
+/// What is to do next under a prefix.
+enum Step {
+    End(Namespace),
+    Begin(Namespace),
+    /// A subscription is as it should be.
+    Pass(Namespace),
+}
+
+impl Subscriptions {
+    /// Returns the prefix of an open subscription. Those over a link that was lost do not count.
+    pub(super) fn prefix(&self, key: RequestKey) -> Option<&Namespace> {
+        let (_, prefix) = self.requests.get(&key).filter(|_| !self.is_lost(key))?;
+        Some(prefix)
+    }
+
+    /// Notes a subscription of a session. `links` are those that are asked.
+    pub(super) fn want(&mut self, links: &[Handle], (kind, prefix): (PrefixKind, Namespace)) {
+        let count = self.wanted.entry((kind, prefix.clone())).or_default();
+        *count += 1;
+        if *count == 1 {
+            self.change_over(links, kind, &prefix);
+        }
+    }
+
+    /// Notes the end of a subscription of a session.
+    pub(super) fn end_want(&mut self, links: &[Handle], (kind, prefix): (PrefixKind, Namespace)) {
+        let name = (kind, prefix);
+        let Some(count) = self.wanted.get_mut(&name) else {
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            self.wanted.remove(&name);
+            let (kind, prefix) = name;
+            for &link in links {
+                self.refusals.remove(&(link, kind, prefix.clone()));
+            }
+            self.change_over(links, kind, &prefix);
+        }
+    }
+
+    fn change_over(&mut self, links: &[Handle], kind: PrefixKind, prefix: &Namespace) {
+        if !self.is_covered(kind, prefix) {
+            for &link in links {
+                self.change((link, kind, prefix.clone()));
+            }
+        }
+    }
+
+    /// Has everything that is wanted subscribed to over a new link.
+    pub(super) fn on_link(&mut self, link: Handle) {
+        for kind in [PrefixKind::Namespaces, PrefixKind::Tracks] {
+            self.change((link, kind, Namespace::EMPTY));
+        }
+    }
+
+    /// Has all subscriptions over a link end.
+    pub(super) fn on_link_lost(&mut self, link: Handle) {
+        let mut requests = self.requests.range(requests_of(link));
+        if let Some((&(_, last), _)) = requests.next_back() {
+            self.lost.insert(link, last);
+        }
+        self.refusals.retain(|(other, ..), _| *other != link);
+        self.on_link(link);
+    }
+
+    /// Notes that the subscriptions under a prefix may have to change.
+    fn change(&mut self, target: Target) {
+        let (link, kind, _) = target;
+        let target = if self.changing.len() < CHANGING_MAX {
+            target
+        } else {
+            // All of them are looked at.
+            self.changing
+                .retain(|(other, of, _), _| (*other, *of) != (link, kind));
+            (link, kind, Namespace::EMPTY)
+        };
+        let place = Place::Before(target.2.clone());
+        self.changing.insert(target, place);
+    }
+
+    /// Returns whether subscriptions are to change.
+    pub(super) fn is_changing(&self) -> bool {
+        !self.changing.is_empty()
+    }
+
+    /// Sends and ends the next subscriptions. `links` are those that are asked.
+    pub(super) fn change_some(&mut self, turn: &mut Turn<'_>, links: &[Handle]) -> Changed {
+        let (mut ended, mut left) = (Vec::new(), LOOKED_AT_MAX);
+        // Those that are to end later, and the last of them that is not under another.
+        let (mut later, mut outer) = (Vec::new(), None);
+        while left > 0
+            && let Some((target, mut place)) = self.changing.pop_first()
+        {
+            left -= 1;
+            if outer.as_ref().is_some_and(|outer| is_under(&target, outer)) {
+                later.push((target, place));
+                continue;
+            }
+            let (link, kind, _) = target;
+            let is_asked = links.contains(&link);
+            let mut is_paused = false;
+            while left > 0
+                && let Some(step) = self.next(&target, &place, is_asked)
+            {
+                match step {
+                    Step::End(prefix) => {
+                        is_paused = !self.may_end(turn.now);
+                        if is_paused {
+                            break;
+                        }
+                        left = left.saturating_sub(LOOKS_TO_SEND);
+                        let key = self.end(turn, &(link, kind, prefix));
+                        ended.extend(key.filter(|key| !self.is_lost(*key)));
+                    }
+                    Step::Begin(prefix) => {
+                        left = left.saturating_sub(LOOKS_TO_SEND);
+                        self.begin(turn, (link, kind, prefix.clone()));
+                        place = Place::Behind(prefix);
+                    }
+                    Step::Pass(prefix) => {
+                        left -= 1;
+                        place = Place::Behind(prefix);
+                    }
+                }
+            }
+            if is_paused {
+                outer = Some(target.clone());
+                later.push((target, place));
+            } else if left == 0 {
+                self.changing.insert(target, place);
+            }
+            self.forget_loss(link);
+        }
+        let is_over = self.changing.is_empty();
+        if !later.is_empty() {
+            self.changing.extend(later);
+            self.change_later(turn);
+        }
+        let work = (LOOKED_AT_MAX - left) / LOOKS_TO_WORK;
+        Changed {
+            ended,
+            is_over,
+            work,
+        }
+    }
+
+    /// Returns whether another subscription may end now, and counts it.
+    fn may_end(&mut self, now: Instant) -> bool {
+        if self.second.is_none_or(|second| now >= second + SECOND) {
+            (self.second, self.ended) = (Some(now), 0);
+        }
+        let may_end = self.ended < ENDED_PER_SECOND_MAX;
+        self.ended += usize::from(may_end);
+        may_end
+    }
+
+    /// Has the subscriptions changed when more of them may end.
+    fn change_later(&mut self, turn: &mut Turn<'_>) {
+        if !self.is_paused
+            && let Some(second) = self.second
+        {
+            self.is_paused = true;
+            turn.timers.set(second + SECOND, Timer::InterestsRefused);
+        }
+    }
+
+    /// Returns what is to do next under a prefix.
+    fn next(&self, target: &Target, place: &Place, is_asked: bool) -> Option<Step> {
+        let (link, kind, prefix) = target;
+        if is_asked && self.is_covered(*kind, prefix) {
+            return None;
+        }
+        let (from, passed) = match place {
+            Place::Before(from) => (Included(from), None),
+            Place::Behind(passed) => (Excluded(passed), Some(passed)),
+        };
+        let is_passed = |it: &Namespace| passed.is_some_and(|passed| it.starts_with(passed));
+        let from_open = from.map(|from| (*link, *kind, from.clone()));
+        let mut open = self.open.range((from_open, Unbounded));
+        let open = open.find(|((.., it), _)| !is_passed(it));
+        let open = open
+            .map(|((other, of, it), _)| ((other, of), it))
+            .filter(|(of, it)| *of == (link, kind) && it.starts_with(prefix));
+        let open = open.map(|(_, it)| it);
+        let from_wanted = from.map(|from| (*kind, from.clone()));
+        let mut wanted = self.wanted.range((from_wanted, Unbounded));
+        let wanted = wanted.find(|((_, it), _)| !is_passed(it));
+        let wanted = wanted
+            .map(|((of, it), _)| (of, it))
+            .filter(|(of, it)| is_asked && *of == kind && it.starts_with(prefix));
+        let Some((_, wanted)) = wanted else {
+            return open.cloned().map(Step::End);
+        };
+        if let Some(open) = open
+            && (open < wanted || self.is_to_end(*link, *kind, open))
+        {
+            return Some(Step::End(open.clone()));
+        }
+        let beyond = (Excluded((*link, *kind, wanted.clone())), Unbounded);
+        let next = self.open.range(beyond).next();
+        let covering = (*link, *kind, wanted.clone());
+        Some(match next.filter(|(next, _)| is_under(next, &covering)) {
+            Some(((.., under), _)) => Step::End(under.clone()),
+            None if open == Some(wanted) => Step::Pass(wanted.clone()),
+            None => Step::Begin(wanted.clone()),
+        })
+    }
+
+    /// Returns whether an open subscription is over a link that was lost since.
+    fn is_to_end(&self, link: Handle, kind: PrefixKind, prefix: &Namespace) -> bool {
+        let request = self.open.get(&(link, kind, prefix.clone()));
+        request.is_some_and(|&request| self.is_lost((link, request)))
+    }
+
+    fn is_lost(&self, (link, request): RequestKey) -> bool {
+        self.lost.get(&link).is_some_and(|last| request <= *last)
+    }
+
+    /// Forgets the loss of a link when all subscriptions have ended for that.
+    fn forget_loss(&mut self, link: Handle) {
+        let mut requests = self.requests.range(requests_of(link));
+        let first = requests.next().map(|(&key, _)| key);
+        if !first.is_some_and(|key| self.is_lost(key)) {
+            self.lost.remove(&link);
+        }
+    }
+
+    /// Sends SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS.
+    fn begin(&mut self, turn: &mut Turn<'_>, target: Target) {
+        let (link, kind, prefix) = target.clone();
+        let sent = turn.with_session(link, |session, connection| {
+            let (wanted, parameters) = (prefix.clone(), Parameters::default());
+            match kind {
+                PrefixKind::Namespaces => {
+                    session.subscribe_namespace(connection, wanted, parameters)
+                }
+                PrefixKind::Tracks => session.subscribe_tracks(connection, wanted, parameters),
+            }
+        });
+        let Some(Ok(request)) = sent else {
+            turn.counters.link_requests_unsent += 1;
+            return;
+        };
+        turn.insert_request((link, request), Purpose::UpstreamPrefix);
+        self.open.insert(target, request);
+        self.requests.insert((link, request), (kind, prefix));
+    }
+
+    /// Ends one of the relay's subscriptions; returns its request.
+    fn end(&mut self, turn: &mut Turn<'_>, target: &Target) -> Option<RequestKey> {
+        let key = (target.0, self.open.remove(target)?);
+        self.requests.remove(&key);
+        self.refusals.remove(target);
+        if turn.remove_request(key).is_some() {
+            turn.cancel(key, ResetCode::CANCELLED);
+        }
+        Some(key)
+    }
+
+    /// Handles the end of a subscription by the other relay.
+    pub(super) fn on_closed(&mut self, key: RequestKey) {
+        if let Some((kind, prefix)) = self.requests.remove(&key) {
+            let target = (key.0, kind, prefix);
+            self.open.remove(&target);
+            self.refusals.remove(&target);
+        }
+    }
+
+    /// Handles the refusal of a subscription because it overlaps with an earlier one. The end of that one is on another
+    /// stream, and may arrive later: the subscription is sent again soon. Returns false if there is no sense in that.
+    pub(super) fn on_overlap(&mut self, turn: &mut Turn<'_>, key: RequestKey) -> bool {
+        let Some((kind, prefix)) = self.requests.get(&key).cloned() else {
+            return false;
+        };
+        let target = (key.0, kind, prefix);
+        let refusals = self.refusals.entry(target.clone()).or_default();
+        if *refusals >= REFUSALS_MAX {
+            return false;
+        }
+        *refusals += 1;
+        self.requests.remove(&key);
+        self.open.remove(&target);
+        if self.refused.is_empty() {
+            turn.timers
+                .set(turn.now + REFUSED_PAUSE, Timer::InterestsRefused);
+        }
+        self.refused.push(target);
+        true
+    }
+
+    /// Has subscriptions sent again that were refused because they overlapped with an earlier one, and those ended that had to
+    /// wait.
+    pub(super) fn send_again(&mut self) {
+        self.is_paused = false;
+        for target in std::mem::take(&mut self.refused) {
+            self.change(target);
+        }
+    }
+
+    /// Returns whether a shorter prefix of the same kind is wanted.
+    fn is_covered(&self, kind: PrefixKind, prefix: &Namespace) -> bool {
+        (0..prefix.fields_len())
+            .filter_map(|fields| Namespace::new(prefix.fields().take(fields)).ok())
+            .any(|shorter| self.wanted.contains_key(&(kind, shorter)))
+    }
+}
+
+/// Returns whether a prefix lies under another one at the same link.
+fn is_under((link, kind, prefix): &Target, (other, of, outer): &Target) -> bool {
+    (link, kind) == (other, of) && prefix.starts_with(outer)
+}
+
+fn requests_of(link: Handle) -> std::ops::RangeInclusive<RequestKey> {
+    (link, RequestId(0))..=(link, RequestId(u64::MAX))
+}
+
+/// Prefixes under which subscriptions change. Beyond it, all subscriptions over a link are looked at.
+const CHANGING_MAX: usize = 1024;
+/// Subscriptions that are looked at before others have their turn.
+const LOOKED_AT_MAX: usize = 1024;
+/// As how many of them one counts that begins or ends.
+const LOOKS_TO_SEND: usize = 16;
+/// How many of them count as a step.
+const LOOKS_TO_WORK: usize = 8;
+/// Subscriptions that end in a second. Each may reset two streams, and a relay that gets very many resets closes the link.
+const ENDED_PER_SECOND_MAX: usize = 200;
+const SECOND: Duration = Duration::from_secs(1);
+/// How often a subscription is sent again after an overlap.
+const REFUSALS_MAX: u32 = 10;
+/// The pause before a subscription is sent again.
+const REFUSED_PAUSE: Duration = Duration::from_millis(50);
