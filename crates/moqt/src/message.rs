@@ -415,6 +415,31 @@ impl Message {
         Ok(())
     }
 
+    /// Returns the Track Properties, which are the last field of the messages that have them.
+    pub(crate) fn properties(&self) -> Option<&Properties> {
+        match self {
+            Self::Publish(message) => Some(&message.properties),
+            Self::SubscribeOk(message) => Some(&message.properties),
+            Self::FetchOk(message) => Some(&message.properties),
+            Self::RequestOk(message) => Some(&message.properties),
+            Self::Setup(_)
+            | Self::GoAway(_)
+            | Self::Subscribe(_)
+            | Self::PublishDone(_)
+            | Self::PublishStateNotify(_)
+            | Self::Fetch(_)
+            | Self::TrackStatus(_)
+            | Self::PublishNamespace(_)
+            | Self::Namespace(_)
+            | Self::NamespaceDone(_)
+            | Self::SubscribeNamespace(_)
+            | Self::SubscribeTracks(_)
+            | Self::PublishBlocked(_)
+            | Self::RequestUpdate(_)
+            | Self::RequestError(_) => None,
+        }
+    }
+
     /// Returns what a draft lacks to express the message, apart from its type.
     fn missing_in(&self, draft: Draft) -> Option<&'static str> {
         match self {

@@ -91,6 +91,11 @@ impl Properties {
         &self.encoded
     }
 
+    /// Returns whether messages are to share these properties, and not to copy them.
+    pub(crate) fn is_long(&self) -> bool {
+        self.encoded.len() >= LONG_BYTES_MIN
+    }
+
     /// Returns whether there are no properties.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -277,6 +282,9 @@ impl ObjectProperties {
         Ok(())
     }
 }
+
+/// From how many bytes on properties are shared.
+const LONG_BYTES_MIN: usize = 1024;
 
 /// A builder that collects properties in any order and encodes them in ascending order of type.
 #[derive(Clone, Debug, Default)]

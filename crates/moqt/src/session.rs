@@ -514,6 +514,19 @@ impl Session {
     fn encode(&self, message: &Message) -> Result<Bytes, EncodeError> {
         encode(self.draft, message)
     }
+
+    /// Encodes a message in pieces. Long properties are a piece of their own, which all sessions share that send them.
+    fn encode_shared(&self, message: &Message) -> Result<Vec<Bytes>, EncodeError> {
+        let bytes = self.encode(message)?;
+        let Some(properties) = message.properties().filter(|it| it.is_long()) else {
+            return Ok(vec![bytes]);
+        };
+        let first = &bytes[..bytes.len() - properties.as_bytes().len()];
+        Ok(vec![
+            Bytes::copy_from_slice(first),
+            properties.as_bytes().clone(),
+        ])
+    }
 }
 
 fn encode(draft: Draft, message: &Message) -> Result<Bytes, EncodeError> {

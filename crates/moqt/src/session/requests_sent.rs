@@ -232,13 +232,13 @@ impl Session {
             request_id: self.ids.next().0,
             parameters,
         });
-        let (update_id, bytes) = self.encode_request(&update)?;
+        let (update_id, pieces) = self.encode_request(&update)?;
         if let Some(request) = self.requests.get_mut(id)
             && let Some(live) = request.state.live_mut()
         {
             live.updates_sent.push_back((update_id, update_sent));
         }
-        self.send_bytes(transport, id, bytes);
+        self.send_pieces(transport, id, pieces);
         Ok(update_id)
     }
 
@@ -287,6 +287,18 @@ impl Session {
         if let Some(request) = self.requests.get_mut(id) {
             request.sending.flush(transport);
             self.forget_if_gone(id);
+        }
+    }
+
+    /// Sends the pieces of a message on the stream of a request, or keeps them for it.
+    pub(super) fn send_pieces(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        pieces: Vec<Bytes>,
+    ) {
+        for piece in pieces {
+            self.send_bytes(transport, id, piece);
         }
     }
 
@@ -407,7 +419,7 @@ impl Session {
         }
         let request = request(self.ids.next().0);
         let kind = request.kind();
-        let (id, bytes) = match self.encode_request(&request.into()) {
+        let (id, pieces) = match self.encode_request(&request.into()) {
             Ok(encoded) => encoded,
             Err(refused) => {
                 if let Some(stream) = stream {
@@ -425,11 +437,10 @@ impl Session {
         if let Some(stream) = stream {
             self.adopt(transport, stream, id);
             self.requests.insert(id, entry(SendStream::on(stream)));
-            self.send_bytes(transport, id, bytes);
         } else {
-            let sending = SendStream::beginning_with(bytes);
-            self.requests.queue(id, entry(sending));
+            self.requests.queue(id, entry(SendStream::unopened()));
         }
+        self.send_pieces(transport, id, pieces);
         Ok(id)
     }
 
@@ -445,14 +456,14 @@ impl Session {
     }
 
     /// Encodes a request or update with the next Request ID, which it uses up unless it is too long.
-    fn encode_request(&mut self, message: &Message) -> Result<(RequestId, Bytes), Refused> {
+    fn encode_request(&mut self, message: &Message) -> Result<(RequestId, Vec<Bytes>), Refused> {
         let id = self.ids.next();
-        let bytes = self.encode(message).map_err(|error| match error {
+        let pieces = self.encode_shared(message).map_err(|error| match error {
             EncodeError::TooLong { .. } => Refused::TooLong,
             EncodeError::NotInDraft { .. } => Refused::NotInDraft,
         })?;
         self.ids.assign();
-        Ok((id, bytes))
+        Ok((id, pieces))
     }
 
     fn adopt(&mut self, transport: &mut dyn Transport, stream: StreamId, id: RequestId) {

@@ -432,8 +432,8 @@ impl Session {
             RequestErrorCode::INTERNAL_ERROR,
             "the response is too long for a message",
         );
-        match self.encode(message) {
-            Ok(bytes) => self.send_bytes(transport, id, bytes),
+        match self.encode_shared(message) {
+            Ok(pieces) => self.send_pieces(transport, id, pieces),
             Err(_) if message.kind() != Message::RequestError(error.clone()).kind() => {
                 self.send(transport, id, &Message::RequestError(error));
                 let is_unheard = self

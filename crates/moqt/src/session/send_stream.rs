@@ -40,6 +40,15 @@ impl SendStream {
         Self {
             waiting_bytes: message.len(),
             queue: VecDeque::from([message]),
+            ..Self::unopened()
+        }
+    }
+
+    /// Creates the sending part of a stream that is not open.
+    pub(super) fn unopened() -> Self {
+        Self {
+            waiting_bytes: 0,
+            queue: VecDeque::new(),
             state: State::Unopened { is_finished: false },
         }
     }

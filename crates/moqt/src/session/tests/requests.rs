@@ -3,15 +3,17 @@
 use weir_transport::Direction;
 
 use super::pair::{
-    Pair, config_with, done, each_seed, fetch_ok, namespace, ok, request_error, subscribe_ok,
-    track, update,
+    Pair, config, config_with, done, each_seed, fetch_ok, namespace, ok, request_error,
+    subscribe_ok, track, update,
 };
 use crate::error::{RequestErrorCode, ResetCode, SessionError};
 use crate::location::Location;
-use crate::message::{Fetch, FetchKind, Publish, PublishNamespace, Subscribe, TrackStatus};
+use crate::message::{
+    Fetch, FetchKind, Message, Publish, PublishNamespace, Subscribe, SubscribeOk, TrackStatus,
+};
 use crate::parameter::{GroupOrder, Parameters};
 use crate::property::Properties;
-use crate::session::{Accepted, CloseReason, Event, Refused, Request, RequestId, Side};
+use crate::session::{Accepted, CloseReason, Event, Refused, Request, RequestId, Session, Side};
 
 #[test]
 fn a_subscription_from_subscribe_to_done() {
@@ -407,6 +409,53 @@ fn requests_wait_for_streams_in_order() {
             "{events:?}"
         );
     });
+}
+
+#[test]
+fn long_properties_are_shared_and_arrive() {
+    let properties = Properties::builder().bytes(0x3ff1, vec![7; 20_000]).build();
+    each_seed(|seed| {
+        let mut pair = Pair::ready(seed);
+        pair.link.limit_streams(Side::Client, Direction::Bi, 1);
+        // The second one waits for a stream.
+        let ids = [1, 2].map(|alias| {
+            let name = track(&format!("t{alias}"));
+            let properties = properties.clone();
+            pair.client(|session, view| {
+                session.publish(view, name, alias, Parameters::default(), properties)
+            })
+            .unwrap()
+        });
+        for id in ids {
+            let events = pair.run_events(Side::Server);
+            let mut published = events.iter().filter_map(|event| {
+                if let Event::Request {
+                    request: Request::Publish(publish),
+                    ..
+                } = event
+                {
+                    Some(&publish.properties)
+                } else {
+                    None
+                }
+            });
+            let arrived = published.next().expect("one offer arrives");
+            assert!(
+                *arrived == properties,
+                "its properties are not those that were sent"
+            );
+            pair.client(|session, view| session.cancel(view, id, ResetCode::CANCELLED));
+            pair.link.limit_streams(Side::Client, Direction::Bi, 2);
+        }
+    });
+    let session = Session::new(config(Side::Server));
+    let message = Message::SubscribeOk(SubscribeOk {
+        properties: properties.clone(),
+        ..subscribe_ok(1)
+    });
+    let pieces = session.encode_shared(&message).unwrap();
+    assert_eq!(pieces.concat(), session.encode(&message).unwrap());
+    assert_eq!(pieces[1].as_ptr(), properties.as_bytes().as_ptr());
 }
 
 #[test]
