@@ -60,8 +60,9 @@ pub(crate) fn to_two_relays() -> Scene {
     }
     stage.settle();
     stage.add_upstream();
-    let struck = stage.counted_pass(Duration::from_secs(1));
+    let struck = stage.counted_pass(COUNTED);
     note("start-of-a-link-for-4800-namespaces", 1, struck)?;
+    stage.settle();
     let first = *stage.crowd.app.peers.keys().last().ok_or("no link")?;
     assert!(stage.gauges().subscriptions >= 4800);
     stage.add_upstream();
@@ -69,7 +70,7 @@ pub(crate) fn to_two_relays() -> Scene {
     stage.act(first, |session, connection| {
         session.goaway(connection, GoAway::default());
     });
-    let struck = stage.strike_and_pass(Duration::from_secs(1));
+    let struck = stage.strike_and_pass(COUNTED);
     note("goaway-over-a-link-with-4800-tracks", 1, struck)
 }
 
@@ -95,7 +96,8 @@ pub(crate) fn of_prefixes() -> Scene {
     stage.settle();
     let hostile = stage.client();
     let watched = stage.watch(hostile, "p");
-    let struck = stage.strike_and_pass(Duration::from_secs(30));
+    let struck = stage.strike_and_pass(COUNTED);
+    stage.pass(Duration::from_secs(30));
     note("prefix-that-covers-4800-others", 1, struck)?;
     let (_, covering) = *stage.crowd.app.watched.last().ok_or("nothing is watched")?;
     for number in 0..ANNOUNCED {
@@ -107,7 +109,8 @@ pub(crate) fn of_prefixes() -> Scene {
     stage.act(hostile, |session, connection| {
         session.cancel(connection, watched, ResetCode::CANCELLED);
     });
-    let struck = stage.strike_and_pass(Duration::from_secs(30));
+    let struck = stage.strike_and_pass(COUNTED);
+    stage.pass(Duration::from_secs(30));
     note("end-of-a-prefix-that-covers-4800-others", 1, struck)?;
     let hostile = stage.client();
     stage.watch(hostile, "q");
@@ -122,7 +125,7 @@ pub(crate) fn of_prefixes() -> Scene {
     stage.act(upstream, |session, connection| {
         session.cancel(connection, watched, ResetCode::CANCELLED);
     });
-    let struck = stage.strike_and_pass(Duration::from_secs(1));
+    let struck = stage.strike_and_pass(COUNTED);
     note("end-of-an-answer-with-3900-namespaces", 1, struck)
 }
 
@@ -150,8 +153,9 @@ pub(crate) fn of_a_fleet() -> Scene {
     stage.send_now();
     let struck = stage.overdue(Duration::from_millis(1));
     note("fetches-that-wait-for-a-link", 1, struck)?;
-    let struck = stage.counted_pass(Duration::from_secs(1));
+    let struck = stage.counted_pass(COUNTED);
     note("start-of-a-link-of-a-fleet", 1, struck)?;
+    stage.pass(Duration::from_secs(1));
     let subscriptions = stage.gauges().subscriptions;
     assert!(subscriptions >= 9600, "{subscriptions} subscriptions");
     let fetches = stage.counters().fetches_upstream;
@@ -162,7 +166,7 @@ pub(crate) fn of_a_fleet() -> Scene {
     stage.act(link, |session, connection| {
         session.goaway(connection, GoAway::default());
     });
-    let struck = stage.strike_and_pass(Duration::from_secs(1));
+    let struck = stage.strike_and_pass(COUNTED);
     note("goaway-of-a-relay-of-a-fleet", 1, struck)
 }
 
@@ -189,6 +193,8 @@ const NAMESPACES: usize = 150;
 /// Prefixes that one client watches.
 const PREFIXES: usize = 60;
 /// Fetches of one client.
-const FETCHES: u64 = 60;
+const FETCHES: u64 = 20;
 /// Namespaces that the other relay announces for one subscription.
 const ANNOUNCED: usize = 3900;
+/// How long turns are counted after something that takes many.
+const COUNTED: Duration = Duration::from_millis(30);
