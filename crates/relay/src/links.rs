@@ -337,9 +337,11 @@ impl Linking<'_> {
 
     /// Handles the loss of a connection, which may be that of a link.
     pub(crate) fn on_lost(&mut self, turn: &mut Turn<'_>, handle: Handle, reason: &str) {
-        self.links.ready.retain(|&(_, other)| other != handle);
-        for announcements in self.links.announced.values_mut() {
-            announcements.retain(|&(other, _)| other != handle);
+        if self.links.is_ready(handle) {
+            self.links.ready.retain(|&(_, other)| other != handle);
+            for announcements in self.links.announced.values_mut() {
+                announcements.retain(|&(other, _)| other != handle);
+            }
         }
         self.links.upstreams.on_lost(turn, handle, reason);
         if let Some(fleet) = &mut self.links.fleet {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use weir_moqt::{error::ResetCode, message::GoAway};
-use weir_quic::Handle;
-use weir_relay::{Config, registry::Registry as _};
+use weir_quic::{Handle, Limits, Shard};
+use weir_relay::{Config, Relay, registry::Registry as _};
 use weir_transport::Transport as _;
 
 use super::{Scene, note, stage::Stage, words::space};
@@ -50,7 +50,7 @@ pub(crate) fn to_a_relay() -> Scene {
 
 /// A relay with two others, to which it announces what its clients have. The first of them leaves.
 pub(crate) fn to_two_relays() -> Scene {
-    let mut stage = Stage::new(Config::default());
+    let mut stage = Stage::with(Relay::new(Config::default()), Shard::ALONE, &wide());
     let clients = stage.clients(CLIENTS);
     for (number, &client) in clients.iter().enumerate() {
         for track in 0..TRACKS / 2 {
@@ -76,7 +76,7 @@ pub(crate) fn to_two_relays() -> Scene {
 
 /// Prefixes that clients of a relay with an upstream relay watch, and one that covers them.
 pub(crate) fn of_prefixes() -> Scene {
-    let mut stage = Stage::new(Config::default());
+    let mut stage = Stage::with(Relay::new(Config::default()), Shard::ALONE, &wide());
     stage.add_upstream();
     stage.settle();
     for (number, client) in stage.clients(CLIENTS).into_iter().enumerate() {
@@ -131,7 +131,7 @@ pub(crate) fn of_prefixes() -> Scene {
 
 /// A relay of a fleet, whose clients wait for what another relay registers.
 pub(crate) fn of_a_fleet() -> Scene {
-    let mut stage = Stage::new(Config::default());
+    let mut stage = Stage::with(Relay::new(Config::default()), Shard::ALONE, &wide());
     let mut other = stage.join_fleet();
     let clients = stage.clients(CLIENTS);
     for (number, &client) in clients.iter().enumerate() {
@@ -168,6 +168,14 @@ pub(crate) fn of_a_fleet() -> Scene {
     });
     let struck = stage.strike_and_pass(COUNTED);
     note("goaway-of-a-relay-of-a-fleet", 1, struck)
+}
+
+/// Returns the limits of relays that permit as many streams as another one needs.
+fn wide() -> Limits {
+    Limits {
+        bidi_streams_max: 1 << 16,
+        ..Limits::default()
+    }
 }
 
 impl Stage {

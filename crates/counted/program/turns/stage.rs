@@ -65,7 +65,7 @@ impl Stage {
         let client = EndpointConfig {
             server: Some(sim.server_tls(&[draft])),
             limits: Limits {
-                bidi_streams_max: 1 << 16,
+                bidi_streams_max: limits.bidi_streams_max.max(4096),
                 ..limits.clone()
             },
             ..endpoint(2, PACKET_BYTES)

@@ -96,6 +96,9 @@ impl Linking<'_> {
         for key in changed.ended {
             interests.found.on_ended(turn, key);
         }
+        if changed.has_begun {
+            interests.found.keep_longer(turn.now);
+        }
         Steps {
             rest: (!changed.is_over).then_some(from),
             work: changed.work,
@@ -177,8 +180,10 @@ impl Linking<'_> {
     /// Reviews the namespaces that other relays were given time to confirm.
     pub(crate) fn review_interests(&mut self, turn: &mut Turn<'_>) {
         let interests = &mut self.links.interests;
-        let is_changing = interests.subscriptions.is_changing();
-        for link in interests.found.on_review_due(turn, is_changing) {
+        if interests.subscriptions.is_changing() {
+            interests.found.keep_longer(turn.now);
+        }
+        for link in interests.found.on_review_due(turn) {
             self.walk(turn, Walk::Found(link));
         }
     }

@@ -113,14 +113,15 @@ impl Found {
         }
     }
 
-    /// Handles the time of a review. `is_changing` tells whether subscriptions are still to be sent, which may find namespaces
-    /// again. Returns the links whose namespaces are to be reviewed.
-    pub(super) fn on_review_due(&mut self, turn: &mut Turn<'_>, is_changing: bool) -> Vec<Handle> {
+    /// Notes that subscriptions were sent, or are to be sent, which may find again what others have found.
+    pub(super) fn keep_longer(&mut self, now: Instant) {
+        let later = now + CONFIRMATION_MAX;
+        self.ended.values_mut().for_each(|until| *until = later);
+    }
+
+    /// Handles the time of a review. Returns the links whose namespaces are to be reviewed.
+    pub(super) fn on_review_due(&mut self, turn: &mut Turn<'_>) -> Vec<Handle> {
         self.is_armed = false;
-        if is_changing {
-            let later = turn.now + CONFIRMATION_MAX;
-            self.ended.values_mut().for_each(|until| *until = later);
-        }
         self.ended.retain(|_, until| *until > turn.now);
         if !self.ended.is_empty() {
             self.review_later(turn);

@@ -45,6 +45,8 @@ pub(super) struct Subscriptions {
 pub(super) struct Changed {
     /// Requests that ended in favour of others.
     pub(super) ended: Vec<RequestKey>,
+    /// Whether some were sent, which may find again what others found.
+    pub(super) has_begun: bool,
     /// Whether nothing more is to change now.
     pub(super) is_over: bool,
     /// As how many steps of a walk all that counts.
@@ -151,8 +153,8 @@ impl Subscriptions {
 
     /// Sends and ends the next subscriptions. `links` are those that are asked.
     pub(super) fn change_some(&mut self, turn: &mut Turn<'_>, links: &[Handle]) -> Changed {
-        let (mut ended, mut left) = (Vec::new(), LOOKED_AT_MAX);
-        // Those that are to end later, and the last of them that is not under another.
+        let (mut ended, mut left, mut has_begun) = (Vec::new(), LOOKED_AT_MAX, false);
+        // Paused targets, and the last of them that no other covers.
         let (mut later, mut outer) = (Vec::new(), None);
         while left > 0
             && let Some((target, mut place)) = self.changing.pop_first()
@@ -181,6 +183,7 @@ impl Subscriptions {
                     Step::Begin(prefix) => {
                         left = left.saturating_sub(LOOKS_TO_SEND);
                         self.begin(turn, (link, kind, prefix.clone()));
+                        has_begun = true;
                         place = Place::Behind(prefix);
                     }
                     Step::Pass(prefix) => {
@@ -205,6 +208,7 @@ impl Subscriptions {
         let work = (LOOKED_AT_MAX - left) / LOOKS_TO_WORK;
         Changed {
             ended,
+            has_begun,
             is_over,
             work,
         }
@@ -233,7 +237,8 @@ impl Subscriptions {
     /// Returns what is to do next under a prefix.
     fn next(&self, target: &Target, place: &Place, is_asked: bool) -> Option<Step> {
         let (link, kind, prefix) = target;
-        if is_asked && self.is_covered(*kind, prefix) {
+        let is_over = matches!(place, Place::Behind(passed) if passed == prefix);
+        if is_over || is_asked && self.is_covered(*kind, prefix) {
             return None;
         }
         let (from, passed) = match place {
@@ -380,8 +385,9 @@ fn requests_of(link: Handle) -> std::ops::RangeInclusive<RequestKey> {
     (link, RequestId(0))..=(link, RequestId(u64::MAX))
 }
 
-/// Prefixes under which subscriptions change. Beyond it, all subscriptions over a link are looked at.
-const CHANGING_MAX: usize = 1024;
+/// Prefixes under which subscriptions change. Beyond it, all subscriptions over a link are looked at. All of them may be
+/// paused, and are passed in one step.
+const CHANGING_MAX: usize = LOOKED_AT_MAX / 2;
 /// Subscriptions that are looked at before others have their turn.
 const LOOKED_AT_MAX: usize = 1024;
 /// As how many of them one counts that begins or ends.
