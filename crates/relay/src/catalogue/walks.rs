@@ -1,8 +1,8 @@
 //! Walks: what a request asks the relay to do for everything under a prefix, in pieces.
 //!
 //! SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS send their session all matches; PUBLISH_NAMESPACE asks its session for all
-//! tracks that subscribers wait for. A message of 40 bytes may match thousands. So does what a link begins, ends or finds. In
-//! each turn, walks take some steps, one walk after the other, so that no message holds up the relay.
+//! tracks that subscribers wait for. A message of 40 bytes may match thousands. The same holds for what a link begins, ends or
+//! finds. In each turn, walks take some steps, one walk after the other, so that no message holds up the relay.
 
 use std::{
     collections::BTreeMap,
@@ -41,7 +41,7 @@ pub(crate) enum Walk {
 pub(crate) struct Steps {
     /// The name at which the walk continues; `None` at its end.
     pub(crate) rest: Option<FullTrackName>,
-    /// As how many steps they count, at most [`WORK_PER_TURN`].
+    /// As how many steps they count.
     pub(crate) work: usize,
 }
 
@@ -77,8 +77,8 @@ impl Catalogue {
         self.walks.take()
     }
 
-    /// Returns where a walk begins, if its first steps may be taken at once: those that take few, and one that takes many.
-    /// Others, which may come in the same packet, begin with the timer. One that is not at its end is taken once more.
+    /// Returns where a walk begins now. `None`: it waits for the timer, because others have taken many steps at this time, or
+    /// it is under way and is repeated afterwards.
     pub(crate) fn begin_walk(
         &mut self,
         turn: &mut Turn<'_>,
@@ -132,7 +132,7 @@ pub(crate) fn start(prefix: &Namespace) -> FullTrackName {
     }
 }
 
-/// Steps in one turn. The walk that exceeds it ends its own.
+/// Steps in one turn. That is checked after the steps of each walk, so the last one may exceed it.
 pub(crate) const WORK_PER_TURN: usize = 384;
 /// Notifications that one walk sends in a turn.
 pub(crate) const NOTIFICATIONS_MAX: usize = 64;

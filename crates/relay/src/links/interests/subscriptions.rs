@@ -28,7 +28,7 @@ pub(super) struct Subscriptions {
     requests: BTreeMap<RequestKey, (PrefixKind, Namespace)>,
     /// Prefixes under which subscriptions are not as they should be, and how far they are.
     changing: BTreeMap<Target, Place>,
-    /// Links that were lost, with the last request that is to end for that.
+    /// Links that were lost: requests up to this one are to end.
     lost: BTreeMap<Handle, RequestId>,
     /// How often a subscription was refused because of an overlap.
     refusals: BTreeMap<Target, u32>,
@@ -263,7 +263,7 @@ impl Subscriptions {
             return open.cloned().map(Step::End);
         };
         if let Some(open) = open
-            && (open < wanted || self.is_to_end(*link, *kind, open))
+            && (open < wanted || self.is_of_lost_link(*link, *kind, open))
         {
             return Some(Step::End(open.clone()));
         }
@@ -278,7 +278,7 @@ impl Subscriptions {
     }
 
     /// Returns whether an open subscription is over a link that was lost since.
-    fn is_to_end(&self, link: Handle, kind: PrefixKind, prefix: &Namespace) -> bool {
+    fn is_of_lost_link(&self, link: Handle, kind: PrefixKind, prefix: &Namespace) -> bool {
         let request = self.open.get(&(link, kind, prefix.clone()));
         request.is_some_and(|&request| self.is_lost((link, request)))
     }
@@ -390,7 +390,7 @@ fn requests_of(link: Handle) -> std::ops::RangeInclusive<RequestKey> {
 const CHANGING_MAX: usize = LOOKED_AT_MAX / 2;
 /// Subscriptions that are looked at before others have their turn.
 const LOOKED_AT_MAX: usize = 1024;
-/// As how many of them one counts that begins or ends.
+/// As how many of them one counts that is sent or ended.
 const LOOKS_TO_SEND: usize = 16;
 /// How many of them count as a step.
 const LOOKS_TO_WORK: usize = 8;
