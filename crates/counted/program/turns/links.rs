@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_moqt::{error::ResetCode, message::GoAway};
+use weir_moqt::{error::ResetCode, message::GoAway, session::RequestId};
 use weir_quic::{Handle, Limits, Shard};
 use weir_relay::{Config, Relay, registry::Registry as _};
 use weir_transport::Transport as _;
@@ -99,13 +99,7 @@ pub(crate) fn of_prefixes() -> Scene {
     let struck = stage.strike_and_pass(COUNTED);
     stage.pass(Duration::from_secs(30));
     note("prefix-that-covers-4800-others", 1, struck)?;
-    let (_, covering) = *stage.crowd.app.watched.last().ok_or("nothing is watched")?;
-    for number in 0..ANNOUNCED {
-        stage.act(upstream, |session, connection| {
-            session.namespace(connection, covering, space(&format!("{number}")));
-        });
-    }
-    stage.settle();
+    stage.answer_last();
     stage.act(hostile, |session, connection| {
         session.cancel(connection, watched, ResetCode::CANCELLED);
     });
@@ -115,13 +109,7 @@ pub(crate) fn of_prefixes() -> Scene {
     let hostile = stage.client();
     stage.watch(hostile, "q");
     stage.settle();
-    let (_, watched) = *stage.crowd.app.watched.last().ok_or("nothing is watched")?;
-    for number in 0..ANNOUNCED {
-        stage.act(upstream, |session, connection| {
-            session.namespace(connection, watched, space(&format!("{number}")));
-        });
-    }
-    stage.settle();
+    let (upstream, watched) = stage.answer_last();
     stage.act(upstream, |session, connection| {
         session.cancel(connection, watched, ResetCode::CANCELLED);
     });
@@ -179,6 +167,18 @@ fn wide() -> Limits {
 }
 
 impl Stage {
+    /// Has the other relay answer the relay's last subscription to a prefix with many namespaces.
+    fn answer_last(&mut self) -> (Handle, RequestId) {
+        let (upstream, watched) = *self.crowd.app.watched.last().expect("something is watched");
+        for number in 0..ANNOUNCED {
+            self.act(upstream, |session, connection| {
+                session.namespace(connection, watched, space(&format!("{number}")));
+            });
+        }
+        self.settle();
+        (upstream, watched)
+    }
+
     /// Completes the handshake of the relay's connection to another relay. Returns that relay's end.
     fn reach_upstream(&mut self) -> Handle {
         loop {
