@@ -5,16 +5,23 @@
 //! thousands of the relay's: it ends and sends them in pieces, and withdraws namespaces in pieces ([`Walk`]).
 
 mod found;
+mod refusals;
 mod subscriptions;
 
+use std::time::Duration;
+
 use weir_moqt::{
-    error::{RequestErrorCode, ResetCode},
+    error::ResetCode,
     message::RequestError,
     name::{FullTrackName, Namespace},
 };
 use weir_quic::Handle;
 
-use self::{found::Found, subscriptions::Subscriptions};
+use self::{
+    found::Found,
+    refusals::{Cause, Hold},
+    subscriptions::Subscriptions,
+};
 use super::{Linking, Links};
 use crate::{
     catalogue::walks::{self, Steps, Walk},
@@ -74,9 +81,15 @@ impl Linking<'_> {
         self.walk(turn, Walk::Found(link));
     }
 
-    /// Sends subscriptions again that overlapped with earlier ones.
+    /// Has a link take over the namespaces of the one that it replaces.
+    pub(super) fn replace_watched_link(&mut self, turn: &mut Turn<'_>, old: Handle, new: Handle) {
+        self.links.interests.found.on_link_replaced(old, new);
+        self.on_fallback_lost(turn, old);
+    }
+
+    /// Sends subscriptions again that other relays refused or ended.
     pub(crate) fn send_interests_again(&mut self, turn: &mut Turn<'_>) {
-        self.links.interests.subscriptions.send_again();
+        self.links.interests.subscriptions.send_again(turn);
         self.change_interests(turn);
     }
 
@@ -127,7 +140,7 @@ impl Linking<'_> {
             Some(false) => {}
             None => {
                 turn.counters.interests_dropped += 1;
-                self.on_interest_closed(turn, key);
+                self.end_interest(turn, key, Cause::Final);
                 turn.remove_request(key);
                 turn.cancel(key, ResetCode::EXCESSIVE_LOAD);
             }
@@ -155,8 +168,7 @@ impl Linking<'_> {
 
     /// Handles the end of one of the relay's own subscriptions by the other relay, or with its session.
     pub(crate) fn on_interest_closed(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
-        self.links.interests.subscriptions.on_closed(key);
-        self.walk(turn, Walk::Found(key.0));
+        self.end_interest(turn, key, Cause::Retry(Duration::ZERO));
     }
 
     /// Handles the refusal of one of the relay's own subscriptions to prefixes.
@@ -166,14 +178,28 @@ impl Linking<'_> {
         key: RequestKey,
         error: &RequestError,
     ) {
-        let is_overlap = error.code == RequestErrorCode::PREFIX_OVERLAP;
-        let interests = &mut self.links.interests;
-        if is_overlap && interests.subscriptions.on_overlap(turn, key) {
-            interests.found.on_ended(turn, key);
-        } else {
+        let cause = Cause::of(error);
+        let is_repeated = self.links.interests.subscriptions.is_repeated(key);
+        if is_repeated {
+            turn.counters.link_requests_refused += 1;
+        } else if !matches!(cause, Cause::Overlap) {
             let what = "SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS";
             self.links.on_rejected(turn, key, (what, error));
-            self.on_interest_closed(turn, key);
+        }
+        self.end_interest(turn, key, cause);
+    }
+
+    /// Has a subscription sent again, or longer prefixes subscribed to instead. What it found is kept if another one may find
+    /// it again at once.
+    fn end_interest(&mut self, turn: &mut Turn<'_>, key: RequestKey, cause: Cause) {
+        let interests = &mut self.links.interests;
+        match interests.subscriptions.on_closed(turn, key, cause) {
+            Some(Hold::Waits) => interests.found.on_ended(turn, key),
+            Some(Hold::Barred) => {
+                interests.found.on_ended(turn, key);
+                self.change_interests(turn);
+            }
+            None => self.walk(turn, Walk::Found(key.0)),
         }
     }
 
@@ -207,7 +233,13 @@ impl Linking<'_> {
         };
         let review = interests.found.review(link, from, is_open, is_own);
         let changes = review.gone.len() + review.foreign.len();
+        let successor = interests.found.successor(link, review.next.is_none());
         for namespace in review.gone {
+            if let Some(successor) = successor
+                && interests.found.take_over(turn, successor, &namespace)
+            {
+                self.catalogue.announce(turn, successor, &namespace);
+            }
             self.catalogue.withdraw(turn, link, &namespace);
         }
         for namespace in review.foreign {

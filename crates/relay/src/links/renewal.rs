@@ -239,7 +239,7 @@ impl Linking<'_> {
 
     /// Has a new link take over from the one that it replaces: asks it for what comes over the old one.
     pub(crate) fn on_link_replaced(&mut self, turn: &mut Turn<'_>, old: Handle, new: Handle) {
-        self.on_fallback_lost(turn, old);
+        self.replace_watched_link(turn, old, new);
         self.walk(turn, Walk::Moving { from: old, to: new });
     }
 }

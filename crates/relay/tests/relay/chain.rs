@@ -556,7 +556,7 @@ fn namespaces_that_an_upstream_relay_sends_are_bounded() {
         assert_eq!(stage.heard(watch).len(), 3);
         assert_eq!(stage.counters_at(edge).interests_dropped, 0);
         stage.announce(origin, "a-4");
-        stage.step("and one more", millis(200));
+        stage.step("and one more", secs(5));
         let heard = stage.heard(watch);
         let gone = heard.iter().filter(|it| matches!(it, Heard::Went(_)));
         assert_eq!(gone.count(), 3, "nothing is known of them any more");

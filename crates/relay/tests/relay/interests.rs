@@ -173,3 +173,108 @@ fn whatever_is_watched_the_shortest_prefixes_are_subscribed_to() {
         assert_eq!(stage.gauges().prefixes, 0);
     });
 }
+
+/// Clients that stay, even if they do nothing for minutes.
+fn patient() -> Setting {
+    let mut setting = Setting::default();
+    setting.client.keep_alive = Some(secs(5));
+    setting
+}
+
+#[test]
+fn prefixes_beyond_the_limit_of_the_upstream_relay_are_subscribed_to_when_there_is_room() {
+    let mut setting = patient();
+    setting.relay.prefixes_per_session_max = 2;
+    story(&setting, |stage| {
+        let announcer = stage.client();
+        let edge = stage.edge(&[stage.relay]);
+        stage.await_links(edge);
+        let mut watches = Vec::new();
+        for number in 0..6 {
+            stage.announce(announcer, &format!("a-{number}-x"));
+            let viewer = stage.client_at(edge);
+            watches.push(stage.watch(viewer, space(&format!("a-{number}"))));
+        }
+        stage.step("two of them are permitted", secs(100));
+        let told = |stage: &Stage, watches: &[Asked]| {
+            let told = |watch: &&Asked| !known(stage, **watch).is_empty();
+            watches.iter().filter(told).count()
+        };
+        assert_eq!(told(stage, &watches), 2);
+        let refused = stage.counters().refused_limit_prefixes;
+        assert!((12..80).contains(&refused), "not again at once: {refused}");
+        while !watches.is_empty() {
+            let place = watches.iter().position(|it| !known(stage, *it).is_empty());
+            let ended = watches.remove(place.expect("some are served"));
+            stage.cancel(ended);
+            stage.step("there is room for another one", secs(35));
+            assert_eq!(told(stage, &watches), watches.len().min(2));
+        }
+        assert_eq!(stage.gauges().prefixes, 0);
+        let refused = stage.counters().refused_limit_prefixes;
+        stage.step("nobody watches", secs(100));
+        assert_eq!(stage.counters().refused_limit_prefixes, refused);
+    });
+}
+
+#[test]
+fn what_a_refused_prefix_would_cover_is_subscribed_to_instead() {
+    let mut setting = patient();
+    setting.relay.matches_per_prefix_max = 3;
+    story(&setting, |stage| {
+        let announcer = stage.client();
+        for name in ["a-1-x", "a-1-y", "a-2-x", "a-2-y"] {
+            stage.announce(announcer, name);
+        }
+        let edge = stage.edge(&[stage.relay]);
+        stage.await_links(edge);
+        let [one, other, wide] = [(); 3].map(|()| stage.client_at(edge));
+        let narrow = stage.watch(one, space("a-1"));
+        stage.step("one watches a narrow prefix", secs(1));
+        let wide = stage.watch(wide, space("a"));
+        stage.step("another one a wide prefix", secs(5));
+        let late = stage.watch(other, space("a-2"));
+        stage.step("a third one another narrow prefix", secs(200));
+        assert!(stage.is_accepted(wide));
+        assert_eq!(stage.gauges().prefixes, 2);
+        for watch in [narrow, late] {
+            let heard = stage.heard(watch);
+            assert!(
+                matches!(&heard[..], [Heard::Came(_), Heard::Came(_)]),
+                "{heard:?}"
+            );
+        }
+        assert_eq!(known(stage, wide).len(), 4, "what the narrow ones find");
+        stage.cancel(narrow);
+        stage.cancel(late);
+        stage.step("only the wide prefix is watched", secs(5));
+        assert_eq!(stage.gauges().prefixes, 0);
+        assert!(known(stage, wide).is_empty());
+        stage.cancel(wide);
+        stage.step("nobody watches", secs(5));
+        assert_eq!(stage.gauges().prefixes, 0);
+        assert_eq!(stage.counters().refused_too_large, 1);
+    });
+}
+
+#[test]
+fn a_subscription_that_the_upstream_relay_ends_is_sent_again() {
+    let mut setting = patient();
+    setting.relay.matches_per_prefix_max = 3;
+    story(&setting, |stage| {
+        let announcer = stage.client();
+        let edge = stage.edge(&[stage.relay]);
+        stage.await_links(edge);
+        let viewer = stage.client_at(edge);
+        let watch = stage.watch(viewer, space("a"));
+        stage.step("a prefix is watched", secs(1));
+        let announced: Vec<_> = (0..4)
+            .map(|number| stage.announce(announcer, &format!("a-{number}")))
+            .collect();
+        stage.step("under which are too many namespaces", millis(500));
+        assert_eq!(stage.counters().interests_dropped, 1);
+        stage.cancel(announced[0]);
+        stage.step("one goes", secs(5));
+        assert_eq!(known(stage, watch).len(), 3);
+    });
+}

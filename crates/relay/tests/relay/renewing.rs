@@ -8,9 +8,10 @@ use weir_relay::{Config, LinkCredentials, Load, Relay, Upstream};
 use weir_sim::{NodeId, SERVER_NAME};
 
 use crate::{
+    actor::Heard,
     authorising::{Doorkeeper, client_with, token},
     fleet::{Fleet, lasting, wait_until},
-    stage::{Asked, Setting, Stage, millis, payload, secs, story},
+    stage::{Asked, Setting, Stage, millis, payload, secs, space, story},
 };
 
 /// Tokens of a relay, and how often they were exchanged.
@@ -136,6 +137,33 @@ fn a_link_with_a_new_token_takes_over_and_nothing_is_lost() {
         assert!(link.objects >= 14 * 4, "{}", link.objects);
         assert_eq!(stage.gauges_at(edge).link_subscriptions, 1);
         assert_eq!(stage.gauges().sessions, 3, "the old link is closed");
+    });
+}
+
+#[test]
+fn watchers_are_not_told_that_a_link_was_replaced() {
+    story(&guarded(), |stage| {
+        let wallet = Wallet::new(&LONG);
+        let edge = edge_with(stage, &wallet);
+        let publisher = client_with(stage, &LONG);
+        let announced = ["a-1", "a-2", "b-1"].map(|name| stage.announce(publisher, name));
+        let viewer = stage.client_at(edge);
+        let watches = ["a", "b"].map(|prefix| stage.watch(viewer, space(prefix)));
+        stage.step("namespaces are found", secs(1));
+        wallet.exchange(stage, edge, &LONG);
+        stage.step("a new link finds them again", secs(1));
+        stage.cancel(announced[0]);
+        stage.step("one goes while the old link is kept", millis(200));
+        assert_eq!(stage.counters_at(edge).links_renewed, 1);
+        wallet.exchange(stage, edge, &LONG);
+        stage.cancel(announced[2]);
+        stage.step("one goes while there is no link that knows it", secs(9));
+        assert_eq!(stage.counters_at(edge).links_renewed, 2);
+        let [first, second] = watches.map(|watch| stage.heard(watch));
+        let [came, went] = [Heard::Came, Heard::Went];
+        let gone = went(space("1"));
+        assert_eq!(first, [came(space("1")), came(space("2")), gone.clone()]);
+        assert_eq!(second, [came(space("1")), gone]);
     });
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Found {
     counts: BTreeMap<RequestKey, usize>,
     /// Subscriptions that this relay has ended, and until when another one may find their namespaces again.
     ended: BTreeMap<RequestKey, Instant>,
+    /// Links that were replaced, and their successors, which have their namespaces until these can have been found again.
+    successors: BTreeMap<Handle, Handle>,
     /// Whether the timer is set.
     is_armed: bool,
 }
@@ -102,6 +104,43 @@ impl Found {
     /// Handles the loss of a link: nothing that its subscriptions found is kept.
     pub(super) fn on_link_lost(&mut self, link: Handle) {
         self.ended.retain(|(other, _), _| *other != link);
+        self.successors.retain(|_, successor| *successor != link);
+    }
+
+    /// Notes that a link to the same relay replaces one.
+    pub(super) fn on_link_replaced(&mut self, old: Handle, new: Handle) {
+        self.successors.insert(old, new);
+    }
+
+    /// Returns the link that has replaced one whose namespaces are being withdrawn. `is_over`: all of them are.
+    pub(super) fn successor(&mut self, link: Handle, is_over: bool) -> Option<Handle> {
+        if is_over {
+            self.successors.remove(&link)
+        } else {
+            self.successors.get(&link).copied()
+        }
+    }
+
+    /// Has a link take over a namespace of the one that it replaces. Returns whether it is new to it.
+    pub(super) fn take_over(
+        &mut self,
+        turn: &mut Turn<'_>,
+        link: Handle,
+        namespace: &Namespace,
+    ) -> bool {
+        let place = (link, namespace.clone());
+        if self.namespaces.contains_key(&place) {
+            return false;
+        }
+        let source = Source {
+            request: TAKEN_OVER,
+            is_own: false,
+        };
+        self.namespaces.insert(place, source);
+        let key = (link, TAKEN_OVER);
+        *self.counts.entry(key).or_default() += 1;
+        self.on_ended(turn, key);
+        true
     }
 
     /// Has all namespaces reviewed, after a time in which the other relays can confirm or withdraw them.
@@ -173,6 +212,8 @@ impl Found {
     }
 }
 
+/// Stands for the subscriptions of a link that was replaced.
+const TAKEN_OVER: RequestId = RequestId(u64::MAX);
 /// Namespaces that are looked at in one step.
 const LOOKED_AT_MAX: usize = 128;
 /// Namespaces that change in one step: each is sent to all who watch it.

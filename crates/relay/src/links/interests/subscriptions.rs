@@ -9,6 +9,7 @@ use std::{
 use weir_moqt::{error::ResetCode, name::Namespace, parameter::Parameters, session::RequestId};
 use weir_quic::Handle;
 
+use super::refusals::{Cause, Hold, Refusals};
 use crate::{
     ids::RequestKey,
     sessions::peer::{PrefixKind, Purpose},
@@ -30,10 +31,7 @@ pub(super) struct Subscriptions {
     changing: BTreeMap<Target, Place>,
     /// Links that were lost: requests up to this one are to end.
     lost: BTreeMap<Handle, RequestId>,
-    /// How often a subscription was refused because of an overlap.
-    refusals: BTreeMap<Target, u32>,
-    /// Subscriptions that were refused, and are sent again after a pause.
-    refused: Vec<Target>,
+    refusals: Refusals,
     /// When a second began, and how many subscriptions have ended in it.
     second: Option<Instant>,
     ended: usize,
@@ -54,13 +52,15 @@ pub(super) struct Changed {
 }
 
 /// A prefix at the relay behind a link.
-type Target = (Handle, PrefixKind, Namespace);
+pub(super) type Target = (Handle, PrefixKind, Namespace);
 
 /// How far the subscriptions under a prefix are as they should be.
 #[derive(Clone, Debug)]
 enum Place {
     /// Up to this prefix.
     Before(Namespace),
+    /// Up to this prefix and with it.
+    After(Namespace),
     /// Up to the last prefix under this one.
     Behind(Namespace),
 }
@@ -71,6 +71,8 @@ enum Step {
     Begin(Namespace),
     /// A subscription is as it should be.
     Pass(Namespace),
+    /// A subscription is refused. Longer prefixes are subscribed to instead.
+    Skip(Namespace),
 }
 
 impl Subscriptions {
@@ -100,16 +102,17 @@ impl Subscriptions {
             self.wanted.remove(&name);
             let (kind, prefix) = name;
             for &link in links {
-                self.refusals.remove(&(link, kind, prefix.clone()));
+                self.refusals.forget(&(link, kind, prefix.clone()));
             }
             self.change_over(links, kind, &prefix);
         }
     }
 
     fn change_over(&mut self, links: &[Handle], kind: PrefixKind, prefix: &Namespace) {
-        if !self.is_covered(kind, prefix) {
-            for &link in links {
-                self.change((link, kind, prefix.clone()));
+        for &link in links {
+            let target = (link, kind, prefix.clone());
+            if !self.is_covered(&target) {
+                self.change(target);
             }
         }
     }
@@ -127,7 +130,7 @@ impl Subscriptions {
         if let Some((&(_, last), _)) = requests.next_back() {
             self.lost.insert(link, last);
         }
-        self.refusals.retain(|(other, ..), _| *other != link);
+        self.refusals.forget_link(link);
         self.on_link(link);
     }
 
@@ -190,6 +193,10 @@ impl Subscriptions {
                         left -= 1;
                         place = Place::Behind(prefix);
                     }
+                    Step::Skip(prefix) => {
+                        left -= 1;
+                        place = Place::After(prefix);
+                    }
                 }
             }
             if is_paused {
@@ -238,11 +245,12 @@ impl Subscriptions {
     fn next(&self, target: &Target, place: &Place, is_asked: bool) -> Option<Step> {
         let (link, kind, prefix) = target;
         let is_over = matches!(place, Place::Behind(passed) if passed == prefix);
-        if is_over || is_asked && self.is_covered(*kind, prefix) {
+        if is_over || is_asked && self.is_covered(target) {
             return None;
         }
         let (from, passed) = match place {
             Place::Before(from) => (Included(from), None),
+            Place::After(from) => (Excluded(from), None),
             Place::Behind(passed) => (Excluded(passed), Some(passed)),
         };
         let is_passed = |it: &Namespace| passed.is_some_and(|passed| it.starts_with(passed));
@@ -267,12 +275,16 @@ impl Subscriptions {
         {
             return Some(Step::End(open.clone()));
         }
-        let beyond = (Excluded((*link, *kind, wanted.clone())), Unbounded);
-        let next = self.open.range(beyond).next();
         let covering = (*link, *kind, wanted.clone());
+        let hold = self.refusals.hold(&covering);
+        if hold == Some(Hold::Barred) {
+            return Some(Step::Skip(wanted.clone()));
+        }
+        let beyond = (Excluded(covering.clone()), Unbounded);
+        let next = self.open.range(beyond).next();
         Some(match next.filter(|(next, _)| is_under(next, &covering)) {
             Some(((.., under), _)) => Step::End(under.clone()),
-            None if open == Some(wanted) => Step::Pass(wanted.clone()),
+            None if open == Some(wanted) || hold.is_some() => Step::Pass(wanted.clone()),
             None => Step::Begin(wanted.clone()),
         })
     }
@@ -310,6 +322,7 @@ impl Subscriptions {
         });
         let Some(Ok(request)) = sent else {
             turn.counters.link_requests_unsent += 1;
+            self.note_refusal(turn, target, Cause::Retry(Duration::ZERO));
             return;
         };
         turn.insert_request((link, request), Purpose::UpstreamPrefix);
@@ -321,58 +334,56 @@ impl Subscriptions {
     fn end(&mut self, turn: &mut Turn<'_>, target: &Target) -> Option<RequestKey> {
         let key = (target.0, self.open.remove(target)?);
         self.requests.remove(&key);
-        self.refusals.remove(target);
+        self.refusals.forget(target);
         if turn.remove_request(key).is_some() {
             turn.cancel(key, ResetCode::CANCELLED);
         }
         Some(key)
     }
 
-    /// Handles the end of a subscription by the other relay.
-    pub(super) fn on_closed(&mut self, key: RequestKey) {
-        if let Some((kind, prefix)) = self.requests.remove(&key) {
-            let target = (key.0, kind, prefix);
-            self.open.remove(&target);
-            self.refusals.remove(&target);
-        }
-    }
-
-    /// Handles the refusal of a subscription because it overlaps with an earlier one. The end of that one is on another
-    /// stream, and may arrive later: the subscription is sent again soon. Returns false if there is no sense in that.
-    pub(super) fn on_overlap(&mut self, turn: &mut Turn<'_>, key: RequestKey) -> bool {
-        let Some((kind, prefix)) = self.requests.get(&key).cloned() else {
-            return false;
-        };
+    /// Handles a subscription that the other relay has refused or ended. Returns whether it is sent again soon; `None` if it
+    /// was not open.
+    pub(super) fn on_closed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: RequestKey,
+        cause: Cause,
+    ) -> Option<Hold> {
+        let is_lost = self.is_lost(key);
+        let (kind, prefix) = self.requests.remove(&key)?;
         let target = (key.0, kind, prefix);
-        let refusals = self.refusals.entry(target.clone()).or_default();
-        if *refusals >= REFUSALS_MAX {
-            return false;
-        }
-        *refusals += 1;
-        self.requests.remove(&key);
         self.open.remove(&target);
-        if self.refused.is_empty() {
-            turn.timers
-                .set(turn.now + REFUSED_PAUSE, Timer::InterestsRefused);
-        }
-        self.refused.push(target);
-        true
+        (!is_lost).then(|| self.note_refusal(turn, target, cause))
     }
 
-    /// Has subscriptions sent again that were refused because they overlapped with an earlier one, and those ended that had to
-    /// wait.
-    pub(super) fn send_again(&mut self) {
+    fn note_refusal(&mut self, turn: &mut Turn<'_>, target: Target, cause: Cause) -> Hold {
+        let hold = self.refusals.note(turn, target.clone(), cause);
+        if hold == Hold::Barred {
+            self.change(target);
+        }
+        hold
+    }
+
+    /// Returns whether an open subscription was refused or ended before.
+    pub(super) fn is_repeated(&self, key: RequestKey) -> bool {
+        let of = self.requests.get(&key);
+        of.is_some_and(|(kind, prefix)| self.refusals.is_known(&(key.0, *kind, prefix.clone())))
+    }
+
+    /// Has subscriptions sent again that were refused or ended, and those ended that had to wait.
+    pub(super) fn send_again(&mut self, turn: &mut Turn<'_>) {
         self.is_paused = false;
-        for target in std::mem::take(&mut self.refused) {
+        for target in self.refusals.take_due(turn) {
             self.change(target);
         }
     }
 
-    /// Returns whether a shorter prefix of the same kind is wanted.
-    fn is_covered(&self, kind: PrefixKind, prefix: &Namespace) -> bool {
+    /// Returns whether a shorter prefix of the same kind is wanted, and not refused.
+    fn is_covered(&self, (link, kind, prefix): &Target) -> bool {
         (0..prefix.fields_len())
             .filter_map(|fields| Namespace::new(prefix.fields().take(fields)).ok())
-            .any(|shorter| self.wanted.contains_key(&(kind, shorter)))
+            .filter(|shorter| self.wanted.contains_key(&(*kind, shorter.clone())))
+            .any(|shorter| self.refusals.hold(&(*link, *kind, shorter)) != Some(Hold::Barred))
     }
 }
 
@@ -397,7 +408,3 @@ const LOOKS_TO_WORK: usize = 8;
 /// Subscriptions that end in a second. Each may reset two streams, and a relay that gets very many resets closes the link.
 const ENDED_PER_SECOND_MAX: usize = 200;
 const SECOND: Duration = Duration::from_secs(1);
-/// How often a subscription is sent again after an overlap.
-const REFUSALS_MAX: u32 = 10;
-/// The pause before a subscription is sent again.
-const REFUSED_PAUSE: Duration = Duration::from_millis(50);
