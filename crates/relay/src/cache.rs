@@ -51,17 +51,19 @@ pub(crate) struct Ledger {
     pub(crate) overfull: BTreeSet<TrackId>,
     /// The bytes that the cache is being cut to, because memory runs out.
     pub(crate) aim: Option<u64>,
-    /// Every cached group, ordered by the time at which it began or was last examined, earliest first.
-    queue: BTreeMap<u64, Aging>,
+    /// Every cached group by its age: when it began, or how far it has expired since.
+    queue: BTreeMap<Age, Aging>,
     next: u64,
 }
+
+/// The place of a group among all, the oldest first. The number tells those of the same time apart.
+type Age = (Instant, u64);
 
 /// A group in the ledger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Aging {
     pub(crate) track: TrackId,
     group: u64,
-    since: Instant,
 }
 
 /// The cache of one track.
@@ -69,8 +71,8 @@ pub(crate) struct Aging {
 pub(crate) struct TrackCache {
     groups: BTreeMap<u64, Group>,
     absent: Absent,
-    /// Groups in the order in which they began, by their number in the ledger.
-    order: BTreeMap<u64, u64>,
+    /// Groups by their age.
+    order: BTreeMap<Age, u64>,
     bytes: u64,
     /// The priority of objects that do not carry one.
     default_priority: u8,
@@ -80,8 +82,7 @@ pub(crate) struct TrackCache {
 
 #[derive(Debug)]
 struct Group {
-    /// The group's number in the ledger.
-    number: u64,
+    age: Age,
     /// When the last object was added.
     touched: Instant,
     bytes: u64,
@@ -172,20 +173,15 @@ impl Ledger {
 
     /// Returns the group to examine next, and when.
     pub(crate) fn due(&self, age_max: Duration) -> Option<(Instant, Aging)> {
-        let (_, &turn) = self.queue.first_key_value()?;
-        Some((turn.since.checked_add(age_max)?, turn))
+        let (&(since, _), &turn) = self.queue.first_key_value()?;
+        Some((since.checked_add(age_max)?, turn))
     }
 
-    fn enqueue(&mut self, track: TrackId, group: u64, since: Instant) -> u64 {
-        let number = self.next;
+    fn enqueue(&mut self, track: TrackId, group: u64, since: Instant) -> Age {
+        let age = (since, self.next);
         self.next += 1;
-        let aging = Aging {
-            track,
-            group,
-            since,
-        };
-        self.queue.insert(number, aging);
-        number
+        self.queue.insert(age, Aging { track, group });
+        age
     }
 }
 
@@ -344,10 +340,10 @@ impl TrackCache {
         let group = self.groups.entry(location.group).or_insert_with(|| {
             added += GROUP_BYTES;
             let ledger = &mut *keeper.ledger;
-            let number = ledger.enqueue(keeper.track, location.group, keeper.now);
-            self.order.insert(number, location.group);
+            let age = ledger.enqueue(keeper.track, location.group, keeper.now);
+            self.order.insert(age, location.group);
             Group {
-                number,
+                age,
                 touched: keeper.now,
                 bytes: GROUP_BYTES,
                 // Many groups have one object.
@@ -516,8 +512,8 @@ impl TrackCache {
     fn forget_group(&mut self, ledger: &mut Ledger, id: u64) {
         if let Some(group) = self.groups.remove(&id) {
             self.absent.forget_within(id);
-            self.order.remove(&group.number);
-            ledger.queue.remove(&group.number);
+            self.order.remove(&group.age);
+            ledger.queue.remove(&group.age);
             ledger.bytes -= group.bytes;
             ledger.objects -= group.objects.len() as u64;
             self.bytes -= group.bytes;
@@ -547,7 +543,7 @@ fn stop(next: Option<Location>, end: Location) -> Location {
 /// of its own that a received packet shares with nobody.
 const OBJECT_BYTES: u64 = 384;
 /// Overhead of a cached group, in addition to its objects.
-const GROUP_BYTES: u64 = 320;
+const GROUP_BYTES: u64 = 352;
 
 #[cfg(test)]
 mod tests;

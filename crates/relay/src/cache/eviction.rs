@@ -1,6 +1,6 @@
 //! Eviction: groups that leave the cache of a track because they are the oldest, or have expired.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Aging, Ledger, TrackCache};
 use crate::{Counters, Limits};
@@ -24,7 +24,7 @@ impl TrackCache {
         !is_over(self)
     }
 
-    /// Evicts the group that began first, or the first half of it if it is the only one.
+    /// Evicts the oldest group, or the first half of it if it is the only one.
     pub(crate) fn evict(&mut self, ledger: &mut Ledger, counters: &mut Counters) {
         let Some((_, &group)) = self.order.first_key_value() else {
             return;
@@ -41,15 +41,18 @@ impl TrackCache {
         counters.cache_objects_evicted += objects.div_ceil(2) as u64;
     }
 
-    /// Expires a group that is due in the ledger. If objects were added to the group since `oldest`, only earlier ones
-    /// are removed, and the group is queued again.
+    /// Expires a group that is due in the ledger, whose objects have arrived by `now`, up to `age_max` earlier. If some are
+    /// younger, only earlier ones are removed, and the group is queued again.
     pub(crate) fn expire(
         &mut self,
         ledger: &mut Ledger,
         counters: &mut Counters,
         aging: Aging,
-        oldest: Instant,
+        (now, age_max): (Instant, Duration),
     ) {
+        let Some(oldest) = now.checked_sub(age_max) else {
+            return;
+        };
         let Some(group) = self.groups.get_mut(&aging.group) else {
             return;
         };
@@ -58,19 +61,21 @@ impl TrackCache {
             return self.forget_group(ledger, aging.group);
         }
         let mut objects = group.objects.iter();
-        let expired = objects.position(|entry| entry.received > oldest);
-        let since = group.touched;
-        let before = group.number;
-        ledger.queue.remove(&before);
-        self.order.remove(&before);
-        let number = ledger.enqueue(aging.track, aging.group, since);
-        group.number = number;
-        self.order.insert(number, aging.group);
-        let expired = expired.unwrap_or(0);
+        let left = objects.position(|entry| entry.received > oldest);
+        let expired = left.unwrap_or(0);
+        // In the middle of a long group, a few times in the time that objects are kept.
+        let next = left.map(|left| group.objects[left].received + age_max / LOOKS);
+        let since = next.map_or(group.touched, |next| next.min(group.touched));
+        ledger.queue.remove(&group.age);
+        self.order.remove(&group.age);
+        group.age = ledger.enqueue(aging.track, aging.group, since);
+        self.order.insert(group.age, aging.group);
         counters.cache_objects_evicted += expired as u64;
         self.forget_objects(ledger, aging.group, expired);
     }
 }
 
+/// How often a group is examined in the time that its objects are kept.
+const LOOKS: u32 = 8;
 /// Groups that are evicted when an object is added. The cache timer evicts the rest.
 pub(crate) const EVICTIONS_AT_ONCE: usize = 64;

@@ -46,6 +46,17 @@ impl Desk {
         assert_eq!(self.cache.order.len(), self.cache.groups.len());
     }
 
+    /// Removes what is older than `age_max`.
+    fn expire(&mut self, now: Instant, age_max: Duration) {
+        self.with(now, |cache, keeper| {
+            while let Some((due, turn)) = keeper.ledger.due(age_max)
+                && due <= now
+            {
+                cache.expire(keeper.ledger, keeper.counters, turn, (now, age_max));
+            }
+        });
+    }
+
     /// Returns false if the object contradicts a cached one.
     fn insert(&mut self, now: Instant, location: Location, bytes: usize) -> bool {
         let mut kept = Ok(());
@@ -205,14 +216,7 @@ proptest! {
                 0..=2 => drop(desk.insert(now, location, bytes)),
                 3 => desk.with(now, |cache, keeper| cache.evict(keeper.ledger, keeper.counters)),
                 _ => {
-                    let oldest = now.checked_sub(Duration::from_secs(5)).unwrap();
-                    desk.with(now, |cache, keeper| {
-                        while let Some((due, turn)) = keeper.ledger.due(Duration::from_secs(5))
-                            && due <= keeper.now
-                        {
-                            cache.expire(keeper.ledger, keeper.counters, turn, oldest);
-                        }
-                    });
+                    desk.expire(now, Duration::from_secs(5));
                 }
             }
             prop_assert!(desk.ledger.bytes <= 3000 || desk.ledger.objects <= 1);
@@ -334,16 +338,8 @@ fn objects_that_are_too_old_are_unknown_and_then_forgotten() {
         "just in time"
     );
     assert_eq!(objects(&desk, 1), [at(1, 1), at(2, 0)]);
-    let age = Duration::from_secs(15);
     let expire = |desk: &mut Desk, now| {
-        desk.with(at_secs(now), |cache, keeper| {
-            while let Some((due, turn)) = keeper.ledger.due(age)
-                && due <= keeper.now
-            {
-                let oldest = keeper.now.checked_sub(age).unwrap();
-                cache.expire(keeper.ledger, keeper.counters, turn, oldest);
-            }
-        });
+        desk.expire(at_secs(now), Duration::from_secs(15));
         desk.places()
     };
     assert_eq!(
@@ -355,4 +351,22 @@ fn objects_that_are_too_old_are_unknown_and_then_forgotten() {
     assert_eq!(expire(&mut desk, 34), [(1, 1)]);
     assert_eq!(expire(&mut desk, 35), []);
     assert_eq!(desk.counters.cache_groups_expired, 2);
+}
+
+#[test]
+fn objects_are_not_kept_much_longer_than_permitted() {
+    // Groups of one object, of some, and one without end.
+    for objects in [1, 7, u64::MAX] {
+        let mut desk = Desk::new(limits());
+        let age = Duration::from_secs(40);
+        for second in 0..200 {
+            let now = epoch() + Duration::from_secs(second);
+            desk.insert(now, at(second / objects, second % objects), 10);
+            desk.expire(now, age);
+            let kept = desk.places().len();
+            assert!(kept <= 40 + 40 / 8 + 1, "{kept} after {second} s");
+            let expected = usize::try_from(second.min(39)).unwrap();
+            assert!(kept >= expected, "{kept} after {second} s");
+        }
+    }
 }

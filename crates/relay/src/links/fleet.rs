@@ -511,8 +511,8 @@ impl Linking<'_> {
             let is_idle = is_idle && !awaited.contains(&relay);
             if is_idle && link.was_idle {
                 let connections = upstreams.remove(link.number);
-                self.catalogue.set_fleet_link(relay, None);
                 known.link = None;
+                turn.push(Effect::FleetLinkChanged(relay, None));
                 for handle in connections {
                     let (code, reason) = (SessionError::NO_ERROR, "nothing needs this link");
                     turn.push(Effect::CloseSession(handle, code, reason.to_owned()));

@@ -252,9 +252,6 @@ impl Tracks {
     /// Removes groups that have expired, at most so many. Returns whether none is left.
     fn expire(&mut self, turn: &mut Turn<'_>, most: usize) -> bool {
         let age_max = turn.config.limits.cache_age_max;
-        let Some(oldest) = turn.now.checked_sub(age_max) else {
-            return true;
-        };
         let mut left = most;
         while let Some((due, aging)) = self.ledger.due(age_max)
             && due <= turn.now
@@ -265,7 +262,8 @@ impl Tracks {
             left -= 1;
             if let Some(track) = self.table.get(aging.track) {
                 let (ledger, counters) = (&mut self.ledger, &mut *turn.counters);
-                track.cache.expire(ledger, counters, aging, oldest);
+                let age = (turn.now, age_max);
+                track.cache.expire(ledger, counters, aging, age);
             }
             turn.push(Effect::Released(aging.track));
         }
