@@ -51,7 +51,7 @@ pub(crate) struct Ledger {
     pub(crate) overfull: BTreeSet<TrackId>,
     /// The bytes that the cache is being cut to, because memory runs out.
     pub(crate) aim: Option<u64>,
-    /// Every cached group by its age: when it began, or how far it has expired since.
+    /// Every cached group by its age: when it began, or, once some of it has expired, about when the rest began.
     queue: BTreeMap<Age, Aging>,
     next: u64,
 }

@@ -50,7 +50,7 @@ pub(crate) enum Timer {
     Ring(usize),
     /// Namespaces that other relays had time to confirm are reviewed.
     Interests,
-    /// Subscriptions to prefixes at other relays are sent again.
+    /// Subscriptions to prefixes at other relays are sent again, or more of them may end.
     InterestsRefused,
     /// The oldest group of the cache may have expired.
     Cache,

@@ -41,8 +41,8 @@ impl TrackCache {
         counters.cache_objects_evicted += objects.div_ceil(2) as u64;
     }
 
-    /// Expires a group that is due in the ledger, whose objects have arrived by `now`, up to `age_max` earlier. If some are
-    /// younger, only earlier ones are removed, and the group is queued again.
+    /// Expires a group that is due in the ledger: removes objects that arrived more than `age_max` ago. If younger ones are
+    /// left, the group is queued again.
     pub(crate) fn expire(
         &mut self,
         ledger: &mut Ledger,
@@ -63,7 +63,7 @@ impl TrackCache {
         let mut objects = group.objects.iter();
         let left = objects.position(|entry| entry.received > oldest);
         let expired = left.unwrap_or(0);
-        // In the middle of a long group, a few times in the time that objects are kept.
+        // A long group is examined a few times in `age_max`, not with each of its objects.
         let next = left.map(|left| group.objects[left].received + age_max / LOOKS);
         let since = next.map_or(group.touched, |next| next.min(group.touched));
         ledger.queue.remove(&group.age);

@@ -83,7 +83,9 @@ impl Linking<'_> {
 
     /// Has a link take over the namespaces of the one that it replaces.
     pub(super) fn replace_watched_link(&mut self, turn: &mut Turn<'_>, old: Handle, new: Handle) {
-        self.links.interests.found.on_link_replaced(old, new);
+        if self.catalogue.fallbacks().contains(&old) {
+            self.links.interests.found.on_link_replaced(old, new);
+        }
         self.on_fallback_lost(turn, old);
     }
 
@@ -109,8 +111,8 @@ impl Linking<'_> {
         for key in changed.ended {
             interests.found.on_ended(turn, key);
         }
-        if changed.has_begun {
-            interests.found.keep_longer(turn.now);
+        for link in changed.begun {
+            interests.found.keep_longer(turn.now, link);
         }
         Steps {
             rest: (!changed.is_over).then_some(from),
@@ -140,9 +142,9 @@ impl Linking<'_> {
             Some(false) => {}
             None => {
                 turn.counters.interests_dropped += 1;
-                self.end_interest(turn, key, Cause::Final);
                 turn.remove_request(key);
                 turn.cancel(key, ResetCode::EXCESSIVE_LOAD);
+                self.end_interest(turn, key, Cause::Final);
             }
         }
     }
@@ -180,17 +182,22 @@ impl Linking<'_> {
     ) {
         let cause = Cause::of(error);
         let is_repeated = self.links.interests.subscriptions.is_repeated(key);
-        if is_repeated {
-            turn.counters.link_requests_refused += 1;
-        } else if !matches!(cause, Cause::Overlap) {
-            let what = "SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS";
-            self.links.on_rejected(turn, key, (what, error));
+        let what = "SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS";
+        match cause {
+            Cause::Overlap => {}
+            // Logged once, unless rights are missing.
+            Cause::Retry(_) | Cause::Final if is_repeated => {
+                if !self.links.note_refusal(turn, key.0, what, error) {
+                    turn.counters.link_requests_refused += 1;
+                }
+            }
+            Cause::Retry(_) | Cause::Final => self.links.on_rejected(turn, key, (what, error)),
         }
         self.end_interest(turn, key, cause);
     }
 
-    /// Has a subscription sent again, or longer prefixes subscribed to instead. What it found is kept if another one may find
-    /// it again at once.
+    /// Has a subscription sent again, or longer prefixes subscribed to instead. What it found is kept for a while, because
+    /// these may find it again.
     fn end_interest(&mut self, turn: &mut Turn<'_>, key: RequestKey, cause: Cause) {
         let interests = &mut self.links.interests;
         match interests.subscriptions.on_closed(turn, key, cause) {
@@ -207,7 +214,7 @@ impl Linking<'_> {
     pub(crate) fn review_interests(&mut self, turn: &mut Turn<'_>) {
         let interests = &mut self.links.interests;
         if interests.subscriptions.is_changing() {
-            interests.found.keep_longer(turn.now);
+            interests.found.keep_all_longer(turn.now);
         }
         for link in interests.found.on_review_due(turn) {
             self.walk(turn, Walk::Found(link));
@@ -233,7 +240,7 @@ impl Linking<'_> {
         };
         let review = interests.found.review(link, from, is_open, is_own);
         let changes = review.gone.len() + review.foreign.len();
-        let successor = interests.found.successor(link, review.next.is_none());
+        let successor = interests.found.successor(link);
         for namespace in review.gone {
             if let Some(successor) = successor
                 && interests.found.take_over(turn, successor, &namespace)

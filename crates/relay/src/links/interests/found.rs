@@ -109,15 +109,21 @@ impl Found {
 
     /// Notes that a link to the same relay replaces one.
     pub(super) fn on_link_replaced(&mut self, old: Handle, new: Handle) {
+        for successor in self.successors.values_mut() {
+            if *successor == old {
+                *successor = new;
+            }
+        }
         self.successors.insert(old, new);
     }
 
-    /// Returns the link that has replaced one whose namespaces are being withdrawn. `is_over`: all of them are.
-    pub(super) fn successor(&mut self, link: Handle, is_over: bool) -> Option<Handle> {
-        if is_over {
-            self.successors.remove(&link)
-        } else {
+    /// Returns the link that has replaced one whose namespaces are being withdrawn. It is forgotten with the last of them.
+    pub(super) fn successor(&mut self, link: Handle) -> Option<Handle> {
+        let mut left = self.namespaces.range((link, Namespace::EMPTY)..);
+        if left.next().is_some_and(|((other, _), _)| *other == link) {
             self.successors.get(&link).copied()
+        } else {
+            self.successors.remove(&link)
         }
     }
 
@@ -152,8 +158,16 @@ impl Found {
         }
     }
 
-    /// Notes that subscriptions were sent, or are to be sent, which may find again what others have found.
-    pub(super) fn keep_longer(&mut self, now: Instant) {
+    /// Notes that subscriptions were sent over a link, which may find again what others have found.
+    pub(super) fn keep_longer(&mut self, now: Instant, link: Handle) {
+        let of_link = (link, RequestId(0))..=(link, RequestId(u64::MAX));
+        for (_, until) in self.ended.range_mut(of_link) {
+            *until = now + CONFIRMATION_MAX;
+        }
+    }
+
+    /// Notes that subscriptions are to be sent, which may find again what others have found.
+    pub(super) fn keep_all_longer(&mut self, now: Instant) {
         let later = now + CONFIRMATION_MAX;
         self.ended.values_mut().for_each(|until| *until = later);
     }

@@ -11,7 +11,7 @@ use weir_quic::Handle;
 use super::subscriptions::Target;
 use crate::{timers::Timer, turn::Turn};
 
-/// Prefixes that were refused, and are still wanted.
+/// Prefixes of which a subscription was refused, ended or not sent, as long as they are wanted.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     refused: BTreeMap<Target, Refusal>,
@@ -25,8 +25,9 @@ struct Refusal {
     /// How often in a row, because of an overlap and for other reasons.
     overlaps: u32,
     others: u32,
+    /// `None`: it was sent again.
     hold: Option<Hold>,
-    /// When the subscription is sent again; `None`: never over this link.
+    /// When it is or was sent again; `None`: never over this link.
     until: Option<Instant>,
 }
 
@@ -61,14 +62,22 @@ impl Cause {
 }
 
 impl Refusals {
-    /// Notes that a subscription was refused, or ended by the other relay.
-    pub(super) fn note(&mut self, turn: &mut Turn<'_>, target: Target, cause: Cause) -> Hold {
+    /// Notes that a subscription was refused, ended by the other relay, or not sent. `is_wide`: longer prefixes are wanted,
+    /// which each attempt interrupts.
+    pub(super) fn note(
+        &mut self,
+        turn: &mut Turn<'_>,
+        target: Target,
+        cause: Cause,
+        is_wide: bool,
+    ) -> Hold {
         let refusal = self.refused.entry(target.clone()).or_default();
         let is_old = |until| turn.now.saturating_duration_since(until) >= FORGOTTEN_AFTER;
         if refusal.until.is_some_and(is_old) {
             (refusal.overlaps, refusal.others) = (0, 0);
         }
-        let (hold, pause) = refusal.next(cause);
+        let pause_max = if is_wide { PAUSE_WIDE_MAX } else { PAUSE_MAX };
+        let (hold, pause) = refusal.next(cause, pause_max);
         refusal.hold = Some(hold);
         if let Some(until) = refusal.until.take() {
             self.due.remove(&(until, target.clone()));
@@ -87,9 +96,10 @@ impl Refusals {
         self.refused.get(target)?.hold
     }
 
-    /// Returns whether a subscription has been refused before.
-    pub(super) fn is_known(&self, target: &Target) -> bool {
-        self.refused.contains_key(target)
+    /// Returns whether a subscription was refused or ended before, but for overlaps.
+    pub(super) fn is_repeated(&self, target: &Target) -> bool {
+        let refusal = self.refused.get(target);
+        refusal.is_some_and(|refusal| refusal.others > 0)
     }
 
     /// Returns some of the subscriptions that are to be sent again now. The others follow.
@@ -138,25 +148,28 @@ impl Refusals {
 
 impl Refusal {
     /// Counts another one. Returns what is done until the subscription is sent again, and after which time that is.
-    fn next(&mut self, cause: Cause) -> (Hold, Option<Duration>) {
+    fn next(&mut self, cause: Cause, pause_max: Duration) -> (Hold, Option<Duration>) {
         let interval = match cause {
             Cause::Overlap if self.overlaps < OVERLAPS_MAX => {
                 self.overlaps += 1;
                 return (Hold::Waits, Some(OVERLAP_PAUSE));
             }
             Cause::Overlap => Duration::ZERO,
-            Cause::Retry(interval) if interval > INTERVAL_MAX => return (Hold::Barred, None),
-            Cause::Retry(interval) => interval,
-            Cause::Final => return (Hold::Barred, None),
+            Cause::Retry(interval) if interval <= INTERVAL_MAX => interval,
+            Cause::Retry(_) | Cause::Final => {
+                self.others += 1;
+                return (Hold::Barred, None);
+            }
         };
         self.overlaps = 0;
         self.others += 1;
-        // Each second time, what it was refused for may have ended just before.
+        // After a first, third, ... refusal, it alone is sent again: longer prefixes that have just ended may have been in its
+        // way.
         if self.others % 2 == 1 && interval <= PAUSE {
             return (Hold::Waits, Some(PAUSE));
         }
         let pause = PAUSE * 2_u32.saturating_pow(self.others / 2);
-        (Hold::Barred, Some(pause.min(PAUSE_MAX).max(interval)))
+        (Hold::Barred, Some(pause.min(pause_max).max(interval)))
     }
 }
 
@@ -167,10 +180,12 @@ const TURN: Duration = Duration::from_millis(1);
 const OVERLAPS_MAX: u32 = 10;
 /// The pause after a refusal because of an overlap.
 const OVERLAP_PAUSE: Duration = Duration::from_millis(50);
-/// The shortest pause after another refusal. It doubles.
+/// The pause after another refusal. It doubles with each that lets longer prefixes be subscribed to.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause, unless the other relay demands a longer one.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The same, if longer prefixes are wanted.
+const PAUSE_WIDE_MAX: Duration = Duration::from_mins(10);
 /// The longest pause that another relay may demand. Beyond it, the subscription is not sent again.
 const INTERVAL_MAX: Duration = Duration::from_hours(1);
 /// How long after the last pause earlier refusals no longer count.

@@ -43,8 +43,8 @@ pub(super) struct Subscriptions {
 pub(super) struct Changed {
     /// Requests that ended in favour of others.
     pub(super) ended: Vec<RequestKey>,
-    /// Whether some were sent, which may find again what others found.
-    pub(super) has_begun: bool,
+    /// Links over which some were sent for the first time, which may find again what others found.
+    pub(super) begun: Vec<Handle>,
     /// Whether nothing more is to change now.
     pub(super) is_over: bool,
     /// As how many steps of a walk all that counts.
@@ -156,7 +156,7 @@ impl Subscriptions {
 
     /// Sends and ends the next subscriptions. `links` are those that are asked.
     pub(super) fn change_some(&mut self, turn: &mut Turn<'_>, links: &[Handle]) -> Changed {
-        let (mut ended, mut left, mut has_begun) = (Vec::new(), LOOKED_AT_MAX, false);
+        let (mut ended, mut begun, mut left) = (Vec::new(), Vec::new(), LOOKED_AT_MAX);
         // Paused targets, and the last of them that no other covers.
         let (mut later, mut outer) = (Vec::new(), None);
         while left > 0
@@ -185,9 +185,13 @@ impl Subscriptions {
                     }
                     Step::Begin(prefix) => {
                         left = left.saturating_sub(LOOKS_TO_SEND);
-                        self.begin(turn, (link, kind, prefix.clone()));
-                        has_begun = true;
-                        place = Place::Behind(prefix);
+                        let target = (link, kind, prefix);
+                        if begun.last() != Some(&link) && !self.refusals.is_repeated(&target) {
+                            begun.push(link);
+                        }
+                        if self.begin(turn, &target) {
+                            place = Place::Behind(target.2);
+                        }
                     }
                     Step::Pass(prefix) => {
                         left -= 1;
@@ -215,7 +219,7 @@ impl Subscriptions {
         let work = (LOOKED_AT_MAX - left) / LOOKS_TO_WORK;
         Changed {
             ended,
-            has_begun,
+            begun,
             is_over,
             work,
         }
@@ -308,8 +312,8 @@ impl Subscriptions {
         }
     }
 
-    /// Sends SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS.
-    fn begin(&mut self, turn: &mut Turn<'_>, target: Target) {
+    /// Sends SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS. Returns false if that cannot be sent now.
+    fn begin(&mut self, turn: &mut Turn<'_>, target: &Target) -> bool {
         let (link, kind, prefix) = target.clone();
         let sent = turn.with_session(link, |session, connection| {
             let (wanted, parameters) = (prefix.clone(), Parameters::default());
@@ -322,12 +326,13 @@ impl Subscriptions {
         });
         let Some(Ok(request)) = sent else {
             turn.counters.link_requests_unsent += 1;
-            self.note_refusal(turn, target, Cause::Retry(Duration::ZERO));
-            return;
+            self.note_refusal(turn, target.clone(), Cause::Retry(Duration::ZERO));
+            return false;
         };
         turn.insert_request((link, request), Purpose::UpstreamPrefix);
-        self.open.insert(target, request);
+        self.open.insert(target.clone(), request);
         self.requests.insert((link, request), (kind, prefix));
+        true
     }
 
     /// Ends one of the relay's subscriptions; returns its request.
@@ -341,8 +346,8 @@ impl Subscriptions {
         Some(key)
     }
 
-    /// Handles a subscription that the other relay has refused or ended. Returns whether it is sent again soon; `None` if it
-    /// was not open.
+    /// Handles a subscription that the other relay has refused or ended. Returns why it is not sent again at once; `None` if
+    /// it is not to be sent again, because nobody wants it or its link is lost.
     pub(super) fn on_closed(
         &mut self,
         turn: &mut Turn<'_>,
@@ -353,21 +358,26 @@ impl Subscriptions {
         let (kind, prefix) = self.requests.remove(&key)?;
         let target = (key.0, kind, prefix);
         self.open.remove(&target);
-        (!is_lost).then(|| self.note_refusal(turn, target, cause))
+        let is_wanted = self.wanted.contains_key(&(kind, target.2.clone()));
+        (is_wanted && !is_lost).then(|| self.note_refusal(turn, target, cause))
     }
 
     fn note_refusal(&mut self, turn: &mut Turn<'_>, target: Target, cause: Cause) -> Hold {
-        let hold = self.refusals.note(turn, target.clone(), cause);
+        let (_, kind, prefix) = &target;
+        let longer = (Excluded((*kind, prefix.clone())), Unbounded);
+        let next = self.wanted.range(longer).next();
+        let is_wide = next.is_some_and(|((of, it), _)| of == kind && it.starts_with(prefix));
+        let hold = self.refusals.note(turn, target.clone(), cause, is_wide);
         if hold == Hold::Barred {
             self.change(target);
         }
         hold
     }
 
-    /// Returns whether an open subscription was refused or ended before.
+    /// Returns whether an open subscription was refused or ended before, but for overlaps.
     pub(super) fn is_repeated(&self, key: RequestKey) -> bool {
         let of = self.requests.get(&key);
-        of.is_some_and(|(kind, prefix)| self.refusals.is_known(&(key.0, *kind, prefix.clone())))
+        of.is_some_and(|(kind, prefix)| self.refusals.is_repeated(&(key.0, *kind, prefix.clone())))
     }
 
     /// Has subscriptions sent again that were refused or ended, and those ended that had to wait.
