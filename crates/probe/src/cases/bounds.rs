@@ -248,8 +248,8 @@ fn waiting() -> Vec<Case> {
                 let track = script.track.clone();
                 let slot = script.request_with(A, Request::Subscribe, track, waits(u64::MAX));
                 script.wait(100);
-                script.then();
                 script.publish(B);
+                script.then();
                 script.expect(A, settled(slot));
             },
         ),
