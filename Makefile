@@ -184,7 +184,7 @@ results-live-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## Live
 	scripts/live-relays.sh target/release/weir $(PEERS)/bin --seeds 2 --results docs/results.md
 
 .PHONY: results-probe
-results-probe: $(PEERS)/bin/moq-relay-ietf $(PEERS)/bin/moq-relay ## Conformance and robustness of our relay and others, into docs/probe-results.md (fifteen minutes)
+results-probe: $(PEERS)/bin/moq-relay-ietf $(PEERS)/bin/moq-relay ## Conformance and robustness of our relay and others, into docs/probe-results.md (an hour)
 	$(CARGO) build --release --locked --bin weir
 	scripts/probe.sh target/release/weir $(PEERS)/bin --results docs/probe-results.md
 
