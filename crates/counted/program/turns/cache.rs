@@ -16,7 +16,7 @@ pub(crate) fn of_small_objects() -> Scene {
     let publisher = stage.client();
     stage.publish(publisher, "a--x", 0);
     stage.settle();
-    send_groups(&mut stage, publisher, 23_000);
+    send_groups(&mut stage, publisher, 21_500);
     let client = stage.client();
     for _ in 0..FETCHES {
         stage.fetch(client, "a--x");
