@@ -117,6 +117,26 @@ impl Namespace {
         })
     }
 
+    /// Returns the first possible namespace behind this one and all that start with it; `None` if there is none.
+    pub fn next_beyond(&self) -> Option<Self> {
+        let mut fields: Vec<_> = self.fields().map(<[u8]>::to_vec).collect();
+        while let Some(last) = fields.last_mut() {
+            // The next field of this length, or the first longer one.
+            let kept = last.iter().rposition(|byte| *byte < u8::MAX);
+            if let Some(place) = kept {
+                last[place] += 1;
+                last[place + 1..].fill(0);
+            } else {
+                *last = vec![0; last.len() + 1];
+            }
+            if let Ok(next) = Self::new(&fields) {
+                return Some(next);
+            }
+            fields.pop();
+        }
+        None
+    }
+
     /// Returns this namespace followed by the fields of `suffix`.
     pub fn join(&self, suffix: &Self) -> Result<Self, NameError> {
         Self::new(self.fields().chain(suffix.fields()))

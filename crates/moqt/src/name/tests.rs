@@ -89,6 +89,49 @@ fn the_order_keeps_namespaces_of_a_prefix_together() {
 }
 
 #[test]
+fn the_next_namespace_beyond_a_prefix_is_behind_all_that_start_with_it_and_before_all_others() {
+    let fields: [&[u8]; 9] = [
+        &[0],
+        &[0xff],
+        &[0xff, 0],
+        &[0, 0xff],
+        &[0xff, 0xff],
+        &[0xff; 127],
+        &[0; 128],
+        &[0xff; 2048],
+        &[0xff; 4096],
+    ];
+    let mut all = vec![Namespace::EMPTY];
+    for length in 0..3 {
+        for place in 0..all.len() {
+            let before = all[place].clone();
+            if before.fields_len() == length {
+                let longer = fields.map(|field| Namespace::new(before.fields().chain([field])));
+                all.extend(longer.into_iter().flatten());
+            }
+        }
+    }
+    assert!(all.len() > 500);
+    for prefix in &all {
+        let next = prefix.next_beyond();
+        for name in &all {
+            let is_before = name.starts_with(prefix) || name < prefix;
+            let is_beyond = next.as_ref().is_some_and(|next| name >= next);
+            assert_ne!(is_before, is_beyond, "{name:?} and {prefix:?}");
+        }
+    }
+    let next = |fields: &[&[u8]]| Namespace::new(fields).ok()?.next_beyond();
+    assert_eq!(next(&[]), None);
+    assert_eq!(next(&[&[0xff; 4096]]), None);
+    assert_eq!(next(&[b"a", b"b"]), Some(namespace(&["a", "c"])));
+    assert_eq!(
+        next(&[b"a", &[0xff; 4095]]),
+        Some(namespace(&["b"])),
+        "a longer field has no room"
+    );
+}
+
+#[test]
 fn reserved_namespaces_are_told_apart() {
     assert!(namespace(&[".session", "x"]).is_session_level());
     assert!(namespace(&[".session", "x"]).is_reserved());

@@ -4,6 +4,7 @@
 //! shortest prefixes that its own sessions want, which cover all others. One subscription of a client may replace
 //! thousands of the relay's: it ends and sends them in pieces, and withdraws namespaces in pieces ([`Walk`]).
 
+mod ended;
 mod found;
 mod refusals;
 mod subscriptions;
@@ -63,7 +64,7 @@ impl Linking<'_> {
         prefix: (PrefixKind, Namespace),
     ) {
         let subscriptions = &mut self.links.interests.subscriptions;
-        subscriptions.end_want(self.catalogue.fallbacks(), prefix);
+        subscriptions.end_want(turn, self.catalogue.fallbacks(), prefix);
         self.change_interests(turn);
     }
 
@@ -108,15 +109,16 @@ impl Linking<'_> {
         let interests = &mut self.links.interests;
         let links = self.catalogue.fallbacks();
         let changed = interests.subscriptions.change_some(turn, links);
-        for key in changed.ended {
-            interests.found.on_ended(turn, key);
+        for (key, prefix) in changed.ended {
+            interests.found.on_ended(turn, key, prefix);
         }
-        for link in changed.begun {
-            interests.found.keep_longer(turn.now, link);
+        let mut kept = 0;
+        for (link, prefix) in changed.begun {
+            kept += interests.found.on_begun(turn, link, &prefix);
         }
         Steps {
             rest: (!changed.is_over).then_some(from),
-            work: changed.work,
+            work: changed.work + kept / LOOKS_TO_WORK,
         }
     }
 
@@ -197,16 +199,16 @@ impl Linking<'_> {
     }
 
     /// Has a subscription sent again, or longer prefixes subscribed to instead. What it found is kept for a while, because
-    /// these may find it again.
+    /// these may find it again; not if its link is lost.
     fn end_interest(&mut self, turn: &mut Turn<'_>, key: RequestKey, cause: Cause) {
         let interests = &mut self.links.interests;
-        match interests.subscriptions.on_closed(turn, key, cause) {
-            Some(Hold::Waits) => interests.found.on_ended(turn, key),
-            Some(Hold::Barred) => {
-                interests.found.on_ended(turn, key);
-                self.change_interests(turn);
-            }
-            None => self.walk(turn, Walk::Found(key.0)),
+        let Some(closed) = interests.subscriptions.on_closed(turn, key, cause) else {
+            self.walk(turn, Walk::Found(key.0));
+            return;
+        };
+        interests.found.on_ended(turn, key, closed.prefix);
+        if closed.hold == Some(Hold::Barred) {
+            self.change_interests(turn);
         }
     }
 
@@ -214,7 +216,7 @@ impl Linking<'_> {
     pub(crate) fn review_interests(&mut self, turn: &mut Turn<'_>) {
         let interests = &mut self.links.interests;
         if interests.subscriptions.is_changing() {
-            interests.found.keep_all_longer(turn.now);
+            interests.found.keep_all_longer(turn);
         }
         for link in interests.found.on_review_due(turn) {
             self.walk(turn, Walk::Found(link));

@@ -302,3 +302,85 @@ fn a_subscription_that_the_upstream_relay_ends_is_sent_again() {
         assert_eq!(known(stage, watch).len(), 3);
     });
 }
+
+#[test]
+fn what_an_ended_subscription_found_is_not_kept_by_others() {
+    story(&patient(), |stage| {
+        let announcer = stage.client();
+        let edge = stage.edge(&[stage.relay]);
+        stage.await_links(edge);
+        let viewer = stage.client_at(edge);
+        let announced = stage.announce(announcer, "a-1");
+        let watch = stage.watch(viewer, space("a"));
+        stage.step("a prefix is watched", secs(1));
+        assert_eq!(known(stage, watch).len(), 1);
+        stage.cancel(watch);
+        stage.step("and no longer", millis(500));
+        stage.cancel(announced);
+        for number in 0..10 {
+            let other = stage.client_at(edge);
+            stage.watch(other, space(&format!("b-{number}")));
+            stage.step("what it found goes; another prefix is watched", secs(1));
+        }
+        let watch = stage.watch(viewer, space("a"));
+        stage.step("the first one is watched again", secs(5));
+        assert!(stage.is_accepted(watch));
+        let heard = stage.heard(watch);
+        assert!(heard.is_empty(), "{heard:?}");
+    });
+}
+
+#[test]
+fn a_refused_prefix_that_is_watched_again_and_again_does_not_interrupt_longer_ones() {
+    let mut setting = patient();
+    setting.relay.matches_per_prefix_max = 3;
+    story(&setting, |stage| {
+        let announcer = stage.client();
+        for number in 0..4 {
+            stage.announce(announcer, &format!("a-{number}-x"));
+        }
+        let edge = stage.edge(&[stage.relay]);
+        stage.await_links(edge);
+        let [viewer, restless] = [(); 2].map(|()| stage.client_at(edge));
+        let narrow = stage.watch(viewer, space("a-1"));
+        stage.step("a narrow prefix is watched", secs(1));
+        for _ in 0..20 {
+            let wide = stage.watch(restless, space("a"));
+            stage.step("somebody watches a wide one", millis(500));
+            stage.cancel(wide);
+            stage.step("and leaves", millis(500));
+        }
+        assert_eq!(stage.counters().refused_too_large, 1);
+        assert_eq!(stage.counters_at(edge).link_requests_refused, 1);
+        assert_eq!(known(stage, narrow).len(), 1);
+        stage.step("for a while, nobody watches the wide one", secs(35));
+        stage.watch(restless, space("a"));
+        stage.step("then it is asked for again", secs(60));
+        assert_eq!(stage.counters().refused_too_large, 2);
+        assert_eq!(stage.gauges().prefixes, 1);
+    });
+}
+
+#[test]
+fn a_refused_prefix_is_sent_again_soon_when_no_longer_one_is_watched() {
+    let mut setting = patient();
+    setting.relay.prefixes_per_session_max = 1;
+    story(&setting, |stage| {
+        let announcer = stage.client();
+        stage.announce(announcer, "a-1");
+        let edge = stage.edge(&[stage.relay]);
+        stage.await_links(edge);
+        let [first, wide, narrow] = [(); 3].map(|()| stage.client_at(edge));
+        let first = stage.watch(first, space("b"));
+        stage.step("one prefix is permitted", secs(1));
+        let wide = stage.watch(wide, space("a"));
+        let narrow = stage.watch(narrow, space("a-1"));
+        stage.step("two others are refused, with longer pauses", secs(1500));
+        assert!(known(stage, wide).is_empty());
+        stage.cancel(narrow);
+        stage.step("the longer one is no longer watched", millis(10));
+        stage.cancel(first);
+        stage.step("there is room for the other", secs(35));
+        assert_eq!(known(stage, wide).len(), 1);
+    });
+}

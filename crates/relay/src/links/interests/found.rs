@@ -1,13 +1,11 @@
 //! The namespaces that the relays behind links have, and the subscriptions that found them.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use weir_moqt::{name::Namespace, session::RequestId};
 use weir_quic::Handle;
 
+use super::ended::Ended;
 use crate::{ids::RequestKey, timers::Timer, turn::Turn};
 
 /// Namespaces of the relays behind links.
@@ -16,8 +14,8 @@ pub(super) struct Found {
     namespaces: BTreeMap<(Handle, Namespace), Source>,
     /// Number of namespaces of each subscription.
     counts: BTreeMap<RequestKey, usize>,
-    /// Subscriptions that this relay has ended, and until when another one may find their namespaces again.
-    ended: BTreeMap<RequestKey, Instant>,
+    /// Subscriptions that have ended, and found namespaces that others may find again.
+    ended: Ended,
     /// Links that were replaced, and their successors, which have their namespaces until these can have been found again.
     successors: BTreeMap<Handle, Handle>,
     /// Whether the timer is set.
@@ -89,21 +87,22 @@ impl Found {
             *count -= 1;
             if *count == 0 {
                 self.counts.remove(&key);
+                self.ended.remove(key);
             }
         }
     }
 
-    /// Notes that this relay has ended a subscription: what it found is kept until another one can have found it.
-    pub(super) fn on_ended(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
+    /// Notes that a subscription has ended: what it found is kept until another one can have found it.
+    pub(super) fn on_ended(&mut self, turn: &mut Turn<'_>, key: RequestKey, prefix: Namespace) {
         if self.counts.contains_key(&key) {
-            self.ended.insert(key, turn.now + CONFIRMATION_MAX);
+            self.ended.insert(key, prefix, turn.now, CONFIRMATION_MAX);
             self.review_later(turn);
         }
     }
 
     /// Handles the loss of a link: nothing that its subscriptions found is kept.
     pub(super) fn on_link_lost(&mut self, link: Handle) {
-        self.ended.retain(|(other, _), _| *other != link);
+        self.ended.forget_link(link);
         self.successors.retain(|_, successor| *successor != link);
     }
 
@@ -145,7 +144,7 @@ impl Found {
         self.namespaces.insert(place, source);
         let key = (link, TAKEN_OVER);
         *self.counts.entry(key).or_default() += 1;
-        self.on_ended(turn, key);
+        self.on_ended(turn, key, Namespace::EMPTY);
         true
     }
 
@@ -158,24 +157,22 @@ impl Found {
         }
     }
 
-    /// Notes that subscriptions were sent over a link, which may find again what others have found.
-    pub(super) fn keep_longer(&mut self, now: Instant, link: Handle) {
-        let of_link = (link, RequestId(0))..=(link, RequestId(u64::MAX));
-        for (_, until) in self.ended.range_mut(of_link) {
-            *until = now + CONFIRMATION_MAX;
-        }
+    /// Notes that a subscription to a prefix was sent over a link: it may find again what others have found. Returns how
+    /// many these are.
+    pub(super) fn on_begun(&mut self, turn: &Turn<'_>, link: Handle, prefix: &Namespace) -> usize {
+        let until = turn.now + CONFIRMATION_MAX;
+        self.ended.keep_overlapping(link, prefix, until)
     }
 
-    /// Notes that subscriptions are to be sent, which may find again what others have found.
-    pub(super) fn keep_all_longer(&mut self, now: Instant) {
-        let later = now + CONFIRMATION_MAX;
-        self.ended.values_mut().for_each(|until| *until = later);
+    /// Notes that subscriptions are still to be sent, which may find again what others have found.
+    pub(super) fn keep_all_longer(&mut self, turn: &Turn<'_>) {
+        self.ended.keep_all(turn.now + CONFIRMATION_MAX);
     }
 
     /// Handles the time of a review. Returns the links whose namespaces are to be reviewed.
     pub(super) fn on_review_due(&mut self, turn: &mut Turn<'_>) -> Vec<Handle> {
         self.is_armed = false;
-        self.ended.retain(|_, until| *until > turn.now);
+        self.ended.expire(turn.now);
         if !self.ended.is_empty() {
             self.review_later(turn);
         }
@@ -210,7 +207,7 @@ impl Found {
             let key = (link, source.request);
             let is_kept = match last {
                 Some((other, is_kept)) if other == key => is_kept,
-                _ => is_open(key) || self.ended.contains_key(&key),
+                _ => is_open(key) || self.ended.contains(key),
             };
             last = Some((key, is_kept));
             if !is_kept {

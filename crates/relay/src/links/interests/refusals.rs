@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     time::{Duration, Instant},
 };
 
@@ -11,10 +12,11 @@ use weir_quic::Handle;
 use super::subscriptions::Target;
 use crate::{timers::Timer, turn::Turn};
 
-/// Prefixes of which a subscription was refused, ended or not sent, as long as they are wanted.
+/// Prefixes of which a subscription was refused, ended or not sent.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     refused: BTreeMap<Target, Refusal>,
+    /// When they are looked at again.
     due: BTreeSet<(Instant, Target)>,
     /// When the timer is set.
     armed: Option<Instant>,
@@ -29,6 +31,10 @@ struct Refusal {
     hold: Option<Hold>,
     /// When it is or was sent again; `None`: never over this link.
     until: Option<Instant>,
+    /// The same as long as longer prefixes are wanted, which each attempt interrupts.
+    until_if_wide: Option<Instant>,
+    /// When it is looked at again: at the latest after the longest pause of a relay that demands none.
+    due: Option<Instant>,
 }
 
 /// Why a subscription is not sent.
@@ -62,33 +68,51 @@ impl Cause {
 }
 
 impl Refusals {
-    /// Notes that a subscription was refused, ended by the other relay, or not sent. `is_wide`: longer prefixes are wanted,
-    /// which each attempt interrupts.
-    pub(super) fn note(
-        &mut self,
-        turn: &mut Turn<'_>,
-        target: Target,
-        cause: Cause,
-        is_wide: bool,
-    ) -> Hold {
+    /// Notes that a subscription was refused, ended by the other relay, or not sent.
+    pub(super) fn note(&mut self, turn: &mut Turn<'_>, target: Target, cause: Cause) -> Hold {
         let refusal = self.refused.entry(target.clone()).or_default();
-        let is_old = |until| turn.now.saturating_duration_since(until) >= FORGOTTEN_AFTER;
-        if refusal.until.is_some_and(is_old) {
+        if refusal.is_old(turn.now) {
             (refusal.overlaps, refusal.others) = (0, 0);
         }
-        let pause_max = if is_wide { PAUSE_WIDE_MAX } else { PAUSE_MAX };
-        let (hold, pause) = refusal.next(cause, pause_max);
+        let (hold, pauses) = refusal.next(cause);
         refusal.hold = Some(hold);
-        if let Some(until) = refusal.until.take() {
-            self.due.remove(&(until, target.clone()));
+        refusal.until = pauses.map(|(pause, _)| turn.now + pause);
+        refusal.until_if_wide = pauses.map(|(_, pause)| turn.now + pause);
+        let due = refusal.until;
+        self.set_due(turn, target, due);
+        hold
+    }
+
+    fn set_due(&mut self, turn: &mut Turn<'_>, target: Target, due: Option<Instant>) {
+        let Some(refusal) = self.refused.get_mut(&target) else {
+            return;
+        };
+        let due = due.map(|at| at.min(turn.now + PAUSE_MAX));
+        if let Some(before) = mem::replace(&mut refusal.due, due) {
+            self.due.remove(&(before, target.clone()));
         }
-        if let Some(pause) = pause {
-            let until = turn.now + pause;
-            refusal.until = Some(until);
-            self.due.insert((until, target));
+        if let Some(at) = due {
+            self.due.insert((at, target));
             self.arm(turn);
         }
-        hold
+    }
+
+    /// Handles that nobody wants a subscription any more. If longer prefixes are wanted, `is_wide`, its refusals count for a
+    /// while: somebody who wants it again and again would interrupt them each time.
+    pub(super) fn on_unwanted(&mut self, turn: &mut Turn<'_>, target: Target, is_wide: bool) {
+        let Some(refusal) = self.refused.get_mut(&target) else {
+            return;
+        };
+        if is_wide && refusal.others > 0 && !refusal.is_old(turn.now) {
+            let later = turn.now + PAUSE_MAX;
+            refusal.hold = Some(Hold::Barred);
+            refusal.until = refusal.until.map(|until| until.max(later));
+            refusal.until_if_wide = refusal.until_if_wide.map(|until| until.max(later));
+            self.set_due(turn, target, Some(later));
+        } else {
+            self.set_due(turn, target.clone(), None);
+            self.refused.remove(&target);
+        }
     }
 
     /// Returns why a subscription is not sent now.
@@ -102,18 +126,41 @@ impl Refusals {
         refusal.is_some_and(|refusal| refusal.others > 0)
     }
 
-    /// Returns some of the subscriptions that are to be sent again now. The others follow.
-    pub(super) fn take_due(&mut self, turn: &mut Turn<'_>) -> Vec<Target> {
+    /// Returns some of the subscriptions that are to be sent again now. The others follow. `is_wide` says whether longer
+    /// prefixes than that of a subscription are wanted; `None` if it is not wanted itself.
+    pub(super) fn take_due(
+        &mut self,
+        turn: &mut Turn<'_>,
+        is_wide: impl Fn(&Target) -> Option<bool>,
+    ) -> Vec<Target> {
         self.armed.take_if(|at| *at <= turn.now);
         let mut due = Vec::new();
-        while due.len() < DUE_MAX
+        let mut looked_at = 0;
+        while looked_at < DUE_MAX
             && self.due.first().is_some_and(|(at, _)| *at <= turn.now)
             && let Some((_, target)) = self.due.pop_first()
         {
-            if let Some(refusal) = self.refused.get_mut(&target) {
-                refusal.hold = None;
+            looked_at += 1;
+            let Some(refusal) = self.refused.get_mut(&target) else {
+                continue;
+            };
+            refusal.due = None;
+            let Some(is_wide) = is_wide(&target) else {
+                self.refused.remove(&target);
+                continue;
+            };
+            let until = if is_wide {
+                refusal.until_if_wide
+            } else {
+                refusal.until
+            };
+            match until {
+                Some(until) if until <= turn.now => {
+                    refusal.hold = None;
+                    due.push(target);
+                }
+                later => self.set_due(turn, target, later),
             }
-            due.push(target);
         }
         self.arm(turn);
         due
@@ -132,10 +179,10 @@ impl Refusals {
         }
     }
 
-    /// Forgets the refusals of a subscription that is no longer wanted.
-    pub(super) fn forget(&mut self, target: &Target) {
-        if let Some(until) = self.refused.remove(target).and_then(|it| it.until) {
-            self.due.remove(&(until, target.clone()));
+    /// Handles that this relay has ended a subscription: what it overlapped with no longer counts.
+    pub(super) fn on_ended(&mut self, target: &Target) {
+        if let Some(refusal) = self.refused.get_mut(target) {
+            refusal.overlaps = 0;
         }
     }
 
@@ -147,12 +194,20 @@ impl Refusals {
 }
 
 impl Refusal {
-    /// Counts another one. Returns what is done until the subscription is sent again, and after which time that is.
-    fn next(&mut self, cause: Cause, pause_max: Duration) -> (Hold, Option<Duration>) {
+    /// Returns whether the subscription was sent again long ago.
+    fn is_old(&self, now: Instant) -> bool {
+        let age = |until| now.saturating_duration_since(until);
+        self.until
+            .is_some_and(|until| age(until) >= FORGOTTEN_AFTER)
+    }
+
+    /// Counts another one. Returns what is done until the subscription is sent again, and after which time that is: at
+    /// least, and as long as longer prefixes are wanted.
+    fn next(&mut self, cause: Cause) -> (Hold, Option<(Duration, Duration)>) {
         let interval = match cause {
             Cause::Overlap if self.overlaps < OVERLAPS_MAX => {
                 self.overlaps += 1;
-                return (Hold::Waits, Some(OVERLAP_PAUSE));
+                return (Hold::Waits, Some((OVERLAP_PAUSE, OVERLAP_PAUSE)));
             }
             Cause::Overlap => Duration::ZERO,
             Cause::Retry(interval) if interval <= INTERVAL_MAX => interval,
@@ -166,14 +221,16 @@ impl Refusal {
         // After a first, third, ... refusal, it alone is sent again: longer prefixes that have just ended may have been in its
         // way.
         if self.others % 2 == 1 && interval <= PAUSE {
-            return (Hold::Waits, Some(PAUSE));
+            return (Hold::Waits, Some((PAUSE, PAUSE)));
         }
         let pause = PAUSE * 2_u32.saturating_pow(self.others / 2);
-        (Hold::Barred, Some(pause.min(pause_max).max(interval)))
+        let [pause, pause_if_wide] =
+            [PAUSE_MAX, PAUSE_WIDE_MAX].map(|max| pause.min(max).max(interval));
+        (Hold::Barred, Some((pause, pause_if_wide)))
     }
 }
 
-/// Subscriptions that are sent again in one turn, and the time until the next one.
+/// Subscriptions that are looked at in one turn, and the time until the next one.
 const DUE_MAX: usize = 128;
 const TURN: Duration = Duration::from_millis(1);
 /// How often a subscription is refused because of an overlap before it counts as refused for another reason.

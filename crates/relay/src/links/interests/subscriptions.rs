@@ -41,10 +41,10 @@ pub(super) struct Subscriptions {
 
 /// What changed in one step.
 pub(super) struct Changed {
-    /// Requests that ended in favour of others.
-    pub(super) ended: Vec<RequestKey>,
-    /// Links over which some were sent for the first time, which may find again what others found.
-    pub(super) begun: Vec<Handle>,
+    /// Requests that ended in favour of others, and their prefixes.
+    pub(super) ended: Vec<(RequestKey, Namespace)>,
+    /// Prefixes of namespaces under which others may find again what these found.
+    pub(super) begun: Vec<(Handle, Namespace)>,
     /// Whether nothing more is to change now.
     pub(super) is_over: bool,
     /// As how many steps of a walk all that counts.
@@ -54,6 +54,13 @@ pub(super) struct Changed {
 /// A prefix at the relay behind a link.
 pub(super) type Target = (Handle, PrefixKind, Namespace);
 
+/// A subscription that the relay behind a link has refused or ended.
+pub(super) struct Closed {
+    pub(super) prefix: Namespace,
+    /// Why it is not sent again at once; `None`: because nobody wants it.
+    pub(super) hold: Option<Hold>,
+}
+
 /// How far the subscriptions under a prefix are as they should be.
 #[derive(Clone, Debug)]
 enum Place {
@@ -61,8 +68,15 @@ enum Place {
     Before(Namespace),
     /// Up to this prefix and with it.
     After(Namespace),
+    /// All of them.
+    End,
+}
+
+impl Place {
     /// Up to the last prefix under this one.
-    Behind(Namespace),
+    fn behind(passed: &Namespace) -> Self {
+        passed.next_beyond().map_or(Self::End, Self::Before)
+    }
 }
 
 /// What is to do next under a prefix.
@@ -92,8 +106,12 @@ impl Subscriptions {
     }
 
     /// Notes the end of a subscription of a session.
-    pub(super) fn end_want(&mut self, links: &[Handle], (kind, prefix): (PrefixKind, Namespace)) {
-        let name = (kind, prefix);
+    pub(super) fn end_want(
+        &mut self,
+        turn: &mut Turn<'_>,
+        links: &[Handle],
+        name: (PrefixKind, Namespace),
+    ) {
         let Some(count) = self.wanted.get_mut(&name) else {
             return;
         };
@@ -101,8 +119,10 @@ impl Subscriptions {
         if *count == 0 {
             self.wanted.remove(&name);
             let (kind, prefix) = name;
+            let is_wide = is_wide(&self.wanted, kind, &prefix);
             for &link in links {
-                self.refusals.forget(&(link, kind, prefix.clone()));
+                let target = (link, kind, prefix.clone());
+                self.refusals.on_unwanted(turn, target, is_wide);
             }
             self.change_over(links, kind, &prefix);
         }
@@ -145,6 +165,13 @@ impl Subscriptions {
                 .retain(|(other, of, _), _| (*other, *of) != (link, kind));
             (link, kind, Namespace::EMPTY)
         };
+        // What is half done under it is looked at from its start again.
+        while let Some((under, _)) = self.changing.range(&target..).next()
+            && is_under(under, &target)
+        {
+            let under = under.clone();
+            self.changing.remove(&under);
+        }
         let place = Place::Before(target.2.clone());
         self.changing.insert(target, place);
     }
@@ -180,22 +207,22 @@ impl Subscriptions {
                             break;
                         }
                         left = left.saturating_sub(LOOKS_TO_SEND);
-                        let key = self.end(turn, &(link, kind, prefix));
-                        ended.extend(key.filter(|key| !self.is_lost(*key)));
+                        let key = self.end(turn, &(link, kind, prefix.clone()));
+                        let key = key.filter(|key| !self.is_lost(*key));
+                        ended.extend(key.map(|key| (key, prefix)));
                     }
                     Step::Begin(prefix) => {
                         left = left.saturating_sub(LOOKS_TO_SEND);
-                        let target = (link, kind, prefix);
-                        if begun.last() != Some(&link) && !self.refusals.is_repeated(&target) {
-                            begun.push(link);
-                        }
-                        if self.begin(turn, &target) {
-                            place = Place::Behind(target.2);
+                        if self.begin(turn, &(link, kind, prefix.clone())) {
+                            place = Place::behind(&prefix);
+                            if kind == PrefixKind::Namespaces {
+                                begun.push((link, prefix));
+                            }
                         }
                     }
                     Step::Pass(prefix) => {
                         left -= 1;
-                        place = Place::Behind(prefix);
+                        place = Place::behind(&prefix);
                     }
                     Step::Skip(prefix) => {
                         left -= 1;
@@ -248,29 +275,23 @@ impl Subscriptions {
     /// Returns what is to do next under a prefix.
     fn next(&self, target: &Target, place: &Place, is_asked: bool) -> Option<Step> {
         let (link, kind, prefix) = target;
-        let is_over = matches!(place, Place::Behind(passed) if passed == prefix);
-        if is_over || is_asked && self.is_covered(target) {
+        if is_asked && self.is_covered(target) {
             return None;
         }
-        let (from, passed) = match place {
-            Place::Before(from) => (Included(from), None),
-            Place::After(from) => (Excluded(from), None),
-            Place::Behind(passed) => (Excluded(passed), Some(passed)),
+        let from = match place {
+            Place::Before(from) => Included(from),
+            Place::After(from) => Excluded(from),
+            Place::End => return None,
         };
-        let is_passed = |it: &Namespace| passed.is_some_and(|passed| it.starts_with(passed));
         let from_open = from.map(|from| (*link, *kind, from.clone()));
         let mut open = self.open.range((from_open, Unbounded));
-        let open = open.find(|((.., it), _)| !is_passed(it));
-        let open = open
-            .map(|((other, of, it), _)| ((other, of), it))
-            .filter(|(of, it)| *of == (link, kind) && it.starts_with(prefix));
-        let open = open.map(|(_, it)| it);
+        let open = open.next().map(|(open, _)| open);
+        let open = open.filter(|open| is_under(open, target));
+        let open = open.map(|(.., it)| it);
         let from_wanted = from.map(|from| (*kind, from.clone()));
         let mut wanted = self.wanted.range((from_wanted, Unbounded));
-        let wanted = wanted.find(|((_, it), _)| !is_passed(it));
-        let wanted = wanted
-            .map(|((of, it), _)| (of, it))
-            .filter(|(of, it)| is_asked && *of == kind && it.starts_with(prefix));
+        let wanted = wanted.next().map(|(wanted, _)| wanted);
+        let wanted = wanted.filter(|(of, it)| is_asked && of == kind && it.starts_with(prefix));
         let Some((_, wanted)) = wanted else {
             return open.cloned().map(Step::End);
         };
@@ -339,35 +360,34 @@ impl Subscriptions {
     fn end(&mut self, turn: &mut Turn<'_>, target: &Target) -> Option<RequestKey> {
         let key = (target.0, self.open.remove(target)?);
         self.requests.remove(&key);
-        self.refusals.forget(target);
+        self.refusals.on_ended(target);
         if turn.remove_request(key).is_some() {
             turn.cancel(key, ResetCode::CANCELLED);
         }
         Some(key)
     }
 
-    /// Handles a subscription that the other relay has refused or ended. Returns why it is not sent again at once; `None` if
-    /// it is not to be sent again, because nobody wants it or its link is lost.
+    /// Handles a subscription that the other relay has refused or ended. Returns `None` if its link is lost.
     pub(super) fn on_closed(
         &mut self,
         turn: &mut Turn<'_>,
         key: RequestKey,
         cause: Cause,
-    ) -> Option<Hold> {
+    ) -> Option<Closed> {
         let is_lost = self.is_lost(key);
         let (kind, prefix) = self.requests.remove(&key)?;
-        let target = (key.0, kind, prefix);
+        let target = (key.0, kind, prefix.clone());
         self.open.remove(&target);
-        let is_wanted = self.wanted.contains_key(&(kind, target.2.clone()));
-        (is_wanted && !is_lost).then(|| self.note_refusal(turn, target, cause))
+        if is_lost {
+            return None;
+        }
+        let is_wanted = self.wanted.contains_key(&(kind, prefix.clone()));
+        let hold = is_wanted.then(|| self.note_refusal(turn, target, cause));
+        Some(Closed { prefix, hold })
     }
 
     fn note_refusal(&mut self, turn: &mut Turn<'_>, target: Target, cause: Cause) -> Hold {
-        let (_, kind, prefix) = &target;
-        let longer = (Excluded((*kind, prefix.clone())), Unbounded);
-        let next = self.wanted.range(longer).next();
-        let is_wide = next.is_some_and(|((of, it), _)| of == kind && it.starts_with(prefix));
-        let hold = self.refusals.note(turn, target.clone(), cause, is_wide);
+        let hold = self.refusals.note(turn, target.clone(), cause);
         if hold == Hold::Barred {
             self.change(target);
         }
@@ -383,7 +403,12 @@ impl Subscriptions {
     /// Has subscriptions sent again that were refused or ended, and those ended that had to wait.
     pub(super) fn send_again(&mut self, turn: &mut Turn<'_>) {
         self.is_paused = false;
-        for target in self.refusals.take_due(turn) {
+        let wanted = &self.wanted;
+        let of = |(_, kind, prefix): &Target| {
+            let is_wanted = wanted.contains_key(&(*kind, prefix.clone()));
+            is_wanted.then(|| is_wide(wanted, *kind, prefix))
+        };
+        for target in self.refusals.take_due(turn, of) {
             self.change(target);
         }
     }
@@ -400,6 +425,17 @@ impl Subscriptions {
 /// Returns whether a prefix lies under another one at the same link.
 fn is_under((link, kind, prefix): &Target, (other, of, outer): &Target) -> bool {
     (link, kind) == (other, of) && prefix.starts_with(outer)
+}
+
+/// Returns whether a longer prefix is wanted.
+fn is_wide(
+    wanted: &BTreeMap<(PrefixKind, Namespace), usize>,
+    kind: PrefixKind,
+    prefix: &Namespace,
+) -> bool {
+    let longer = (Excluded((kind, prefix.clone())), Unbounded);
+    let next = wanted.range(longer).next();
+    next.is_some_and(|((of, it), _)| *of == kind && it.starts_with(prefix))
 }
 
 fn requests_of(link: Handle) -> std::ops::RangeInclusive<RequestKey> {
