@@ -266,6 +266,7 @@ impl Owners {
                 turn.remove_request(id);
                 self.links.on_probe_answered(turn, id.0, &ok);
             }
+            (Purpose::UpstreamPrefix, Accepted::Ok(_)) => self.linking().on_interest_accepted(id),
             (Purpose::UpstreamFetch(_), Accepted::Fetch(ok)) => {
                 self.serving().on_fetch_ok(turn, id, &ok);
             }

@@ -175,6 +175,11 @@ impl Linking<'_> {
         self.end_interest(turn, key, Cause::Retry(Duration::ZERO));
     }
 
+    /// Handles the acceptance of one of the relay's own subscriptions to prefixes.
+    pub(crate) fn on_interest_accepted(&mut self, key: RequestKey) {
+        self.links.interests.subscriptions.on_accepted(key);
+    }
+
     /// Handles the refusal of one of the relay's own subscriptions to prefixes.
     pub(crate) fn on_interest_rejected(
         &mut self,

@@ -362,6 +362,60 @@ fn a_refused_prefix_that_is_watched_again_and_again_does_not_interrupt_longer_on
 }
 
 #[test]
+fn a_prefix_that_is_left_before_it_is_answered_does_not_interrupt_longer_ones_again_and_again() {
+    let mut setting = patient();
+    setting.relay.matches_per_prefix_max = 3;
+    story(&setting, |stage| {
+        let announcer = stage.client();
+        for number in 0..4 {
+            stage.announce(announcer, &format!("a-{number}"));
+        }
+        let edge = stage.edge(&[stage.relay]);
+        stage.await_links(edge);
+        let [viewer, restless] = [(); 2].map(|()| stage.client_at(edge));
+        stage.watch(viewer, space("a-1"));
+        stage.step("a narrow prefix is watched", secs(1));
+        for _ in 0..20 {
+            let wide = stage.watch(restless, space("a"));
+            stage.wait(millis(1));
+            stage.cancel(wide);
+            stage.step("somebody leaves a wide one at once", millis(500));
+        }
+        let asked = stage.counters().refused_too_large;
+        assert!(asked <= 11, "once a second: {asked}");
+        stage.watch(restless, space("a"));
+        stage.step("and watches it for longer", secs(5));
+        assert_eq!(stage.counters().refused_too_large, asked + 1);
+    });
+}
+
+#[test]
+fn a_prefix_that_was_refused_before_it_was_accepted_is_subscribed_to_at_once_later() {
+    let mut setting = patient();
+    setting.relay.prefixes_per_session_max = 1;
+    story(&setting, |stage| {
+        let announcer = stage.client();
+        stage.announce(announcer, "a-2");
+        let edge = stage.edge(&[stage.relay]);
+        stage.await_links(edge);
+        let [first, wide, narrow] = [(); 3].map(|()| stage.client_at(edge));
+        let first = stage.watch(first, space("b"));
+        stage.step("one prefix is permitted", secs(1));
+        let watch = stage.watch(wide, space("a"));
+        stage.watch(narrow, space("a-1"));
+        stage.step("another one is refused", secs(10));
+        stage.cancel(first);
+        stage.step("then there is room for it", secs(10));
+        assert_eq!(known(stage, watch).len(), 1);
+        stage.cancel(watch);
+        stage.step("nobody watches it, but a longer one", secs(5));
+        let watch = stage.watch(wide, space("a"));
+        stage.step("it is watched again", secs(5));
+        assert_eq!(known(stage, watch).len(), 1);
+    });
+}
+
+#[test]
 fn a_refused_prefix_is_sent_again_soon_when_no_longer_one_is_watched() {
     let mut setting = patient();
     setting.relay.prefixes_per_session_max = 1;

@@ -22,14 +22,15 @@ pub(super) struct Ended {
 #[derive(Debug)]
 struct Kept {
     prefix: Namespace,
+    since: Instant,
     until: Instant,
-    /// However often other subscriptions are sent: those who watch a namespace have to learn that it is gone.
-    until_max: Instant,
 }
 
 impl Kept {
-    fn keep(&mut self, until: Instant) {
-        self.until = self.until.max(until.min(self.until_max));
+    /// Keeps them longer. However often other subscriptions are sent, that has an end: those who watch a namespace have to
+    /// learn that it is gone.
+    fn keep(&mut self, until: Instant, max: Duration) {
+        self.until = self.until.max(until.min(self.since + max));
     }
 }
 
@@ -43,13 +44,12 @@ impl Ended {
         time: Duration,
     ) {
         self.prefixes.insert((link, prefix.clone(), request));
-        let until_max = now + KEPT_MAX;
         let kept = self.kept.entry((link, request)).or_insert(Kept {
             prefix,
+            since: now,
             until: now,
-            until_max,
         });
-        kept.keep(now + time);
+        kept.keep(now + time, KEPT_MAX);
     }
 
     pub(super) fn remove(&mut self, key: RequestKey) {
@@ -93,16 +93,17 @@ impl Ended {
                 }
                 looked_at += 1;
                 if let Some(kept) = self.kept.get_mut(&(link, *request)) {
-                    kept.keep(until);
+                    kept.keep(until, KEPT_MAX);
                 }
             }
         }
         looked_at
     }
 
-    /// Keeps everything until another time.
+    /// Keeps everything until another time, because others are still to be sent.
     pub(super) fn keep_all(&mut self, until: Instant) {
-        self.kept.values_mut().for_each(|kept| kept.keep(until));
+        let all = self.kept.values_mut();
+        all.for_each(|kept| kept.keep(until, KEPT_CHANGING_MAX));
     }
 
     /// Removes those whose namespaces are no longer kept.
@@ -124,5 +125,7 @@ impl Ended {
     }
 }
 
-/// How long namespaces are kept at most: the relay ends thousands of subscriptions in this time, for one that covers them.
+/// How long namespaces are kept at most because others are sent.
 const KEPT_MAX: Duration = Duration::from_secs(30);
+/// How long they are kept at most as long as others are to be sent: before one that covers them, tens of thousands may end.
+const KEPT_CHANGING_MAX: Duration = Duration::from_mins(5);

@@ -35,6 +35,8 @@ struct Refusal {
     until_if_wide: Option<Instant>,
     /// When it is looked at again: at the latest after the longest pause of a relay that demands none.
     due: Option<Instant>,
+    /// Whether it is held because nobody wanted it any more.
+    is_left: bool,
 }
 
 /// Why a subscription is not sent.
@@ -76,6 +78,7 @@ impl Refusals {
         }
         let (hold, pauses) = refusal.next(cause);
         refusal.hold = Some(hold);
+        refusal.is_left = false;
         refusal.until = pauses.map(|(pause, _)| turn.now + pause);
         refusal.until_if_wide = pauses.map(|(_, pause)| turn.now + pause);
         let due = refusal.until;
@@ -97,21 +100,29 @@ impl Refusals {
         }
     }
 
-    /// Handles that nobody wants a subscription any more. If longer prefixes are wanted, `is_wide`, its refusals count for a
-    /// while: somebody who wants it again and again would interrupt them each time.
-    pub(super) fn on_unwanted(&mut self, turn: &mut Turn<'_>, target: Target, is_wide: bool) {
-        let Some(refusal) = self.refused.get_mut(&target) else {
+    /// Holds a subscription back that nobody wants any more, for a while, if it is held or `is_unanswered`. For if somebody
+    /// wants it again and again, each attempt interrupts those to longer prefixes.
+    pub(super) fn on_left(&mut self, turn: &mut Turn<'_>, target: Target, is_unanswered: bool) {
+        if self.hold(&target).is_none() && !is_unanswered {
+            self.forget(&target);
             return;
-        };
-        if is_wide && refusal.others > 0 && !refusal.is_old(turn.now) {
-            let later = turn.now + PAUSE_MAX;
-            refusal.hold = Some(Hold::Barred);
-            refusal.until = refusal.until.map(|until| until.max(later));
-            refusal.until_if_wide = refusal.until_if_wide.map(|until| until.max(later));
-            self.set_due(turn, target, Some(later));
-        } else {
-            self.set_due(turn, target.clone(), None);
-            self.refused.remove(&target);
+        }
+        let refusal = self.refused.entry(target.clone()).or_default();
+        if mem::replace(&mut refusal.is_left, true) {
+            return;
+        }
+        let pause = if refusal.others > 0 { PAUSE_MAX } else { PAUSE };
+        let later = Some(turn.now + pause);
+        refusal.hold = Some(Hold::Barred);
+        refusal.until = refusal.until.max(later);
+        refusal.until_if_wide = refusal.until_if_wide.max(later);
+        self.set_due(turn, target, later);
+    }
+
+    /// Forgets the refusals of a subscription.
+    pub(super) fn forget(&mut self, target: &Target) {
+        if let Some(due) = self.refused.remove(target).and_then(|it| it.due) {
+            self.due.remove(&(due, target.clone()));
         }
     }
 
@@ -157,6 +168,8 @@ impl Refusals {
             match until {
                 Some(until) if until <= turn.now => {
                     refusal.hold = None;
+                    refusal.is_left = false;
+                    refusal.until = Some(turn.now);
                     due.push(target);
                 }
                 later => self.set_due(turn, target, later),

@@ -26,7 +26,7 @@ pub(super) struct Subscriptions {
     /// Number of subscriptions of sessions to each prefix.
     wanted: BTreeMap<(PrefixKind, Namespace), usize>,
     open: BTreeMap<Target, RequestId>,
-    requests: BTreeMap<RequestKey, (PrefixKind, Namespace)>,
+    requests: BTreeMap<RequestKey, Request>,
     /// Prefixes under which subscriptions are not as they should be, and how far they are.
     changing: BTreeMap<Target, Place>,
     /// Links that were lost: requests up to this one are to end.
@@ -37,6 +37,14 @@ pub(super) struct Subscriptions {
     ended: usize,
     /// Whether the timer for more of them is set.
     is_paused: bool,
+}
+
+/// A subscription to a prefix.
+#[derive(Debug)]
+struct Request {
+    kind: PrefixKind,
+    prefix: Namespace,
+    is_accepted: bool,
 }
 
 /// What changed in one step.
@@ -92,8 +100,8 @@ enum Step {
 impl Subscriptions {
     /// Returns the prefix of an open subscription. Those over a link that was lost do not count.
     pub(super) fn prefix(&self, key: RequestKey) -> Option<&Namespace> {
-        let (_, prefix) = self.requests.get(&key).filter(|_| !self.is_lost(key))?;
-        Some(prefix)
+        let request = self.requests.get(&key).filter(|_| !self.is_lost(key))?;
+        Some(&request.prefix)
     }
 
     /// Notes a subscription of a session. `links` are those that are asked.
@@ -101,6 +109,12 @@ impl Subscriptions {
         let count = self.wanted.entry((kind, prefix.clone())).or_default();
         *count += 1;
         if *count == 1 {
+            if !is_wide(&self.wanted, kind, &prefix) {
+                // It interrupts nothing.
+                for &link in links {
+                    self.refusals.forget(&(link, kind, prefix.clone()));
+                }
+            }
             self.change_over(links, kind, &prefix);
         }
     }
@@ -122,7 +136,12 @@ impl Subscriptions {
             let is_wide = is_wide(&self.wanted, kind, &prefix);
             for &link in links {
                 let target = (link, kind, prefix.clone());
-                self.refusals.on_unwanted(turn, target, is_wide);
+                if is_wide {
+                    let is_unanswered = self.is_unanswered(&target);
+                    self.refusals.on_left(turn, target, is_unanswered);
+                } else {
+                    self.refusals.forget(&target);
+                }
             }
             self.change_over(links, kind, &prefix);
         }
@@ -303,7 +322,12 @@ impl Subscriptions {
         let covering = (*link, *kind, wanted.clone());
         let hold = self.refusals.hold(&covering);
         if hold == Some(Hold::Barred) {
-            return Some(Step::Skip(wanted.clone()));
+            let step = if open == Some(wanted) {
+                Step::End
+            } else {
+                Step::Skip
+            };
+            return Some(step(wanted.clone()));
         }
         let beyond = (Excluded(covering.clone()), Unbounded);
         let next = self.open.range(beyond).next();
@@ -352,7 +376,12 @@ impl Subscriptions {
         };
         turn.insert_request((link, request), Purpose::UpstreamPrefix);
         self.open.insert(target.clone(), request);
-        self.requests.insert((link, request), (kind, prefix));
+        let open = Request {
+            kind,
+            prefix,
+            is_accepted: false,
+        };
+        self.requests.insert((link, request), open);
         true
     }
 
@@ -375,7 +404,7 @@ impl Subscriptions {
         cause: Cause,
     ) -> Option<Closed> {
         let is_lost = self.is_lost(key);
-        let (kind, prefix) = self.requests.remove(&key)?;
+        let Request { kind, prefix, .. } = self.requests.remove(&key)?;
         let target = (key.0, kind, prefix.clone());
         self.open.remove(&target);
         if is_lost {
@@ -397,7 +426,24 @@ impl Subscriptions {
     /// Returns whether an open subscription was refused or ended before, but for overlaps.
     pub(super) fn is_repeated(&self, key: RequestKey) -> bool {
         let of = self.requests.get(&key);
-        of.is_some_and(|(kind, prefix)| self.refusals.is_repeated(&(key.0, *kind, prefix.clone())))
+        of.is_some_and(|it| {
+            let target = (key.0, it.kind, it.prefix.clone());
+            self.refusals.is_repeated(&target)
+        })
+    }
+
+    /// Notes that the other relay has accepted a subscription.
+    pub(super) fn on_accepted(&mut self, key: RequestKey) {
+        if let Some(request) = self.requests.get_mut(&key) {
+            request.is_accepted = true;
+        }
+    }
+
+    /// Returns whether a subscription is open, and the other relay has not accepted it yet.
+    fn is_unanswered(&self, target: &Target) -> bool {
+        let request = self.open.get(target);
+        let request = request.and_then(|&id| self.requests.get(&(target.0, id)));
+        request.is_some_and(|request| !request.is_accepted)
     }
 
     /// Has subscriptions sent again that were refused or ended, and those ended that had to wait.
