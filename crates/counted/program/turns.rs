@@ -43,6 +43,8 @@ pub(crate) fn run(only: Option<&str>) -> Scene {
         ("small", cache::of_small_objects),
         ("stale", cache::of_stale_objects),
         ("gaps", cache::with_gaps),
+        ("stale-gaps", cache::of_stale_objects_with_gaps),
+        ("large-groups", cache::of_large_groups),
         ("late", late::packets),
         ("tokens", tokens::of_requests),
         ("link", links::to_a_relay),

@@ -29,7 +29,7 @@ use self::parts::Parts;
 pub(crate) use self::{
     absent::{Absent, LAST, after, before},
     contradiction::Contradiction,
-    eviction::EVICTIONS_AT_ONCE,
+    eviction::{EVICTIONS_AT_ONCE, EVICTIONS_PER_TURN},
     gaps::declared_by,
     span::Span,
 };
@@ -63,7 +63,7 @@ type Age = (Instant, u64);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Aging {
     pub(crate) track: TrackId,
-    group: u64,
+    pub(crate) group: u64,
 }
 
 /// The cache of one track.
@@ -365,7 +365,8 @@ impl TrackCache {
         self.bytes += added;
         keeper.ledger.bytes += added;
         keeper.ledger.objects += 1;
-        if !self.cut(keeper.ledger, keeper.counters, limits, EVICTIONS_AT_ONCE) {
+        let mut left = EVICTIONS_AT_ONCE;
+        if !self.cut(keeper, &mut left) {
             keeper.ledger.overfull.insert(keeper.track);
         }
         Ok(())
@@ -409,32 +410,41 @@ impl TrackCache {
     /// as unknown.
     pub(crate) fn look(&self, at: Location, span: &Span, oldest: Option<Instant>) -> Known<'_> {
         let segment_end = span.last_of(at.group);
+        let range = self.absent.around(at);
+        // Up to here, only objects can differ from what is known of `at`.
+        let last = match range {
+            Some((_, last)) => last,
+            None => self.absent.next(at).and_then(before).unwrap_or(LAST),
+        };
         let objects = self.groups.get(&at.group).map(|group| &group.objects);
         let mut next = None;
         if let Some(objects) = objects {
             let from = objects.partition_point(|entry| entry.object < at.object);
-            let mut fresh = objects.range(from..).filter(|entry| entry.is_fresh(oldest));
-            match fresh.next() {
+            let objects = objects.range(from..);
+            let mut objects =
+                objects.take_while(|entry| Location::new(at.group, entry.object) <= last);
+            match objects.find(|entry| entry.is_fresh(oldest)) {
                 Some(entry) if entry.object == at.object => return Known::Object(entry),
                 Some(entry) => next = Some(Location::new(at.group, entry.object)),
                 None => {}
             }
         }
-        let range = self.absent.around(at);
         if span.order == GroupOrder::Ascending {
-            return self.look_up(at, next, range, span, oldest);
+            let next = next.or_else(|| self.next_fresh(at.group, last.min(span.end), oldest));
+            let last = last.min(stop(next, span.end));
+            return match range {
+                Some(_) => Known::Absent(last),
+                None => Known::Unknown(last),
+            };
         }
-        let stop = stop(next, segment_end);
-        let (last, known_above) = if let Some((first, last)) = range {
+        let known_above = if let Some((first, _)) = range {
             let partial = u64::from(first.object > 0);
-            (last, first.group.saturating_add(partial))
+            first.group.saturating_add(partial)
         } else {
-            let known = self.absent.next(at).and_then(before);
             let below = self.absent.previous(at);
-            let above = below.map_or(0, |last| last.group.saturating_add(1));
-            (known.unwrap_or(LAST), above)
+            below.map_or(0, |last| last.group.saturating_add(1))
         };
-        let mut last = last.min(stop);
+        let mut last = last.min(stop(next, segment_end));
         if last == segment_end && at == span.first_of(at.group) && at.object == 0 {
             // The whole group has this state, and so may the groups below it.
             let lowest = known_above.max(self.group_above(at.group));
@@ -446,27 +456,15 @@ impl TrackCache {
         }
     }
 
-    fn look_up(
-        &self,
-        at: Location,
-        next: Option<Location>,
-        range: Option<(Location, Location)>,
-        span: &Span,
-        oldest: Option<Instant>,
-    ) -> Known<'_> {
-        let next = next.or_else(|| {
-            let above = at.group.checked_add(1)?;
-            self.groups.range(above..).find_map(|(&id, group)| {
+    /// Returns the first fresh object of the groups above this one, up to `last`.
+    fn next_fresh(&self, group: u64, last: Location, oldest: Option<Instant>) -> Option<Location> {
+        let above = group.checked_add(1).filter(|above| *above <= last.group)?;
+        self.groups
+            .range(above..=last.group)
+            .find_map(|(&id, group)| {
                 let mut fresh = group.objects.iter().filter(|entry| entry.is_fresh(oldest));
                 fresh.next().map(|entry| Location::new(id, entry.object))
             })
-        });
-        let last = stop(next, span.end);
-        if let Some((_, end)) = range {
-            return Known::Absent(end.min(last));
-        }
-        let known = self.absent.next(at).and_then(before);
-        Known::Unknown(known.unwrap_or(LAST).min(last))
     }
 
     /// Returns the group directly above the next smaller group of which something is known.
@@ -503,10 +501,25 @@ impl TrackCache {
         let bytes: u64 = forgotten
             .map(|entry| entry.content.bytes() + OBJECT_BYTES)
             .sum();
+        let held = group.objects.len();
+        if group.objects.capacity() > 4 * held {
+            group.objects.shrink_to(2 * held);
+        }
         group.bytes -= bytes;
         self.bytes -= bytes;
         ledger.bytes -= bytes;
         ledger.objects -= count as u64;
+    }
+
+    /// Places a group anew in the order in which groups are examined and evicted.
+    fn requeue(&mut self, ledger: &mut Ledger, track: TrackId, id: u64, since: Instant) {
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        ledger.queue.remove(&group.age);
+        self.order.remove(&group.age);
+        group.age = ledger.enqueue(track, id, since);
+        self.order.insert(group.age, id);
     }
 
     fn forget_group(&mut self, ledger: &mut Ledger, id: u64) {

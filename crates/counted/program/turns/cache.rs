@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use weir_moqt::property::{self, Properties};
+use weir_moqt::{
+    parameter::Parameters,
+    property::{self, Properties},
+};
 use weir_quic::Handle;
 use weir_relay::Config;
 use weir_transport::Transport as _;
@@ -54,6 +57,58 @@ pub(crate) fn of_stale_objects() -> Scene {
         stage.fetch(client, "a--x");
     }
     note("fetches-of-10000-stale-objects", 1, stage.strike())
+}
+
+/// A track with one large group, whose objects may no longer be served, with gaps between them.
+pub(crate) fn of_stale_objects_with_gaps() -> Scene {
+    let mut stage = Stage::new(Config::default());
+    let publisher = stage.client();
+    let properties = Properties::builder().int(property::MAX_CACHE_DURATION, 1);
+    stage.publish_with(publisher, "a--x", 0, properties.build());
+    stage.settle();
+    for first in (0..OBJECTS).step_by(25) {
+        stage.objects(publisher, 0, first..first + 20);
+        stage.object_after_gap(publisher, 0, first + 24, 3);
+        if first % 1000 == 0 {
+            stage.settle();
+        }
+    }
+    stage.settle();
+    let held = stage.gauges().cache_objects;
+    assert!(held >= OBJECTS * 4 / 5, "{held} objects are cached");
+    let client = stage.client();
+    let parameters = Parameters {
+        fill_timeout: Some(Duration::ZERO),
+        ..Parameters::default()
+    };
+    for _ in 0..FETCHES / 2 {
+        stage.fetch_with(client, "a--x", parameters.clone());
+    }
+    note(
+        "fetches-of-16000-stale-objects-with-800-gaps",
+        1,
+        stage.strike(),
+    )
+}
+
+/// Tracks with one large group each, which expire together.
+pub(crate) fn of_large_groups() -> Scene {
+    let mut stage = Stage::new(Config::default());
+    let publisher = stage.client();
+    for track in 0..4 {
+        stage.publish(publisher, &format!("a--{track}"), track);
+        stage.settle();
+        for first in (0..OBJECTS).step_by(2000) {
+            stage.objects(publisher, track, first..first + 2000);
+            stage.settle();
+        }
+    }
+    let held = stage.gauges().cache_objects;
+    assert!(held >= 4 * OBJECTS, "{held} objects are cached");
+    let overdue = stage.overdue(Duration::from_secs(65));
+    note("end-of-the-age-of-80000-objects-in-4-groups", 1, overdue)?;
+    assert_eq!(stage.gauges().cache_objects, 0, "all have expired");
+    Ok(())
 }
 
 /// A track with one large group, whose publisher sends more objects of it, each with a gap before it.

@@ -105,13 +105,22 @@ impl Stage {
 
     /// Fetches all groups of a track.
     pub(crate) fn fetch(&mut self, client: Handle, track: &str) -> RequestId {
+        self.fetch_with(client, track, Parameters::default())
+    }
+
+    pub(crate) fn fetch_with(
+        &mut self,
+        client: Handle,
+        track: &str,
+        parameters: Parameters,
+    ) -> RequestId {
         let kind = FetchKind::Standalone {
             track: name(track),
             start: Location::ZERO,
             end: Location::new(1 << 30, 0),
         };
         let sent = self.act(client, |session, connection| {
-            session.fetch(connection, kind, Parameters::default())
+            session.fetch(connection, kind, parameters)
         });
         sent.expect(ROOM)
     }

@@ -9,7 +9,7 @@ use weir_moqt::{
     property::{IMMUTABLE, Properties, Value},
 };
 
-use super::{Entry, TrackCache};
+use super::{Content, Entry, TrackCache};
 
 /// A different object exists at the same location: the track is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +21,8 @@ impl Entry {
     pub(super) fn check(&self, other: &Self, default_priority: u8) -> Result<(), Contradiction> {
         let (header, parts) = other.fetched(0, default_priority);
         self.check_header(&header, default_priority)?;
-        let mut offset = 0;
-        for part in &parts {
-            self.check_payload(offset, part)?;
-            offset += part.len() as u64;
-        }
-        Ok(())
+        let (_, own) = self.fetched(0, default_priority);
+        are_equal(&own, &parts)
     }
 
     /// Checks that the header of an object at the same location equals this object's.
@@ -45,8 +41,16 @@ impl Entry {
 
     /// Checks that the payload has `data` at `offset`.
     pub(crate) fn check_payload(&self, offset: u64, data: &[u8]) -> Result<(), Contradiction> {
-        let (_, parts) = self.fetched(0, 0);
-        holds(&parts, offset, data)
+        match &self.content {
+            Content::Stream { payload, rest, .. } => {
+                holds(std::iter::once(payload).chain(rest), offset, data)
+            }
+            Content::Fetched { payload, .. } => holds([payload], offset, data),
+            Content::Datagram(_) => {
+                let (_, parts) = self.fetched(0, 0);
+                holds(&parts, offset, data)
+            }
+        }
     }
 }
 
@@ -96,6 +100,35 @@ fn immutable(properties: &Properties) -> Option<Value<'_>> {
     properties.find(IMMUTABLE)
 }
 
+/// Checks that the concatenations of two lists are equal.
+fn are_equal(one: &[Bytes], other: &[Bytes]) -> Result<(), Contradiction> {
+    let (mut ones, mut others) = (one.iter(), other.iter());
+    let (mut one, mut other) = (&[][..], &[][..]);
+    loop {
+        while one.is_empty()
+            && let Some(next) = ones.next()
+        {
+            one = next;
+        }
+        while other.is_empty()
+            && let Some(next) = others.next()
+        {
+            other = next;
+        }
+        let length = one.len().min(other.len());
+        if length == 0 {
+            let is_same = one.is_empty() && other.is_empty();
+            return is_same.then_some(()).ok_or(Contradiction);
+        }
+        let ((head, rest), (other_head, other_rest)) =
+            (one.split_at(length), other.split_at(length));
+        if head != other_head {
+            return Err(Contradiction);
+        }
+        (one, other) = (rest, other_rest);
+    }
+}
+
 /// Checks that the concatenation of `parts` has `data` at `offset`.
 fn holds<'a>(
     parts: impl IntoIterator<Item = &'a Bytes>,
@@ -141,6 +174,21 @@ mod tests {
                 }
             }
         }
+        for length in 0..=whole.len() {
+            let (head, rest) = whole.split_at(length);
+            let other = [head, b"", rest].map(Bytes::copy_from_slice);
+            assert_eq!(are_equal(&parts, &other), Ok(()), "{length}");
+            let is_whole = are_equal(&parts, &other[..1]).is_ok();
+            assert_eq!(is_whole, length == whole.len());
+            assert_eq!(are_equal(&other[..1], &parts).is_ok(), is_whole);
+            for place in 0..length {
+                let mut wrong = head.to_vec();
+                wrong[place] ^= 1;
+                let wrong = [wrong.into(), other[2].clone()];
+                assert_eq!(are_equal(&parts, &wrong), Err(Contradiction));
+            }
+        }
+        assert_eq!(are_equal(&[], &[Bytes::new()]), Ok(()));
         assert_eq!(holds(&parts, 5, b"fg"), Err(Contradiction), "too long");
         assert_eq!(holds(&parts, 9, b"a"), Err(Contradiction), "behind its end");
     }

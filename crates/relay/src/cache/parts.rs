@@ -29,6 +29,11 @@ impl Parts {
         }
     }
 
+    /// Returns the bytes of the objects of a session.
+    pub(crate) fn of(&self, session: Handle) -> u64 {
+        self.of_sessions.get(&session).copied().unwrap_or_default()
+    }
+
     /// Returns how many bytes may be held of an object of which `held` bytes are held already. All objects share `max`,
     /// and the objects of one session half of it: a session that never completes its objects leaves room for others.
     pub(crate) fn room(&self, session: Option<Handle>, held: u64, max: u64) -> u64 {
@@ -36,8 +41,7 @@ impl Parts {
         let Some(session) = session else {
             return of_all;
         };
-        let of_session = self.of_sessions.get(&session).copied().unwrap_or_default();
-        of_all.min((max / 2).saturating_sub(of_session.saturating_sub(held)))
+        of_all.min((max / 2).saturating_sub(self.of(session).saturating_sub(held)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests of the cache against a simple reference model, and of its limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::{collection::vec, prelude::*};
 
@@ -48,13 +48,19 @@ impl Desk {
 
     /// Removes what is older than `age_max`.
     fn expire(&mut self, now: Instant, age_max: Duration) {
+        self.limits.cache_age_max = age_max;
         self.with(now, |cache, keeper| {
             while let Some((due, turn)) = keeper.ledger.due(age_max)
                 && due <= now
             {
-                cache.expire(keeper.ledger, keeper.counters, turn, (now, age_max));
+                cache.expire(keeper, turn.group, &mut { usize::MAX });
             }
         });
+    }
+
+    /// Evicts the oldest group, with so much work at most.
+    fn evict(&mut self, now: Instant, mut work: usize) {
+        self.with(now, |cache, keeper| cache.evict(keeper, &mut work));
     }
 
     /// Returns false if the object contradicts a cached one.
@@ -166,19 +172,25 @@ proptest! {
     /// Lists are sorted before the comparison: a descending run of several groups is one range.
     #[test]
     fn any_range_is_what_a_table_says(
-        steps in vec((any::<bool>(), location(), location()), 0..25),
+        steps in vec((0..4u8, location(), location()), 0..25),
         (one, other) in (location(), location()),
         is_descending in any::<bool>(),
     ) {
         let mut desk = Desk::new(limits());
         let mut table = BTreeMap::new();
-        let now = epoch();
-        for (is_object, one, other) in steps {
+        let mut stale = BTreeSet::new();
+        let (before, now) = (epoch(), epoch() + Duration::from_secs(1));
+        for (kind, one, other) in steps {
             let (first, last) = (one.min(other), one.max(other));
-            if is_object {
-                if first.object < OBJECTS {
+            if kind < 2 {
+                let is_new = first.object < OBJECTS && !table.contains_key(&first);
+                if is_new && kind == 0 {
+                    // As if it were not there.
+                    stale.insert(first);
+                    desk.insert(before, first, 10);
+                } else if is_new && !stale.contains(&first) {
                     desk.insert(now, first, 10);
-                    table.entry(first).or_insert(true);
+                    table.insert(first, true);
                 }
             } else {
                 desk.with(now, |cache, keeper| cache.exclude(keeper, first, last));
@@ -194,7 +206,7 @@ proptest! {
         }
         let order = if is_descending { GroupOrder::Descending } else { GroupOrder::Ascending };
         let span = Span { start: one.min(other), end: one.max(other), order };
-        let mut found = walk(&desk.cache, &span, None);
+        let mut found = walk(&desk.cache, &span, Some(now));
         let mut expected = reference(&table, &span);
         prop_assert_eq!(&found.objects, &expected.objects, "objects come in their order");
         for walk in [&mut found, &mut expected] {
@@ -214,7 +226,7 @@ proptest! {
             now += Duration::from_secs(1);
             match kind {
                 0..=2 => drop(desk.insert(now, location, bytes)),
-                3 => desk.with(now, |cache, keeper| cache.evict(keeper.ledger, keeper.counters)),
+                3 => desk.evict(now, bytes),
                 _ => {
                     desk.expire(now, Duration::from_secs(5));
                 }
@@ -256,6 +268,92 @@ fn a_group_that_is_alone_gives_up_its_first_objects() {
     }
     assert_eq!(desk.places(), [(1, 3), (1, 4)]);
     assert_eq!(desk.counters.cache_objects_evicted, 3);
+}
+
+#[test]
+fn large_groups_leave_in_pieces() {
+    let start = epoch();
+    let mut desk = Desk::new(Limits {
+        cache_age_max: Duration::from_secs(5),
+        ..limits()
+    });
+    for object in 0..300 {
+        desk.insert(start, at(1, object), 10);
+        desk.insert(start, at(2, object), 10);
+    }
+    desk.evict(start, 100);
+    assert_eq!(desk.places().len(), 500);
+    assert_eq!(desk.places()[0], (1, 100));
+    desk.evict(start, 0);
+    assert_eq!(desk.places().len(), 500, "no work is left");
+    desk.evict(start, 200);
+    assert_eq!(desk.places()[0], (2, 0));
+    assert_eq!(desk.counters.cache_groups_evicted, 1);
+    desk.evict(start, 1000);
+    assert_eq!(desk.places()[0], (2, 150), "half of the only one");
+    let due = start + Duration::from_secs(5);
+    let mut work = 120;
+    desk.with(due, |cache, keeper| cache.expire(keeper, 2, &mut work));
+    assert_eq!((desk.places()[0], work), ((2, 270), 0));
+    let mut work = 120;
+    desk.with(due, |cache, keeper| cache.expire(keeper, 2, &mut work));
+    assert_eq!((desk.places().len(), work), (0, 90));
+    assert_eq!(desk.counters.cache_groups_expired, 1);
+}
+
+#[test]
+fn what_is_left_of_a_group_that_was_alone_is_as_old_as_its_objects() {
+    let mut desk = Desk::new(limits());
+    let start = epoch();
+    let second = |secs| start + Duration::from_secs(secs);
+    for object in 0..4 {
+        desk.insert(second(object), at(1, object), 10);
+    }
+    desk.evict(second(4), 100);
+    let (due, _) = desk.ledger.due(Duration::ZERO).expect("a group is left");
+    assert_eq!(due, second(2));
+}
+
+#[test]
+fn a_group_that_shrank_gives_its_memory_back() {
+    let start = epoch();
+    let mut desk = Desk::new(limits());
+    for object in 0..10_000 {
+        let now = start + Duration::from_secs(object / 9_990);
+        desk.insert(now, at(1, object), 10);
+    }
+    desk.expire(start + Duration::from_secs(5), Duration::from_secs(5));
+    let group = &desk.cache.groups[&1];
+    assert_eq!(group.objects.len(), 10);
+    assert!(group.objects.capacity() <= 40);
+}
+
+#[test]
+fn objects_that_began_long_before_they_ended_expire_with_their_age() {
+    let start = epoch();
+    let mut desk = Desk::new(limits());
+    let later = start + Duration::from_secs(5);
+    desk.with(later, |cache, keeper| {
+        let kept = cache.insert(keeper, at(1, 0), start, content(at(1, 0), 10));
+        kept.unwrap();
+    });
+    desk.expire(later + Duration::from_secs(4), Duration::from_secs(4));
+    assert_eq!(desk.places(), []);
+    desk.with(later, |cache, keeper| {
+        for object in [0, 1] {
+            let location = at(2, object);
+            let kept = cache.insert(keeper, location, start, content(location, 10));
+            kept.unwrap();
+        }
+    });
+    desk.with(later + Duration::from_secs(2), |cache, keeper| {
+        cache.expire(keeper, 2, &mut 100);
+    });
+    assert_eq!(
+        desk.places(),
+        [],
+        "none of them is fresh, though the last was added just now"
+    );
 }
 
 #[test]
@@ -310,9 +408,7 @@ fn each_group_of_which_objects_are_kept_may_have_an_end_besides() {
     assert_eq!(desk.counters.cache_gaps_forgotten, 0);
     assert_eq!(desk.cache.absent.len(), 20);
     for _ in 0..5 {
-        desk.with(epoch(), |cache, keeper| {
-            cache.evict(keeper.ledger, keeper.counters);
-        });
+        desk.evict(epoch(), EVICTIONS_AT_ONCE);
     }
     assert_eq!(desk.cache.absent.len(), 15, "it goes with its group");
     assert_eq!(desk.counters.cache_gaps_forgotten, 0);

@@ -291,6 +291,7 @@ impl Owners {
         };
         let published: Vec<_> = peer.published().collect();
         let mut bytes = peer.held_bytes() + self.delivery.lag_of(handle);
+        bytes += self.tracks.part_bytes(handle);
         for track in published {
             let track = self.tracks.get(track);
             bytes += track.map_or(0, |track| track.properties().as_bytes().len() as u64);

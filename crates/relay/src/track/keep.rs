@@ -12,7 +12,7 @@ use weir_quic::Handle;
 
 use super::{AdmittedDatagram, Ended, Mark, Subgroup, Tracks};
 use crate::{
-    cache::{Content, Contradiction, EVICTIONS_AT_ONCE, Keeper, TrackCache},
+    cache::{Content, Contradiction, EVICTIONS_AT_ONCE, EVICTIONS_PER_TURN, Keeper, TrackCache},
     effect::Effect,
     ids::{SubgroupId, TrackId},
     sessions::peer::PeerKind,
@@ -149,6 +149,11 @@ impl Tracks {
         }
     }
 
+    /// Returns the bytes held of incomplete objects of a session.
+    pub(crate) fn part_bytes(&self, session: Handle) -> u64 {
+        self.ledger.parts.of(session) + self.ledger.fetched_parts.of(session)
+    }
+
     /// Changes the number of bytes held of an incomplete object in answer to a fetch of the relay.
     pub(crate) fn hold_fetched_part(&mut self, session: Option<Handle>, before: u64, after: u64) {
         self.ledger.fetched_parts.hold(session, before, after);
@@ -157,7 +162,8 @@ impl Tracks {
     /// Evicts what exceeds the limits of the cache, and updates its timer.
     #[inline]
     fn tend_cache(&mut self, turn: &mut Turn<'_>) {
-        self.cut_cache(turn, EVICTIONS_AT_ONCE);
+        let mut left = EVICTIONS_AT_ONCE;
+        self.cut_cache(turn, &mut left);
         if self.is_overfull(turn) {
             self.wake_for_cache(turn, turn.now + CACHE_PAUSE);
         } else if self.ledger.wake.is_none() {
@@ -171,7 +177,8 @@ impl Tracks {
         let before = self.ledger.bytes();
         let aim = before.saturating_sub(bytes);
         self.ledger.aim = Some(self.ledger.aim.map_or(aim, |earlier| earlier.min(aim)));
-        self.cut_cache(turn, EVICTIONS_PER_TURN);
+        let mut left = EVICTIONS_PER_TURN;
+        self.cut_cache(turn, &mut left);
         if self.is_overfull(turn) {
             self.wake_for_cache(turn, turn.now + CACHE_PAUSE);
         }
@@ -189,21 +196,21 @@ impl Tracks {
         self.ledger.aim.map_or(max, |aim| aim.min(max))
     }
 
-    /// Evicts the oldest groups while there is too much in the cache, at most so many. Returns how many were evicted.
-    fn cut_cache(&mut self, turn: &mut Turn<'_>, most: usize) -> usize {
+    /// Evicts the oldest groups while there is too much in the cache, as far as the work that is `left` suffices.
+    fn cut_cache(&mut self, turn: &mut Turn<'_>, left: &mut usize) {
         let max = self.cache_max(turn);
-        for evicted in 0..most {
+        while *left > 0 {
             let oldest = self.ledger.oldest().filter(|_| self.ledger.bytes() > max);
             let Some(id) = oldest else {
                 self.ledger.aim = None;
-                return evicted;
+                return;
             };
             if let Some(track) = self.table.get(id) {
-                track.cache.evict(&mut self.ledger, turn.counters);
+                let mut keeper = self.ledger.keeper(turn, id);
+                track.cache.evict(&mut keeper, left);
             }
             turn.push(Effect::Released(id));
         }
-        most
     }
 
     /// Sets the timer of the cache to when its first group expires, but not before `earliest`; to `earliest` if the limits
@@ -229,41 +236,36 @@ impl Tracks {
     /// Removes objects that have expired, and those beyond the limits, in pieces.
     pub(crate) fn on_cache_due(&mut self, turn: &mut Turn<'_>) {
         self.ledger.wake = None;
-        let mut left = EVICTIONS_PER_TURN - self.cut_cache(turn, EVICTIONS_PER_TURN);
+        let mut left = EVICTIONS_PER_TURN;
+        self.cut_cache(turn, &mut left);
         while left > 0
             && let Some(id) = self.ledger.overfull.pop_first()
         {
             let Some(track) = self.table.get(id) else {
                 continue;
             };
-            let before = turn.counters.cache_groups_evicted;
-            let (ledger, limits) = (&mut self.ledger, &turn.config.limits);
-            if !track.cache.cut(ledger, turn.counters, limits, left) {
+            let mut keeper = self.ledger.keeper(turn, id);
+            if !track.cache.cut(&mut keeper, &mut left) {
                 self.ledger.overfull.insert(id);
             }
-            let evicted = turn.counters.cache_groups_evicted - before;
-            left = left.saturating_sub(usize::try_from(evicted).unwrap_or(left));
         }
-        let is_done = self.expire(turn, left) && !self.is_overfull(turn);
+        let is_done = self.expire(turn, &mut left) && !self.is_overfull(turn);
         let rest = if is_done { CACHE_REST } else { CACHE_PAUSE };
         self.wake_for_cache(turn, turn.now + rest);
     }
 
-    /// Removes groups that have expired, at most so many. Returns whether none is left.
-    fn expire(&mut self, turn: &mut Turn<'_>, most: usize) -> bool {
+    /// Removes groups that have expired, as far as the work that is `left` suffices. Returns whether none is left.
+    fn expire(&mut self, turn: &mut Turn<'_>, left: &mut usize) -> bool {
         let age_max = turn.config.limits.cache_age_max;
-        let mut left = most;
         while let Some((due, aging)) = self.ledger.due(age_max)
             && due <= turn.now
         {
-            if left == 0 {
+            if *left == 0 {
                 return false;
             }
-            left -= 1;
             if let Some(track) = self.table.get(aging.track) {
-                let (ledger, counters) = (&mut self.ledger, &mut *turn.counters);
-                let age = (turn.now, age_max);
-                track.cache.expire(ledger, counters, aging, age);
+                let mut keeper = self.ledger.keeper(turn, aging.track);
+                track.cache.expire(&mut keeper, aging.group, left);
             }
             turn.push(Effect::Released(aging.track));
         }
@@ -271,9 +273,7 @@ impl Tracks {
     }
 }
 
-/// Groups that the timer of the cache removes in one turn.
-const EVICTIONS_PER_TURN: usize = 1024;
-/// The time between two such turns.
+/// The time between two turns in which the timer of the cache removes objects.
 const CACHE_PAUSE: Duration = Duration::from_millis(1);
 /// The smallest interval between two checks of the cache.
 const CACHE_REST: Duration = Duration::from_secs(1);

@@ -256,11 +256,16 @@ impl Subgroup {
             self.end += data.len() as u64;
             let received = self.began.unwrap_or(now);
             self.last_received = Some(received);
-            self.log.push_back(Piece {
-                data,
-                start,
-                received,
-            });
+            let is_long = self.log.len() >= PIECES_MAX;
+            match self.log.back_mut().filter(|_| is_long) {
+                // Its objects count as received with those before, which a reader so far behind does not notice.
+                Some(last) if is_joined(&last.data, &data) => last.data = joined(&last.data, &data),
+                _ => self.log.push_back(Piece {
+                    data,
+                    start,
+                    received,
+                }),
+            }
             let last_began = if self.marks.is_empty() {
                 self.began
             } else {
@@ -295,7 +300,11 @@ impl Subgroup {
             // The header of the next object follows the payload and marks its end.
             let end = first.map_or(data.len(), |mark| place(mark.start));
             begun.bytes += end as u64;
-            begun.parts.push(data.slice(..end));
+            let part = data.slice(..end);
+            match begun.parts.last_mut() {
+                Some(last) if is_joined(last, &part) => *last = joined(last, &part),
+                _ => begun.parts.push(part),
+            }
             if first.is_none() && goes_on(end) {
                 partial = Some(begun);
             } else {
@@ -431,6 +440,23 @@ impl Subgroup {
         self.log.front().map_or(0, |piece| self.end - piece.start)
     }
 }
+
+/// Returns whether two pieces that follow each other become one: each costs memory of its own.
+fn is_joined(one: &Bytes, other: &Bytes) -> bool {
+    one.len() + other.len() <= JOINED_BYTES_MAX
+}
+
+fn joined(one: &Bytes, other: &Bytes) -> Bytes {
+    let mut joined = BytesMut::with_capacity(one.len() + other.len());
+    joined.extend_from_slice(one);
+    joined.extend_from_slice(other);
+    joined.freeze()
+}
+
+/// Pieces of a log beyond which small ones are joined.
+const PIECES_MAX: usize = 256;
+/// Most bytes of two pieces that are joined. To copy them costs less than to keep both.
+const JOINED_BYTES_MAX: usize = 4096;
 
 /// Returns the header of a stream that carries only the later objects of a subgroup.
 pub(crate) fn resumed(header: SubgroupHeader, number: u64) -> SubgroupHeader {

@@ -56,6 +56,48 @@ fn read(subgroup: &Subgroup, start: &Start) -> Vec<SubgroupItem> {
 }
 
 #[test]
+fn an_object_that_comes_byte_by_byte_is_kept_in_few_pieces() {
+    const BYTES: u64 = 20_000;
+    let (now, mut subgroup) = (epoch(), subgroup(false));
+    subgroup.begin(object(0, BYTES));
+    let mut start = None;
+    let mut kept = None;
+    for number in 0..BYTES {
+        subgroup.extend(&number.to_le_bytes()[..1]);
+        let marks = subgroup.publish(now, BYTES, |_, _, content| kept = Some(content));
+        start = start.or_else(|| marks.first().map(|mark| subgroup.start_at(mark)));
+    }
+    assert!(subgroup.log.len() < 300, "{} pieces", subgroup.log.len());
+    let start = start.expect("the object has begun");
+    let payload = |from: u64| (from..BYTES).map(|number| number.to_le_bytes()[0]);
+    let items = read(&subgroup, &start);
+    let received: Vec<u8> = items
+        .iter()
+        .filter_map(|item| match item {
+            SubgroupItem::Payload(data) => Some(data.to_vec()),
+            SubgroupItem::Header(_) | SubgroupItem::Object(_) => None,
+        })
+        .flatten()
+        .collect();
+    assert!(received.iter().copied().eq(payload(0)));
+    let end = subgroup.len();
+    for left in [1, 2, 4095, 4096, 4097, BYTES - 1] {
+        let piece = subgroup.from(end - left).expect("it is in the log");
+        assert!(
+            payload(BYTES - left)
+                .zip(piece.data)
+                .all(|(one, other)| one == other)
+        );
+    }
+    let Some(Content::Stream { payload, rest, .. }) = kept else {
+        panic!("the object is kept");
+    };
+    assert!(rest.len() < 10, "{} parts", rest.len());
+    let bytes: usize = rest.iter().map(Bytes::len).sum();
+    assert_eq!((payload.len() + bytes) as u64, BYTES);
+}
+
+#[test]
 fn the_first_reader_gets_the_publishers_bytes() {
     let (now, mut subgroup) = (epoch(), subgroup(false));
     subgroup.begin(object(2, 3));
@@ -173,7 +215,7 @@ fn the_next_object_is_the_first_that_is_not_complete() {
 }
 
 #[test]
-fn complete_objects_are_handed_to_the_cache_in_the_parts_they_came_in() {
+fn complete_objects_are_handed_to_the_cache_in_the_large_parts_they_came_in() {
     let (now, mut subgroup) = (epoch(), subgroup(true));
     let mut kept = Vec::new();
     let mut publish = |subgroup: &mut Subgroup, partial_max| {
@@ -218,13 +260,20 @@ fn complete_objects_are_handed_to_the_cache_in_the_parts_they_came_in() {
     subgroup.extend(b"cut");
     subgroup.end(now, Ended::Reset(ResetCode::CANCELLED));
     publish(&mut subgroup, 100);
+    let mut large = self::subgroup(true);
+    large.begin(object(7, 10_000));
+    for _ in 0..4 {
+        large.extend(&[9; 2500]);
+        publish(&mut large, 10_000);
+    }
     let bytes = |text: &'static [u8]| Bytes::from_static(text);
     let none = Bytes::new;
     let expected = [
         (2, properties.as_bytes().clone(), vec![bytes(b"whole")]),
-        (3, none(), vec![bytes(b"th"), bytes(b"re"), bytes(b"ee")]),
-        (4, none(), vec![bytes(b"to"), bytes(b"o")]),
+        (3, none(), vec![bytes(b"threee")]),
+        (4, none(), vec![bytes(b"too")]),
         (5, none(), vec![none()]),
+        (7, none(), vec![bytes(&[9; 2500]); 4]),
     ];
     assert_eq!(kept, expected);
 }
