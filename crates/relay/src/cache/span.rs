@@ -61,6 +61,20 @@ impl Span {
         Some(self.first_of(group))
     }
 
+    /// Returns the location that `at` follows.
+    pub(crate) fn before(&self, at: Location) -> Option<Location> {
+        if at > self.first_of(at.group) {
+            let object = at.object.saturating_sub(1);
+            return Some(Location { object, ..at });
+        }
+        let group = match self.order {
+            GroupOrder::Ascending if at.group > self.start.group => at.group.saturating_sub(1),
+            GroupOrder::Descending if at.group < self.end.group => at.group.saturating_add(1),
+            GroupOrder::Ascending | GroupOrder::Descending => return None,
+        };
+        Some(self.last_of(group))
+    }
+
     /// Returns whether `one` comes before `other`.
     pub(crate) fn is_before(&self, one: Location, other: Location) -> bool {
         match self.order {
@@ -134,6 +148,12 @@ mod tests {
         assert_eq!(down.after(at(4, 1)), Some(at(3, 0)));
         assert_eq!(down.after(at(3, u64::MAX)), Some(at(2, 3)));
         assert_eq!(down.after(at(2, u64::MAX)), None);
+        assert_eq!(up.before(at(2, 3)), None);
+        assert_eq!(up.before(at(4, 1)), Some(at(4, 0)));
+        assert_eq!(down.before(at(4, 0)), None);
+        assert_eq!(up.before(at(4, 0)), Some(at(3, u64::MAX)));
+        assert_eq!(down.before(at(2, 3)), Some(at(3, u64::MAX)));
+        assert_eq!(down.before(at(3, 0)), Some(at(4, 1)));
         assert!(down.is_before(at(4, 1), at(3, 0)));
         assert!(!down.is_before(at(3, 1), at(3, 1)));
         assert_eq!(up.within(at(4, 2)), None);

@@ -39,8 +39,8 @@ enum Outcome {
 enum Gap {
     /// Wait for publishers.
     Wait,
-    /// Tell the peer that the range is unknown.
-    Skip,
+    /// Tell the peer that the range is unknown up to this location, inclusive.
+    Skip(Location),
     /// Look up the cache again, because the end of the fetch has changed.
     Retry,
     Fail(RequestErrorCode),
@@ -140,7 +140,7 @@ impl Serving<'_> {
             Known::Unknown(last) => match self.on_unknown(turn, id, fetch, (next, last)) {
                 Gap::Wait => return Some(Outcome::Waits),
                 Gap::Retry => {}
-                Gap::Skip => {
+                Gap::Skip(last) => {
                     turn.counters.fetch_ranges_unknown += 1;
                     fetch.skip_unknown(last);
                 }
@@ -195,13 +195,16 @@ impl Serving<'_> {
         {
             return Gap::Wait;
         }
+        if let Some(last) = self.end_before_answers(fetch, (first, last)) {
+            return Gap::Skip(last);
+        }
         if fetch.is_end_unknown() {
             return self.find_end(fetch);
         }
         let is_rest = fetch.span().after(last).is_none();
         match fetch.failure() {
             Some(code) if !fetch.is_answered() && is_rest => Gap::Fail(code),
-            Some(_) | None => Gap::Skip,
+            Some(_) | None => Gap::Skip(last),
         }
     }
 

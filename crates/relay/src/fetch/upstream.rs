@@ -54,6 +54,30 @@ impl Serving<'_> {
         true
     }
 
+    /// Returns the last location before the nearest one behind `first` that publishers may still send. `None` if that one
+    /// is behind `last`, or if the fetch has no time left to wait for it.
+    pub(super) fn end_before_answers(
+        &self,
+        fetch: &ServedFetch,
+        (first, last): (Location, Location),
+    ) -> Option<Location> {
+        if !fetch.has_time() {
+            return None;
+        }
+        let span = fetch.span();
+        let upstream = self.fetches.upstream_for(fetch.track());
+        let awaited = upstream.filter_map(|upstream| upstream.next_within(span));
+        let behind = awaited.filter(|&at| span.is_before(first, at) && !span.is_before(last, at));
+        let nearest = behind.reduce(|nearest, at| {
+            if span.is_before(at, nearest) {
+                at
+            } else {
+                nearest
+            }
+        });
+        span.before(nearest?)
+    }
+
     /// Requests from a publisher what a fetch is missing: the range from `first` to `last`, and the next few unknown
     /// ranges behind it. Returns whether a publisher was asked.
     pub(super) fn request(

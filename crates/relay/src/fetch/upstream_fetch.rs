@@ -156,6 +156,12 @@ impl UpstreamFetch {
         self.span.contains(location) && self.next.is_some_and(is_ahead)
     }
 
+    /// Returns the first location of `span` that the answer may still contain, if the answer has the order of `span`.
+    pub(crate) fn next_within(&self, span: &Span) -> Option<Location> {
+        let at = span.within(self.next?)?.max(span.start);
+        (span.order == self.span.order && self.covers(at)).then_some(at)
+    }
+
     /// Returns whether the rest of the answer is of use to a fetch of `span` that is served up to `at`.
     pub(crate) fn is_wanted_by(&self, span: &Span, at: Location) -> bool {
         let Some(own) = self.next else { return false };

@@ -408,6 +408,49 @@ fn an_answer_is_not_read_faster_than_it_is_taken() {
 }
 
 #[test]
+fn what_follows_an_object_that_is_dropped_is_awaited() {
+    let mut setting = Setting::default();
+    setting.relay.cache_object_bytes_max = 2000;
+    for order in [GroupOrder::Ascending, GroupOrder::Descending] {
+        // Early in the answer, before the relay knows its end, and late.
+        for dropped in [1, 11] {
+            story(&setting, |stage| {
+                let archive = archivist(stage, 0, 20);
+                let group = match order {
+                    GroupOrder::Ascending => dropped,
+                    GroupOrder::Descending => 19 - dropped,
+                };
+                let large = Location::new(group, 1);
+                stage.direct(archive, |actor| {
+                    actor.archive.objects.insert(large, vec![7; 2001]);
+                });
+                let client = stage.client();
+                let parameters = Parameters {
+                    group_order: Some(order),
+                    ..Parameters::default()
+                };
+                stage.fetch(client, "a--x", (20, 0), (20, 0));
+                stage.step("the relay knows the track", millis(200));
+                let kind = standalone("a--x", (0, 0), (19, 2));
+                let fetch = stage.fetch_with(client, kind, parameters);
+                stage.step("an answer with an object that is too large", millis(500));
+                assert_eq!(stage.counters().fetched_objects_dropped, 1);
+                assert_eq!(stage.expect_complete(fetch), Location::new(19, 2));
+                let mut groups: Vec<u64> = (0..20).collect();
+                if order == GroupOrder::Descending {
+                    groups.reverse();
+                }
+                let mut expected = all_of(groups);
+                expected.retain(|&place| place != (group, 1));
+                assert_eq!(stage.fetched(fetch).places(500), expected);
+                assert_eq!(stage.fetched(fetch).ranges(), [(true, large)]);
+                assert_eq!(stage.fetched_from(archive).len(), 2);
+            });
+        }
+    }
+}
+
+#[test]
 fn fetches_upstream_are_bounded() {
     let mut setting = Setting::default();
     setting.relay.fetches_upstream_per_session_max = 2;
