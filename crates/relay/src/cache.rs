@@ -308,8 +308,9 @@ impl TrackCache {
         end.is_some_and(|(first, _)| after(largest).is_none_or(|next| first <= next))
     }
 
-    /// Stores an object, then evicts what exceeds the limits. Does nothing if the object is stored already or known not
-    /// to exist. Fails if a different object is stored at the location: the track is malformed.
+    /// Stores an object, then evicts what exceeds the limits. Does nothing if the object is known not to exist, or is
+    /// stored already; only a fetched copy replaces the stored one. Fails if a different object is stored at the
+    /// location: the track is malformed.
     pub(crate) fn insert(
         &mut self,
         keeper: &mut Keeper<'_>,
@@ -350,21 +351,31 @@ impl TrackCache {
                 objects: VecDeque::with_capacity(1),
             }
         });
-        match group.objects.back() {
-            Some(last) if last.object >= location.object => match group.place(location.object) {
-                Ok(place) => {
-                    let known = &group.objects[place];
-                    return known.check(&entry, self.default_priority);
+        let place = match group.objects.back() {
+            Some(last) if last.object >= location.object => group.place(location.object),
+            Some(_) | None => Err(group.objects.len()),
+        };
+        let mut removed = 0;
+        match place {
+            Ok(place) => {
+                let known = &mut group.objects[place];
+                known.check(&entry, self.default_priority)?;
+                // An object that is too old to be served is fetched again, and the copy is as fresh as a first one.
+                if !is_awaited {
+                    return Ok(());
                 }
-                Err(place) => group.objects.insert(place, entry),
-            },
-            Some(_) | None => group.objects.push_back(entry),
+                removed = known.content.bytes() + OBJECT_BYTES;
+                *known = entry;
+            }
+            Err(place) => {
+                group.objects.insert(place, entry);
+                keeper.ledger.objects += 1;
+            }
         }
         group.touched = keeper.now;
-        group.bytes += size;
-        self.bytes += added;
-        keeper.ledger.bytes += added;
-        keeper.ledger.objects += 1;
+        group.bytes = group.bytes + size - removed;
+        self.bytes = self.bytes + added - removed;
+        keeper.ledger.bytes = keeper.ledger.bytes + added - removed;
         let mut left = EVICTIONS_AT_ONCE;
         if !self.cut(keeper, &mut left) {
             keeper.ledger.overfull.insert(keeper.track);

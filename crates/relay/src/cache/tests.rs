@@ -450,6 +450,44 @@ fn objects_that_are_too_old_are_unknown_and_then_forgotten() {
 }
 
 #[test]
+fn a_fetched_copy_replaces_an_older_one() {
+    let mut desk = Desk::new(limits());
+    let start = epoch();
+    let at_secs = |secs| start + Duration::from_secs(secs);
+    desk.insert(at_secs(0), at(1, 0), 50);
+    desk.insert(at_secs(0), at(1, 1), 50);
+    let properties = Properties::builder().int(0x0e, 7).build();
+    let properties = Bytes::copy_from_slice(properties.as_bytes());
+    let size = properties.len() as u64;
+    desk.with(at_secs(10), |cache, keeper| {
+        let copy = Content::Fetched {
+            subgroup: Some(0),
+            priority: 0,
+            properties,
+            payload: vec![0; 50].into(),
+        };
+        let kept = cache.insert(keeper, at(1, 0), at_secs(10), copy);
+        assert!(kept.is_ok());
+    });
+    desk.insert(at_secs(10), at(1, 1), 50);
+    assert_eq!(desk.places(), [(1, 0), (1, 1)]);
+    let each = 50 + OBJECT_BYTES;
+    assert_eq!(desk.cache.bytes, GROUP_BYTES + 2 * each + size);
+    let span = Span {
+        start: at(1, 0),
+        end: at(1, 1),
+        order: GroupOrder::Ascending,
+    };
+    let fresh = walk(&desk.cache, &span, Some(at_secs(10))).objects;
+    assert_eq!(fresh, [at(1, 0)], "one that was forwarded keeps its age");
+    desk.expire(at_secs(24), Duration::from_secs(15));
+    assert!(desk.cache.find(at(1, 0)).is_some(), "it is kept as long");
+    desk.expire(at_secs(30), Duration::from_secs(15));
+    assert_eq!(desk.places(), []);
+    assert_eq!((desk.ledger.bytes, desk.ledger.objects), (0, 0));
+}
+
+#[test]
 fn objects_are_not_kept_much_longer_than_permitted() {
     // Groups of one object, of some, and one without end.
     for objects in [1, 7, u64::MAX] {

@@ -6,8 +6,9 @@ use weir_moqt::{
     error::ResetCode,
     location::Location,
     parameter::Parameters,
-    property::Properties,
+    property::{MAX_CACHE_DURATION, Properties},
 };
+use weir_sim::NodeId;
 
 use crate::{
     actor::Manner,
@@ -227,6 +228,39 @@ fn a_relay_without_a_cache_still_serves_what_publishers_have() {
             assert_eq!(stage.fetched(fetch).places(500), all_of(0..3));
         }
         assert!(stage.gauges().cache_objects <= 1);
+    });
+}
+
+/// A client that announced `a`, and has groups `0..=4` of 3 objects, which stay in caches for a second.
+fn brief_archive(stage: &mut Stage) -> NodeId {
+    let node = stage.client();
+    stage.direct(node, |actor| {
+        actor.archive.fill(0, 4, 3, 500);
+        actor.archive.properties = Properties::builder().int(MAX_CACHE_DURATION, 1000).build();
+        actor.archive.serving = Serving::Serve;
+    });
+    stage.announce(node, "a");
+    stage.step("an archive", millis(50));
+    node
+}
+
+#[test]
+fn what_is_too_old_to_be_served_is_fetched_again() {
+    story(&Setting::default(), |stage| {
+        let archive = brief_archive(stage);
+        let client = stage.client();
+        for round in 1..4 {
+            for _ in 0..2 {
+                let fetch = stage.fetch(client, "a--x", (0, 0), (0, 2));
+                stage.step("a fetch", millis(200));
+                stage.expect_complete(fetch);
+                assert_eq!(stage.fetched(fetch).places(500), all_of([0]));
+                assert_eq!(stage.fetched(fetch).ranges(), []);
+                assert_eq!(stage.fetched_from(archive).len(), round, "asked once");
+            }
+            assert_eq!(stage.gauges().cache_objects, 3);
+            stage.step("the objects are too old now", millis(1200));
+        }
     });
 }
 
