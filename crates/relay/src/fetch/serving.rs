@@ -122,7 +122,7 @@ impl Serving<'_> {
             return Some(Outcome::Failed(RequestErrorCode::DOES_NOT_EXIST));
         };
         let track_priority = track.properties().publisher_priority();
-        let oldest = oldest(turn.now, turn.config.limits.cache_age_max, track);
+        let oldest = oldest(turn, track);
         let known = track.cache().look(next, fetch.span(), oldest);
         let visited = match known {
             // Only stale objects may have been passed over.
@@ -383,9 +383,11 @@ impl Turn<'_> {
 }
 
 /// Returns the earliest time of arrival of objects that may still be served [moqt-18 §12.3].
-fn oldest(now: Instant, age_max: Duration, track: &Track) -> Option<Instant> {
+pub(super) fn oldest(turn: &Turn<'_>, track: &Track) -> Option<Instant> {
+    let age_max = turn.config.limits.cache_age_max;
     let duration = track.properties().max_cache_duration();
-    now.checked_sub(duration.map_or(age_max, |duration| duration.min(age_max)))
+    turn.now
+        .checked_sub(duration.map_or(age_max, |duration| duration.min(age_max)))
 }
 
 /// Resets the stream of a fetch, if it is open.

@@ -13,6 +13,7 @@ use crate::{
     cache::{Known, Span},
     fetch::Serving,
     fetch::served_fetch::ServedFetch,
+    fetch::serving::oldest,
     fetch::upstream_fetch::UpstreamFetch,
     fetch::upstream_stream::UpstreamEvent,
     ids::{FetchId, TrackId},
@@ -98,7 +99,7 @@ impl Serving<'_> {
             }
             is_requested = true;
             fetch.set_requested(span.last());
-            range = self.next_unknown(fetch, span.last());
+            range = self.next_unknown(turn, fetch, span.last());
         }
         if !is_requested {
             fetch.set_requested(last);
@@ -106,17 +107,19 @@ impl Serving<'_> {
         is_requested
     }
 
-    /// Returns the next range behind `last` of which nothing is known.
+    /// Returns the next range behind `last` of which nothing is known, or only objects that are too old to be served.
     fn next_unknown(
         &mut self,
+        turn: &Turn<'_>,
         fetch: &ServedFetch,
         last: Location,
     ) -> Option<(Location, Location)> {
         let track = self.tracks.get(fetch.track())?;
+        let oldest = oldest(turn, track);
         let span = fetch.span();
         let mut next = span.after(last)?;
         for _ in 0..LOOKUPS_AHEAD_MAX {
-            next = match track.cache().look(next, span, None) {
+            next = match track.cache().look(next, span, oldest) {
                 Known::Unknown(last) => {
                     return (!track.is_arriving(next)).then_some((next, last));
                 }

@@ -265,6 +265,32 @@ fn what_is_too_old_to_be_served_is_fetched_again() {
 }
 
 #[test]
+fn what_is_too_old_is_requested_with_what_is_missing_around_it() {
+    story(&Setting::default(), |stage| {
+        let archive = brief_archive(stage);
+        let client = stage.client();
+        stage.fetch(client, "a--x", (3, 0), (3, ALL));
+        stage.step("a group that grows old", millis(1200));
+        stage.fetch(client, "a--x", (2, 0), (2, ALL));
+        stage.step("a group that is fresh", millis(200));
+        let fetch = stage.fetch(client, "a--x", (1, 0), (4, 2));
+        stage.step("all of it", millis(300));
+        stage.expect_complete(fetch);
+        assert_eq!(stage.fetched(fetch).places(500), all_of(1..5));
+        assert_eq!(stage.fetched(fetch).ranges(), []);
+        let mut asked = stage.fetched_from(archive).split_off(2);
+        asked.sort_unstable();
+        let at = Location::new;
+        let expected = [
+            (at(1, 0), at(1, ALL)),
+            (at(3, 0), at(3, 2)),
+            (at(4, 0), at(4, 2)),
+        ];
+        assert_eq!(asked, expected);
+    });
+}
+
+#[test]
 fn a_track_may_begin_anew_once_nobody_subscribes_to_it() {
     story(&Setting::default(), |stage| {
         let mut round = |objects: u64, bytes: usize| {
