@@ -1,6 +1,6 @@
 //! One subgroup: the log that all its subscribers read.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{collections::VecDeque, ops::Range, time::Instant};
 
 use bytes::{Bytes, BytesMut};
 use weir_moqt::{
@@ -295,12 +295,30 @@ impl Subgroup {
         let place = |offset: u64| usize::try_from(offset - self.end).unwrap_or(usize::MAX);
         let first = self.marks.first();
         let goes_on = |end: usize| end == data.len() && self.missing > 0;
+        // The header of the next object follows the payload of the one that goes on, and marks its end.
+        let end = first.map_or(data.len(), |mark| place(mark.start));
+        let last_begins = self.marks.last().map(|mark| place(mark.start));
+        let cut = end
+            + last_begins.map_or(0, |start| {
+                if self.missing > 0 {
+                    data.len() - start
+                } else {
+                    0
+                }
+            });
+        // The cache may drop objects that are incomplete. A small one beside them must not keep their memory.
+        let slice = |range: Range<usize>| {
+            let is_small = 2 * range.len() < data.len();
+            if is_small && 2 * cut > data.len() {
+                Bytes::copy_from_slice(&data[range])
+            } else {
+                data.slice(range)
+            }
+        };
         let mut partial = None;
         if let Some(mut begun) = self.partial.take() {
-            // The header of the next object follows the payload and marks its end.
-            let end = first.map_or(data.len(), |mark| place(mark.start));
             begun.bytes += end as u64;
-            let part = data.slice(..end);
+            let part = slice(0..end);
             match begun.parts.last_mut() {
                 Some(last) if is_joined(last, &part) => *last = joined(last, &part),
                 _ => begun.parts.push(part),
@@ -321,10 +339,10 @@ impl Subgroup {
             let body = place(mark.body);
             let properties = place(mark.properties);
             let properties_end = properties + mark.object.properties.as_bytes().len();
-            let properties = data.slice(properties..properties_end);
+            let properties = slice(properties..properties_end);
             let next = self.marks.get(index + 1);
             let end = next.map_or(data.len(), |next| place(next.start));
-            let payload = data.slice(body..end);
+            let payload = slice(body..end);
             if next.is_none() && goes_on(end) {
                 partial = Some(Partial {
                     object: mark.object.id,

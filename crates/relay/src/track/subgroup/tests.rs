@@ -56,6 +56,32 @@ fn read(subgroup: &Subgroup, start: &Start) -> Vec<SubgroupItem> {
 }
 
 #[test]
+fn a_small_object_does_not_keep_the_memory_of_a_large_one_that_is_cut() {
+    let (now, mut subgroup) = (epoch(), subgroup(false));
+    let mut kept = Vec::new();
+    subgroup.begin(object(0, 10));
+    subgroup.extend(&[1; 10]);
+    subgroup.begin(object(1, 20_000));
+    subgroup.extend(&[2; 10_000]);
+    subgroup.publish(now, 20_000, |_, _, content| kept.push(content));
+    subgroup.extend(&[2; 10_000]);
+    subgroup.begin(object(2, 10));
+    subgroup.extend(&[3; 10]);
+    // The large object is too large in the end.
+    subgroup.publish(now, 20_000, |_, _, content| kept.push(content));
+    let [
+        Content::Stream { payload: one, .. },
+        _,
+        Content::Stream { payload: other, .. },
+    ] = &kept[..]
+    else {
+        panic!("three objects");
+    };
+    assert_eq!((&one[..], &other[..]), (&[1; 10][..], &[3; 10][..]));
+    assert!(one.is_unique() && other.is_unique(), "memory of their own");
+}
+
+#[test]
 fn an_object_that_comes_byte_by_byte_is_kept_in_few_pieces() {
     const BYTES: u64 = 20_000;
     let (now, mut subgroup) = (epoch(), subgroup(false));
