@@ -376,11 +376,15 @@ impl TrackCache {
         group.bytes = group.bytes + size - removed;
         self.bytes = self.bytes + added - removed;
         keeper.ledger.bytes = keeper.ledger.bytes + added - removed;
+        self.make_room(keeper);
+        Ok(())
+    }
+
+    fn make_room(&mut self, keeper: &mut Keeper<'_>) {
         let mut left = EVICTIONS_AT_ONCE;
         if !self.cut(keeper, &mut left) {
             keeper.ledger.overfull.insert(keeper.track);
         }
-        Ok(())
     }
 
     /// Returns whether no object is known to exist at `location`.
@@ -522,7 +526,7 @@ impl TrackCache {
         ledger.objects -= count as u64;
     }
 
-    /// Places a group anew in the order in which groups are examined and evicted.
+    /// Changes the place of a group in the order in which groups are examined and evicted.
     fn requeue(&mut self, ledger: &mut Ledger, track: TrackId, id: u64, since: Instant) {
         let Some(group) = self.groups.get_mut(&id) else {
             return;

@@ -106,6 +106,17 @@ pub(crate) struct Start {
     pub(crate) cursor: u64,
 }
 
+impl Partial {
+    /// Appends a part of the payload.
+    fn push(&mut self, part: Bytes) {
+        self.bytes += part.len() as u64;
+        match self.parts.last_mut() {
+            Some(last) if is_joined(last, &part) => *last = joined(last, &part),
+            _ => self.parts.push(part),
+        }
+    }
+}
+
 impl Subgroup {
     /// Creates a subgroup with the ID `number`. `header` carries the relay's own Track Alias.
     pub(crate) fn new(id: SubgroupId, header: SubgroupHeader, number: u64, draft: Draft) -> Self {
@@ -292,37 +303,15 @@ impl Subgroup {
             payload,
             rest,
         };
-        let place = |offset: u64| usize::try_from(offset - self.end).unwrap_or(usize::MAX);
         let first = self.marks.first();
         let goes_on = |end: usize| end == data.len() && self.missing > 0;
-        // The header of the next object follows the payload of the one that goes on, and marks its end.
-        let end = first.map_or(data.len(), |mark| place(mark.start));
-        let last_begins = self.marks.last().map(|mark| place(mark.start));
-        let cut = end
-            + last_begins.map_or(0, |start| {
-                if self.missing > 0 {
-                    data.len() - start
-                } else {
-                    0
-                }
-            });
-        // The cache may drop objects that are incomplete. A small one beside them must not keep their memory.
-        let slice = |range: Range<usize>| {
-            let is_small = 2 * range.len() < data.len();
-            if is_small && 2 * cut > data.len() {
-                Bytes::copy_from_slice(&data[range])
-            } else {
-                data.slice(range)
-            }
-        };
+        let incomplete = self.incomplete_bytes(data);
+        let slice = |range: Range<usize>| slice(data, range, incomplete);
         let mut partial = None;
         if let Some(mut begun) = self.partial.take() {
-            begun.bytes += end as u64;
-            let part = slice(0..end);
-            match begun.parts.last_mut() {
-                Some(last) if is_joined(last, &part) => *last = joined(last, &part),
-                _ => begun.parts.push(part),
-            }
+            // The header of the next object follows the payload and marks its end.
+            let end = first.map_or(data.len(), |mark| self.place(mark.start));
+            begun.push(slice(0..end));
             if first.is_none() && goes_on(end) {
                 partial = Some(begun);
             } else {
@@ -336,12 +325,12 @@ impl Subgroup {
             if mark.object.status != ObjectStatus::Normal {
                 continue;
             }
-            let body = place(mark.body);
-            let properties = place(mark.properties);
+            let body = self.place(mark.body);
+            let properties = self.place(mark.properties);
             let properties_end = properties + mark.object.properties.as_bytes().len();
             let properties = slice(properties..properties_end);
             let next = self.marks.get(index + 1);
-            let end = next.map_or(data.len(), |next| place(next.start));
+            let end = next.map_or(data.len(), |next| self.place(next.start));
             let payload = slice(body..end);
             if next.is_none() && goes_on(end) {
                 partial = Some(Partial {
@@ -361,6 +350,24 @@ impl Subgroup {
         }
         let is_cut = matches!(self.ended, Some(Ended::Reset(_) | Ended::Displaced));
         self.partial = partial.filter(|partial| !is_cut && partial.bytes <= partial_max);
+    }
+
+    /// Returns the place of an offset in the next piece of the log.
+    fn place(&self, offset: u64) -> usize {
+        usize::try_from(offset - self.end).unwrap_or(usize::MAX)
+    }
+
+    /// Returns how many bytes of `data`, the next piece of the log, belong to objects of which the rest comes before or after.
+    fn incomplete_bytes(&self, data: &Bytes) -> usize {
+        let (Some(first), Some(last)) = (self.marks.first(), self.marks.last()) else {
+            return data.len();
+        };
+        let begun = if self.missing > 0 {
+            data.len() - self.place(last.start)
+        } else {
+            0
+        };
+        self.place(first.start) + begun
     }
 
     /// Returns whether the log ends within an object.
@@ -456,6 +463,17 @@ impl Subgroup {
     /// Returns the bytes held for subscribers that have not read them.
     pub(crate) fn held(&self) -> u64 {
         self.log.front().map_or(0, |piece| self.end - piece.start)
+    }
+}
+
+/// Returns a slice of a piece for the cache. It shares the memory of the piece, unless most of that belongs to incomplete objects,
+/// which the cache may not get in the end.
+fn slice(data: &Bytes, range: Range<usize>, incomplete: usize) -> Bytes {
+    let is_small = 2 * range.len() < data.len();
+    if is_small && 2 * incomplete > data.len() {
+        Bytes::copy_from_slice(&data[range])
+    } else {
+        data.slice(range)
     }
 }
 
