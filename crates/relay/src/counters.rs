@@ -114,7 +114,8 @@ metrics! {
         stream_bytes_sent,
         /// Streams reset with `TOO_FAR_BEHIND` because the subscriber is too slow.
         streams_reset_lag,
-        /// Groups dropped for one subscriber because it is too slow (`limits.relay.lag_bytes_max`).
+        /// Groups dropped for one subscriber because it is too slow (`limits.relay.lag_bytes_max`), or because more than
+        /// 1024 ended subgroups of the track were held and it had not read the oldest.
         groups_shed,
         /// Subscriptions ended because their newest group alone exceeds `limits.relay.lag_bytes_max`.
         subscriptions_too_far_behind,

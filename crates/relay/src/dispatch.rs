@@ -359,7 +359,7 @@ impl Owners {
             Timer::Judge => self.on_judge(turn),
             Timer::Greedy => self.close_greedy(turn),
             Timer::Ending => self.end_requests(turn),
-            Timer::Trim => self.delivery.on_trim_due(&mut self.tracks),
+            Timer::Trim => self.delivery.on_trim_due(turn, &mut self.tracks),
             Timer::Unauthorized(handle) => turn.on_unauthorized_too_long(handle),
             Timer::Silence(handle) => turn.on_silence_check(handle),
             Timer::Fill(handle, id) => self.serving().on_fill_timeout(turn, (handle, id)),

@@ -15,7 +15,10 @@ mod restart;
 mod subgroup;
 mod table;
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use weir_moqt::{
     data::SubgroupHeader, draft::Draft, location::Location, name::FullTrackName,
@@ -64,7 +67,8 @@ pub(crate) struct Track {
     is_known: bool,
     publishers: Vec<Publisher>,
     largest: Option<Location>,
-    subgroups: Vec<Subgroup>,
+    /// In the order of their IDs.
+    subgroups: VecDeque<Subgroup>,
     next_subgroup: SubgroupId,
     duplicates: Duplicates,
     end_markers: EndMarkers,
@@ -92,7 +96,7 @@ impl Track {
             is_known: false,
             publishers: Vec::new(),
             largest: None,
-            subgroups: Vec::new(),
+            subgroups: VecDeque::new(),
             next_subgroup: 0,
             duplicates: Duplicates::default(),
             end_markers: EndMarkers::default(),
@@ -136,8 +140,8 @@ impl Track {
         &self.cache
     }
 
-    /// Returns the subgroups that have not ended, or that some subscriber has not read in full.
-    pub(crate) fn subgroups(&self) -> &[Subgroup] {
+    /// Returns the subgroups that have not ended, or that some subscriber has not read in full; the oldest first.
+    pub(crate) fn subgroups(&self) -> &VecDeque<Subgroup> {
         &self.subgroups
     }
 
@@ -323,18 +327,28 @@ impl Track {
         };
         let index = self.subgroups.len();
         self.subgroups
-            .push(Subgroup::new(id, header, number, Draft::KEPT));
+            .push_back(Subgroup::new(id, header, number, Draft::KEPT));
         &mut self.subgroups[index]
     }
 
-    pub(crate) fn subgroup(&mut self, id: SubgroupId) -> Option<&mut Subgroup> {
-        self.subgroups.iter_mut().find(|subgroup| subgroup.id == id)
+    pub(crate) fn subgroup(&self, id: SubgroupId) -> Option<&Subgroup> {
+        Some(&self.subgroups[self.place(id)?])
+    }
+
+    pub(crate) fn subgroup_mut(&mut self, id: SubgroupId) -> Option<&mut Subgroup> {
+        let index = self.place(id)?;
+        Some(&mut self.subgroups[index])
+    }
+
+    fn place(&self, id: SubgroupId) -> Option<usize> {
+        let place = self.subgroups.binary_search_by_key(&id, |it| it.id);
+        place.ok()
     }
 
     /// Removes what all subscribers have read of a subgroup, up to `taken`; `None` if it has no readers. Returns
     /// whether the whole subgroup was removed.
     pub(crate) fn trim_subgroup(&mut self, id: SubgroupId, taken: Option<u64>) -> bool {
-        let Some(subgroup) = self.subgroup(id) else {
+        let Some(subgroup) = self.subgroup_mut(id) else {
             return false;
         };
         let is_over = taken.is_none() && subgroup.ended().is_some() && !subgroup.is_fresh();
@@ -345,6 +359,8 @@ impl Track {
     }
 
     pub(crate) fn remove_subgroup(&mut self, id: SubgroupId) {
-        self.subgroups.retain(|subgroup| subgroup.id != id);
+        if let Some(index) = self.place(id) {
+            self.subgroups.remove(index);
+        }
     }
 }

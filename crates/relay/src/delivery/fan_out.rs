@@ -91,7 +91,7 @@ impl Delivery {
             return;
         };
         let defaults = track.defaults();
-        let Some(subgroup) = track.subgroup(log) else {
+        let Some(subgroup) = track.subgroup_mut(log) else {
             return;
         };
         let (length, has_ended) = (subgroup.len(), subgroup.ended().is_some());
@@ -115,6 +115,36 @@ impl Delivery {
         for (handle, deadlines) in outcome.deadlines {
             self.note_deadlines(turn, tracks, handle, deadlines);
         }
+        self.make_room(turn, tracks, id);
+    }
+
+    /// Removes the oldest subgroup that has ended, if too many of a track are held for subscribers. Those who have not
+    /// read it lose its group.
+    fn make_room(&mut self, turn: &mut Turn<'_>, tracks: &mut Tracks, id: TrackId) {
+        let Some(track) = tracks.get(id) else {
+            return;
+        };
+        let subgroups = track.subgroups();
+        if subgroups.len() <= turn.config.limits.subgroups_per_track_max + ENDED_HELD_MAX {
+            return;
+        }
+        let mut ended = subgroups
+            .iter()
+            .filter(|it| it.ended().is_some() && !it.is_fresh());
+        let Some((log, (group, _))) = ended.next().map(|oldest| (oldest.id, oldest.key())) else {
+            return;
+        };
+        let established = self.tracks.entry(id).established.iter();
+        let holders = established.filter(|it| it.cursor(log).is_some());
+        let holders: Vec<_> = holders.map(|it| (it.handle, it.request)).collect();
+        for (handle, request) in holders {
+            let who = (id, handle, request);
+            self.with_subscription(turn, tracks, who, |subscription, connection, _, fan_out| {
+                subscription.shed_group(connection, group, fan_out);
+            });
+            turn.push(Effect::MaybeDrained(id, handle, request));
+        }
+        self.trim_subgroup(tracks, id, log);
     }
 
     /// Removes what no subscriber needs of a subgroup.
@@ -124,8 +154,8 @@ impl Delivery {
         }
     }
 
-    /// Trims subgroups that a subscriber has released. Each time visits all subscriptions of the track, so with many
-    /// subscriptions it is done later, for all who catch up or leave until then.
+    /// Trims subgroups that a subscriber has released. Each visits all subscriptions of the track, so if these are many
+    /// visits, it is done later, for all who catch up or leave until then.
     pub(super) fn release(
         &mut self,
         turn: &mut Turn<'_>,
@@ -136,13 +166,17 @@ impl Delivery {
         let (Some(subscriptions), Some(track)) = (self.tracks.get_mut(id), tracks.get(id)) else {
             return;
         };
-        if released.is_empty() {
-            return;
-        }
-        if subscriptions.established.len() <= TRIMMED_AT_ONCE_MAX {
+        if released.len() * subscriptions.established.len() <= TRIMMED_AT_ONCE_MAX {
             for log in released {
                 subscriptions.trim_subgroup(track, log);
             }
+        } else {
+            self.trim_later(turn, id, released);
+        }
+    }
+
+    fn trim_later(&mut self, turn: &mut Turn<'_>, id: TrackId, released: Vec<SubgroupId>) {
+        if released.is_empty() {
             return;
         }
         if self.untrimmed.is_empty() {
@@ -152,10 +186,19 @@ impl Delivery {
             .extend(released.into_iter().map(|log| (id, log)));
     }
 
-    /// Trims the subgroups that subscribers have released.
-    pub(crate) fn on_trim_due(&mut self, tracks: &mut Tracks) {
-        for (id, log) in std::mem::take(&mut self.untrimmed) {
+    /// Trims subgroups that subscribers have released, some in each turn.
+    pub(crate) fn on_trim_due(&mut self, turn: &mut Turn<'_>, tracks: &mut Tracks) {
+        let mut left = TRIMMED_PER_TURN;
+        while left > 0
+            && let Some((id, log)) = self.untrimmed.pop_first()
+        {
+            let subscriptions = self.tracks.get(id);
+            let visits = subscriptions.map_or(0, |it| it.established.len());
+            left = left.saturating_sub(TRIMMED_FOR_REMOVAL + visits);
             self.trim_subgroup(tracks, id, log);
+        }
+        if !self.untrimmed.is_empty() {
+            turn.timers.set(turn.now + TRIM_PAUSE, Timer::Trim);
         }
     }
 
@@ -223,9 +266,8 @@ impl Delivery {
             turn,
             tracks,
             (id, handle, request),
-            |subscription, connection, subgroups, fan_out| {
-                let subgroup = subgroups.iter().find(|other| other.id == log);
-                if let Some(subgroup) = subgroup
+            |subscription, connection, track, fan_out| {
+                if let Some(subgroup) = track.subgroup(log)
                     && subscription.resume(connection, subgroup, fan_out) == Progress::Level
                 {
                     fan_out.released.push(log);
@@ -262,7 +304,7 @@ impl Delivery {
         turn: &mut Turn<'_>,
         tracks: &mut Tracks,
         (id, handle, request): (TrackId, Handle, RequestId),
-        act: impl FnOnce(&mut Subscription, &mut Connection<'_>, &[Subgroup], &mut FanOut<'_>) -> T,
+        act: impl FnOnce(&mut Subscription, &mut Connection<'_>, &Track, &mut FanOut<'_>) -> T,
     ) -> Option<T> {
         let track = tracks.get(id)?;
         let subscriptions = self.tracks.get_mut(id)?;
@@ -270,12 +312,7 @@ impl Delivery {
         let mut connection = turn.endpoint.connection(turn.now, handle)?;
         let defaults = track.defaults();
         let mut fan_out = FanOut::new(turn.now, &turn.config.limits, turn.counters, defaults);
-        let result = act(
-            subscription,
-            &mut connection,
-            track.subgroups(),
-            &mut fan_out,
-        );
+        let result = act(subscription, &mut connection, track, &mut fan_out);
         let outgoing = self.sessions.entry(handle);
         outgoing.note_lag(subscription, &mut connection, &mut fan_out);
         let waits = std::mem::take(&mut fan_out.waits);
@@ -339,6 +376,9 @@ impl Subscriptions {
 
     /// Removes what no subscriber needs of a subgroup: what all have read, or all of it once it has ended.
     pub(super) fn trim_subgroup(&mut self, track: &mut Track, log: SubgroupId) {
+        if track.subgroup(log).is_none() {
+            return;
+        }
         let cursors = self
             .established
             .iter()
@@ -357,10 +397,19 @@ impl Subscriptions {
     }
 }
 
-/// Subscriptions of a track up to which what one of them has released is removed at once.
+/// Ended subgroups of a track that are held because some subscriber has not read them, besides those that publishers may
+/// have open. For one more, the oldest is removed.
+const ENDED_HELD_MAX: usize = 1024;
+/// Visits to subscriptions up to which released subgroups are removed at once.
 const TRIMMED_AT_ONCE_MAX: usize = 64;
-/// How long released memory of a track with more subscriptions may stay.
+/// How long released memory may stay if it takes more visits.
 const TRIM_DELAY: Duration = Duration::from_millis(20);
+/// Visits to subscriptions for which subgroups are removed in one turn. A subscription may have a hundred streams.
+const TRIMMED_PER_TURN: usize = 8192;
+/// Visits that the removal of a subgroup from its track counts as.
+const TRIMMED_FOR_REMOVAL: usize = 8;
+/// The time between two turns that remove subgroups.
+const TRIM_PAUSE: Duration = Duration::from_millis(1);
 
 fn send_datagram(
     now: Instant,

@@ -537,13 +537,23 @@ impl Subscription {
 
     /// Drops the oldest unread group, in all its subgroups; returns whether there was one.
     fn shed_oldest(&mut self, connection: &mut Connection<'_>, fan_out: &mut FanOut<'_>) -> bool {
-        let Some(oldest) = self.oldest_waiting() else {
-            return false;
-        };
+        let oldest = self.oldest_waiting();
+        if let Some(oldest) = oldest {
+            self.shed_group(connection, oldest, fan_out);
+        }
+        oldest.is_some()
+    }
+
+    /// Drops a group, in all its subgroups.
+    pub(super) fn shed_group(
+        &mut self,
+        connection: &mut Connection<'_>,
+        group: u64,
+        fan_out: &mut FanOut<'_>,
+    ) {
         fan_out.counters.groups_shed += 1;
-        self.shed = self.shed.max(Some(oldest));
-        self.give_up(connection, fan_out, |group| group == oldest);
-        true
+        self.shed = self.shed.max(Some(group));
+        self.give_up(connection, fan_out, |other| other == group);
     }
 
     /// Drops some groups entirely.

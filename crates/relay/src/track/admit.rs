@@ -454,8 +454,8 @@ impl Track {
         if !self.duplicates.is_shared() {
             return None;
         }
-        let mut subgroups = self.subgroups.iter_mut();
-        let subgroup = subgroups.find(|subgroup| subgroup.id == log)?;
+        let index = self.place(log)?;
+        let subgroup = &mut self.subgroups[index];
         let key = subgroup.key();
         self.duplicates.touch(turn.now, key, sender).then(|| {
             subgroup.end(turn.now, Ended::Displaced);
@@ -465,7 +465,7 @@ impl Track {
 
     /// Appends the header of the next object to a subgroup.
     fn continue_log(&mut self, log: SubgroupId, object: ObjectHeader) {
-        let Some(subgroup) = self.subgroup(log) else {
+        let Some(subgroup) = self.subgroup_mut(log) else {
             return;
         };
         let location = Location::new(subgroup.header.group, object.id);
@@ -481,7 +481,7 @@ impl Track {
         sender: PublisherId,
         data: &[u8],
     ) -> bool {
-        let Some(subgroup) = self.subgroup(log) else {
+        let Some(subgroup) = self.subgroup_mut(log) else {
             return false;
         };
         let key = subgroup.key();
@@ -500,7 +500,7 @@ impl Track {
         inbound: &InboundStream,
         ended: Ended,
     ) -> Result<(), Contradiction> {
-        let Some(subgroup) = self.subgroup(log) else {
+        let Some(subgroup) = self.subgroup_mut(log) else {
             return Ok(());
         };
         let before = subgroup.partial_bytes();

@@ -2,7 +2,11 @@
 
 use std::cell::Cell;
 
-use weir_moqt::error::{RequestErrorCode, ResetCode};
+use weir_moqt::{
+    error::{RequestErrorCode, ResetCode},
+    location::Location,
+    parameter::{Filter, Parameters},
+};
 
 use crate::stage::{Asked, Setting, Stage, millis, rendezvous, secs, story};
 
@@ -394,6 +398,51 @@ fn those_who_lag_do_not_use_up_the_subgroups_of_a_track() {
         stage.step("twenty groups nobody takes", millis(50));
         assert_eq!(stage.counters().subgroups_refused, 0);
         assert_eq!(stage.gauges().subgroups, 20);
+    });
+}
+
+#[test]
+fn ended_subgroups_that_are_held_for_subscribers() {
+    const HOLDERS: u64 = 9;
+    let mut setting = Setting::default();
+    setting.client.uni_streams_max = 1;
+    setting.relay.subgroups_per_track_max = 4;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let mut subscriptions = Vec::new();
+        for holder in 0..HOLDERS {
+            let node = stage.client();
+            let start = Location::new(128 * holder, 0);
+            let end = Location::new(128 * holder + 127, u64::MAX);
+            let parameters = Parameters {
+                filter: Some(Filter::AbsoluteRange { start, end }),
+                ..Parameters::default()
+            };
+            subscriptions.push(stage.subscribe_with(node, "a--x", parameters));
+        }
+        stage.step("each wants other groups", millis(100));
+        for group in 0..1028 {
+            stage.group(publication, group, 1, 1);
+            stage.wait(millis(1));
+        }
+        stage.step("at the limit", millis(50));
+        assert_eq!(stage.gauges().subgroups, 1028);
+        assert_eq!(stage.counters().groups_shed, 0);
+        for group in 1028..128 * HOLDERS {
+            stage.group(publication, group, 1, 1);
+            stage.wait(millis(1));
+        }
+        stage.step("past it, the oldest make room", millis(50));
+        assert_eq!(stage.gauges().subgroups, 1028);
+        let past = 128 * HOLDERS - 1028;
+        assert_eq!(stage.counters().groups_shed, past);
+        assert_eq!(stage.counters().subgroups_skipped, past);
+        let done = |&it: &Asked| stage.outcome(it).done.is_some();
+        assert!(
+            !subscriptions.iter().any(done),
+            "all keep their subscription"
+        );
     });
 }
 

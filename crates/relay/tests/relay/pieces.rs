@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weir_moqt::{
-    error::RequestErrorCode, name::Namespace, parameter::Parameters, property::Properties,
+    error::RequestErrorCode,
+    location::Location,
+    name::Namespace,
+    parameter::{Filter, Parameters},
+    property::Properties,
 };
 use weir_relay::Load;
 
@@ -313,5 +317,51 @@ fn matches_that_are_counted_for_a_session_in_a_second_are_bounded() {
         stage.step("and the first one a second later", millis(100));
         let overlap = Some(RequestErrorCode::PREFIX_OVERLAP);
         assert_eq!(stage.refusal(again), overlap);
+    });
+}
+
+/// Returns the parameters of a subscription to so many groups.
+fn groups(first: u64, count: u64) -> Parameters {
+    let start = Location::new(first, 0);
+    let end = Location::new(first + count - 1, u64::MAX);
+    Parameters {
+        filter: Some(Filter::AbsoluteRange { start, end }),
+        ..Parameters::default()
+    }
+}
+
+/// Publishes groups of one object each, on streams.
+fn small_streams(stage: &mut Stage, publication: Asked, count: u64) {
+    for group in 0..count {
+        stage.group(publication, group, 1, 1);
+        stage.wait(Duration::from_micros(200));
+    }
+    stage.wait(millis(50));
+}
+
+#[test]
+fn subgroups_that_sessions_held_are_removed_in_pieces() {
+    let mut setting = wide();
+    setting.client.uni_streams_max = 1;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let others = stage.clients(200);
+        for other in others {
+            stage.subscribe_with(other, "a--x", groups(1000, 1));
+        }
+        let slow = stage.clients(3);
+        for (place, &node) in (0..).zip(&slow) {
+            stage.subscribe_with(node, "a--x", groups(100 * place, 100));
+        }
+        stage.step("subscribe", millis(100));
+        small_streams(stage, publication, 300);
+        assert_eq!(stage.gauges().subgroups, 300);
+        for &node in &slow {
+            stage.sim.shutdown(node);
+        }
+        let falls = falls(stage, |stage| stage.gauges().subgroups);
+        // Each of them concerns two hundred subscriptions.
+        assert!(falls.iter().all(|&count| count <= 40), "{falls:?}");
     });
 }
