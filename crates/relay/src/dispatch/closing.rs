@@ -192,15 +192,19 @@ impl Owners {
         self.on_lost(turn, handle, reason);
     }
 
-    /// Handles the expiry timer of a session.
+    /// Handles the expiry timer of a session: ends requests that have expired, some in each turn.
     pub(super) fn on_expiry(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         turn.clear_expiry_timer(handle);
         // The end of one request may end others. Those are not revoked, since they were told why they end.
-        while let Some(id) = turn.pop_expired(handle) {
+        let mut left = EXPIRED_PER_TURN;
+        while left > 0
+            && let Some(id) = turn.pop_expired(handle)
+        {
+            left -= 1;
             self.expire(turn, (handle, id));
             self.carry_effects(turn);
         }
-        turn.set_expiry_timer(handle);
+        turn.set_expiry_timer(handle, turn.now + CLOSING_PAUSE);
     }
 
     /// Ends a request whose authorization has expired.
@@ -365,5 +369,7 @@ const CLOSED_PER_TURN: usize = 2;
 const ENDED_PER_TURN: usize = 512;
 /// Requests that a withdrawn namespace counts as: all who subscribe to its prefix are notified.
 const ENDED_FOR_NAMESPACE: usize = 32;
+/// Requests of a session that are ended in one turn because they have expired. Their subscribers are told.
+const EXPIRED_PER_TURN: usize = 128;
 /// The time between two turns that close sessions or end requests.
 const CLOSING_PAUSE: Duration = Duration::from_millis(1);

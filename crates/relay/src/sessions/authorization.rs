@@ -158,7 +158,7 @@ impl Turn<'_> {
             return;
         };
         peer.expiries.set(id, expires);
-        self.set_expiry_timer(handle);
+        self.set_expiry_timer(handle, self.now);
     }
 
     /// Removes the expiry of a request that is already over.
@@ -304,14 +304,15 @@ impl Turn<'_> {
         self.sessions.get(handle)?.expiries.pop_due(self.now)
     }
 
-    /// Sets the wake-up for the earliest expiry among a session's requests.
-    pub(crate) fn set_expiry_timer(&mut self, handle: Handle) {
+    /// Sets the wake-up for the earliest expiry among a session's requests, but not before `earliest`.
+    pub(crate) fn set_expiry_timer(&mut self, handle: Handle, earliest: Instant) {
         let Some(peer) = self.sessions.get(handle) else {
             return;
         };
         let Some(next) = peer.expiries.earliest() else {
             return;
         };
+        let next = next.max(earliest);
         if peer.expiry_timer.is_none_or(|at| next < at) {
             if let Some(later) = peer.expiry_timer.replace(next) {
                 self.timers.cancel(later, Timer::Expiry(handle));

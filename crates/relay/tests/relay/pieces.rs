@@ -1,6 +1,6 @@
 //! Requests that cost much are served in pieces: no turn of the relay does more than a fixed amount of work for them.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use weir_moqt::{
@@ -14,6 +14,7 @@ use weir_relay::Load;
 
 use crate::{
     actor::{Heard, Manner},
+    authorising::{Doorkeeper, client_with},
     stage::{Asked, Setting, Stage, millis, name, rendezvous, secs, space, story},
 };
 
@@ -317,6 +318,24 @@ fn matches_that_are_counted_for_a_session_in_a_second_are_bounded() {
         stage.step("and the first one a second later", millis(100));
         let overlap = Some(RequestErrorCode::PREFIX_OVERLAP);
         assert_eq!(stage.refusal(again), overlap);
+    });
+}
+
+#[test]
+fn requests_that_expire_together_end_in_pieces() {
+    let mut setting = wide();
+    setting.authority = Arc::new(Doorkeeper);
+    setting.client.keep_alive = Some(secs(1));
+    story(&setting, |stage| {
+        let viewer = client_with(stage, &["subscribe:a:5"]);
+        for number in 0..900 {
+            stage.subscribe_with(viewer, &format!("a--{number}"), rendezvous(secs(20)));
+        }
+        stage.step("nine hundred requests wait", millis(300));
+        assert_eq!(stage.gauges().waiting, 900);
+        let falls = falls(stage, |stage| stage.gauges().waiting);
+        assert!(falls.iter().all(|&count| count <= 128), "{falls:?}");
+        assert_eq!(stage.counters().requests_expired, 900);
     });
 }
 
