@@ -54,6 +54,16 @@ impl ReadBuffer {
         self.partial.len()
     }
 
+    /// Returns the number of bytes pushed and not polled yet.
+    pub(super) fn unread(&self) -> usize {
+        self.chunk.len()
+    }
+
+    /// Copies what was not polled yet, so that it does not hold the packets it came in.
+    pub(super) fn detach(&mut self) {
+        self.chunk = Bytes::copy_from_slice(&self.chunk);
+    }
+
     /// Returns whether no header is incomplete, so that the stream may end.
     pub(super) fn is_empty(&self) -> bool {
         self.chunk.is_empty() && self.partial.is_empty()

@@ -91,6 +91,11 @@ impl FetchReader {
         self.buffer.held()
     }
 
+    /// Returns the number of bytes pushed and not polled yet.
+    pub(crate) fn unread(&self) -> usize {
+        self.buffer.unread()
+    }
+
     /// Checks that the stream may end here, not within an object or the header [moqt-18 §11.4].
     pub fn fin(&self) -> Result<(), DecodeError> {
         if self.decoder.is_some() && self.payload_left == 0 && self.buffer.is_empty() {

@@ -82,6 +82,16 @@ impl SubgroupReader {
         self.buffer.held()
     }
 
+    /// Returns the number of bytes pushed and not polled yet.
+    pub(crate) fn unread(&self) -> usize {
+        self.buffer.unread()
+    }
+
+    /// Copies what was not polled yet, so that it does not hold the packets it came in.
+    pub(crate) fn detach(&mut self) {
+        self.buffer.detach();
+    }
+
     /// Checks that the stream may end here, not within an object or the header [moqt-18 §11.4].
     pub fn fin(&self) -> Result<(), DecodeError> {
         if self.has_properties.is_some() && self.payload_left == 0 && self.buffer.is_empty() {

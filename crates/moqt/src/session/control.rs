@@ -103,7 +103,6 @@ impl Session {
     /// Reads the messages of the peer's control stream.
     pub(super) fn on_control_data(
         &mut self,
-        now: Instant,
         transport: &mut dyn Transport,
         data: Bytes,
     ) -> Result<(), DecodeError> {
@@ -114,7 +113,7 @@ impl Session {
             let verdict = judge(&self.state, Input::Message(message.kind()));
             match (verdict, message) {
                 (Verdict::Violate(reason), _) => return Err(Violation::protocol(reason).into()),
-                (Verdict::Accept, Message::Setup(setup)) => self.on_setup(now, transport, setup)?,
+                (Verdict::Accept, Message::Setup(setup)) => self.on_setup(transport, setup)?,
                 (Verdict::Accept, Message::GoAway(goaway)) => self.on_goaway(goaway)?,
                 (_, _) => {}
             }
@@ -141,7 +140,6 @@ impl Session {
 
     fn on_setup(
         &mut self,
-        now: Instant,
         transport: &mut dyn Transport,
         mut setup: Setup,
     ) -> Result<(), DecodeError> {
@@ -155,21 +153,10 @@ impl Session {
         }
         self.state.on_setup(Box::new(setup.clone()));
         self.events.push_back(Event::Ready { peer: setup });
-        self.read_early(now, transport)
-    }
-
-    /// Reads the streams that came before SETUP, in the order of their numbers.
-    fn read_early(
-        &mut self,
-        now: Instant,
-        transport: &mut dyn Transport,
-    ) -> Result<(), DecodeError> {
-        let early: Vec<StreamId> = self.streams.keys().copied().collect();
-        for stream in early {
-            self.recognise(now, transport, stream)?;
-            if !self.is_control(stream) {
-                self.read(now, transport, stream)?;
-            }
+        // Each is read in a turn of its own, in the order of their numbers.
+        let is_early = |&stream: &StreamId| !self.is_control(stream);
+        for stream in self.streams.keys().copied().filter(is_early) {
+            transport.read_later(stream);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use bytes::BytesMut;
 use weir_transport::{StreamId, Transport};
 
 use super::stream_state::{Owner, Stream};
+use super::streams::EVENTS_AT_ONCE;
 use super::track_aliases::Resolved;
 use super::unknown_aliases::WaitingStream;
 use super::{Event, RequestId, Session, StreamEnd};
@@ -47,7 +48,7 @@ impl Session {
         }
     }
 
-    /// Reports the header, objects and payload that a subgroup stream has received.
+    /// Reports the header, objects and payload that a subgroup stream has received, until many events wait for the role.
     pub(super) fn poll_subgroup(
         &mut self,
         now: Instant,
@@ -58,6 +59,9 @@ impl Session {
             && !matches!(subgroup.owner, Owner::Waiting(_))
         {
             let header = loop {
+                if self.events.len() >= EVENTS_AT_ONCE {
+                    return Ok(());
+                }
                 match subgroup.reader.poll()? {
                     Some(SubgroupItem::Object(object)) => {
                         self.events.push_back(Event::Object { stream, object });
@@ -74,7 +78,7 @@ impl Session {
         Ok(())
     }
 
-    /// Reports the header, objects and payload that a fetch stream has received.
+    /// Reports the header, objects and payload that a fetch stream has received, until many events wait for the role.
     pub(super) fn poll_fetch(
         &mut self,
         transport: &mut dyn Transport,
@@ -82,6 +86,9 @@ impl Session {
     ) -> Result<(), DecodeError> {
         while let Some(Stream::Fetch(fetch)) = self.streams.get_mut(&stream) {
             let header = loop {
+                if self.events.len() >= EVENTS_AT_ONCE {
+                    return Ok(());
+                }
                 match fetch.reader.poll()? {
                     Some(FetchItem::Entry(entry)) => {
                         self.events.push_back(Event::FetchObject { stream, entry });
@@ -184,7 +191,6 @@ impl Session {
                     request,
                     header,
                 });
-                self.poll_subgroup(now, transport, stream)?;
                 self.read(now, transport, stream)?;
             }
         }
@@ -254,6 +260,9 @@ impl Session {
         };
         if let Some(Stream::Subgroup(subgroup)) = self.streams.get_mut(&stream) {
             subgroup.owner = owner;
+            if matches!(owner, Owner::Waiting(_)) {
+                subgroup.reader.detach();
+            }
         }
     }
 

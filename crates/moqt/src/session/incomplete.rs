@@ -136,7 +136,7 @@ impl Session {
         }
     }
 
-    /// Returns the bytes held of what is incomplete on a stream, except the control stream.
+    /// Returns the bytes held of what is incomplete on a stream, or waits for its alias, except the control stream.
     fn held_of(&self, stream: StreamId) -> usize {
         match self.streams.get(&stream) {
             Some(Stream::Typeless(start)) => start.len(),
@@ -146,7 +146,12 @@ impl Session {
                 let reader = request.and_then(|request| request.reader.as_ref());
                 reader.map_or(0, MessageReader::held)
             }
-            Some(Stream::Subgroup(subgroup)) => subgroup.reader.held(),
+            Some(Stream::Subgroup(subgroup)) => {
+                let reader = &subgroup.reader;
+                // What comes after the header waits with it.
+                let waits = matches!(subgroup.owner, Owner::Waiting(_));
+                reader.held() + if waits { reader.unread() } else { 0 }
+            }
             Some(Stream::Fetch(fetch)) => fetch.reader.held(),
             Some(Stream::Control | Stream::Padding) | None => 0,
         }

@@ -40,6 +40,25 @@ impl Stream {
         }
     }
 
+    /// Returns whether bytes of the stream were read and not handled: they came before SETUP or the alias, or with too many
+    /// others.
+    pub(super) fn has_unhandled(&self) -> bool {
+        match self {
+            Self::Typeless(start) => !start.is_empty() && !is_cut(start),
+            Self::Subgroup(subgroup) => subgroup.reader.unread() > 0,
+            Self::Fetch(fetch) => fetch.reader.unread() > 0,
+            Self::Control | Self::Opening(_) | Self::Request(_) | Self::Padding => false,
+        }
+    }
+
+    /// Returns whether the stream carries messages, of which many may be ignored without an event.
+    pub(super) fn carries_messages(&self) -> bool {
+        match self {
+            Self::Typeless(_) | Self::Control | Self::Opening(_) | Self::Request(_) => true,
+            Self::Subgroup(_) | Self::Fetch(_) | Self::Padding => false,
+        }
+    }
+
     /// Returns the request whose objects the stream carries.
     pub(super) fn data_of(&self) -> Option<RequestId> {
         match self {

@@ -16,27 +16,35 @@ impl Session {
         matches!(self.streams.get(&stream), Some(Stream::Control))
     }
 
-    /// Reads the data of a stream, as long as the stream is to be read. If that causes many events, the rest is read later.
+    /// Reads the data of a stream, as long as the stream is to be read. What has many events or messages is left for later.
     pub(super) fn read(
         &mut self,
         now: Instant,
         transport: &mut dyn Transport,
         stream: StreamId,
     ) -> Result<(), DecodeError> {
+        let mut message_bytes = 0;
         loop {
-            let is_ready = self.state.is_ready();
-            match self.streams.get(&stream) {
-                Some(known) if known.is_readable(is_ready) => {}
-                Some(_) | None => return Ok(()),
+            if self.events.len() >= EVENTS_AT_ONCE || message_bytes >= MESSAGE_BYTES_AT_ONCE {
+                transport.read_later(stream);
+                return Ok(());
             }
+            let is_ready = self.state.is_ready();
+            let known = match self.streams.get(&stream) {
+                Some(known) if known.is_readable(is_ready) => known,
+                Some(_) | None => return Ok(()),
+            };
+            if known.has_unhandled() {
+                self.handle_rest(now, transport, stream)?;
+                self.note_held(now, transport, stream)?;
+                continue;
+            }
+            let carries_messages = known.carries_messages();
             match transport.read(stream) {
                 Read::Data(data) => {
+                    message_bytes += if carries_messages { data.len() } else { 0 };
                     self.on_data(now, transport, stream, data)?;
                     self.note_held(now, transport, stream)?;
-                    if self.events.len() >= EVENTS_AT_ONCE {
-                        transport.read_later(stream);
-                        return Ok(());
-                    }
                 }
                 Read::Fin => return self.on_stream_end(now, transport, stream, StreamEnd::Fin),
                 Read::Reset(code) => {
@@ -48,7 +56,23 @@ impl Session {
         }
     }
 
-    pub(super) fn on_data(
+    /// Handles bytes of a stream that were read before.
+    fn handle_rest(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> Result<(), DecodeError> {
+        match self.streams.get(&stream) {
+            Some(Stream::Typeless(_)) => self.recognise(now, transport, stream),
+            Some(Stream::Subgroup(_)) => self.poll_subgroup(now, transport, stream),
+            Some(Stream::Fetch(_)) => self.poll_fetch(transport, stream),
+            Some(Stream::Control | Stream::Opening(_) | Stream::Request(_) | Stream::Padding)
+            | None => Ok(()),
+        }
+    }
+
+    fn on_data(
         &mut self,
         now: Instant,
         transport: &mut dyn Transport,
@@ -72,7 +96,7 @@ impl Session {
                 *start = join(start, data);
                 self.recognise(now, transport, stream)
             }
-            Some(Stream::Control) => self.on_control_data(now, transport, data),
+            Some(Stream::Control) => self.on_control_data(transport, data),
             Some(Stream::Opening(reader)) => {
                 reader.push(data);
                 self.poll_opening(now, transport, stream)
@@ -162,7 +186,7 @@ impl Session {
 
     /// Recognises what a unidirectional stream carries once its type is complete, and reads the bytes
     /// that came with the type.
-    pub(super) fn recognise(
+    fn recognise(
         &mut self,
         now: Instant,
         transport: &mut dyn Transport,
@@ -180,6 +204,9 @@ impl Session {
             Err(error @ DecodeError::Invalid { .. }) => return Err(error),
         };
         if kind != StreamKind::Control && !self.state.is_ready() {
+            // The packets that these bytes came in are not held.
+            let start = Bytes::copy_from_slice(start);
+            self.streams.insert(stream, Stream::Typeless(start));
             return Ok(());
         }
         let start = start.clone();
@@ -209,9 +236,11 @@ impl Session {
     }
 }
 
-/// Events that wait for the role, from which on a stream is read no further. A packet can complete a megabyte of objects of
+/// Events that wait for the role, from which on no stream is read further. A packet can complete a megabyte of objects of
 /// three bytes.
-const EVENTS_AT_ONCE: usize = 256;
+pub(super) const EVENTS_AT_ONCE: usize = 256;
+/// Bytes of messages that are read of a stream at once. Those after the end of a request cause no events, but are decoded.
+const MESSAGE_BYTES_AT_ONCE: usize = 4 << 10;
 const CONTROL_ENDED: Violation =
     SessionError::PROTOCOL_VIOLATION.violation("the control stream was closed");
 

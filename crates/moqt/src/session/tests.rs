@@ -1,5 +1,6 @@
 //! Tests of two sessions over a link that reorders, and of one session against a scripted peer.
 
+mod bursts;
 mod data;
 mod drafts;
 mod ends;

@@ -16,6 +16,8 @@ pub(in crate::session) struct Link {
     streams_max: [[u64; 2]; 2],
     /// Bytes each pipe holds before it blocks.
     pub(in crate::session) window_bytes: usize,
+    /// Whether each write arrives in one piece.
+    pub(in crate::session) is_whole: bool,
     pub(in crate::session) priorities: BTreeMap<StreamId, i32>,
     pub(in crate::session) closed: [Option<(u64, Vec<u8>)>; 2],
     notes: VecDeque<(Side, Note)>,
@@ -83,6 +85,7 @@ impl Link {
             opened: [[0; 2]; 2],
             streams_max: [[u64::MAX; 2]; 2],
             window_bytes: usize::MAX,
+            is_whole: false,
             priorities: BTreeMap::new(),
             closed: [None, None],
             notes: VecDeque::new(),
@@ -123,6 +126,20 @@ impl Link {
         }
     }
 
+    /// Delivers all that was sent on a stream, and notifies the receiver once.
+    pub(in crate::session) fn bring_all(&mut self, stream: StreamId, sender: Side) {
+        let key = (stream, index(sender));
+        while !self.pipes[&key].sent.is_empty() {
+            self.notes.clear();
+            self.move_one(key);
+        }
+    }
+
+    /// Returns the number of pieces that arrived on a stream and were not read.
+    pub(in crate::session) fn unread_len(&self, stream: StreamId, sender: Side) -> usize {
+        self.pipes[&(stream, index(sender))].arrived.len()
+    }
+
     fn random(&mut self, below: usize) -> usize {
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
@@ -131,7 +148,11 @@ impl Link {
     }
 
     fn move_one(&mut self, (stream, sender): (StreamId, usize)) {
-        let cut = self.random(64) + 1;
+        let cut = if self.is_whole {
+            usize::MAX
+        } else {
+            self.random(64) + 1
+        };
         let sides = [Side::Client, Side::Server];
         let pipe = self.pipes.get_mut(&(stream, sender)).unwrap();
         if let Some(code) = pipe.stop.take() {
