@@ -106,6 +106,13 @@ impl Delivery {
         subscriptions.is_none_or(|it| it.established.is_empty() && it.pending.is_empty())
     }
 
+    /// Returns the number of streams that a subscription has or waits for.
+    pub(crate) fn streams_of(&self, (id, handle, request): (TrackId, Handle, RequestId)) -> usize {
+        let subscriptions = self.tracks.get(id);
+        let subscription = subscriptions.and_then(|it| it.established.get(handle, request));
+        subscription.map_or(0, Subscription::streams_len)
+    }
+
     /// Returns whether a track has established subscriptions.
     pub(crate) fn has_subscriptions(&self, id: TrackId) -> bool {
         self.tracks

@@ -137,13 +137,17 @@ impl Delivery {
     ) {
         self.stop_waiting(turn, id, handle, request);
         let who = (id, handle, request);
-        self.with_subscription(turn, tracks, who, |subscription, connection, _, fan_out| {
-            subscription.abandon(connection, fan_out);
-        });
+        let released =
+            self.with_subscription(turn, tracks, who, |subscription, connection, _, fan_out| {
+                subscription.abandon(connection, fan_out);
+                std::mem::take(&mut fan_out.released)
+            });
         let subscriptions = self.tracks.get_mut(id);
         let subscription = subscriptions.and_then(|it| it.established.remove(handle, request));
-        if let Some(subscription) = subscription {
-            self.release(turn, tracks, id, subscription.holds());
+        let holds = subscription.map(|subscription| subscription.holds());
+        // Many may leave in one turn.
+        for released in [released, holds].into_iter().flatten() {
+            self.trim_later(turn, id, released);
         }
         turn.push(Effect::SubscriptionsAnswered(id));
         turn.push(Effect::DemandChanged(id));

@@ -155,8 +155,8 @@ impl Delivery {
     }
 
     /// Trims subgroups that a subscriber has released. Each visits all subscriptions of the track, so if these are many
-    /// visits, it is done later, for all who catch up or leave until then.
-    pub(super) fn release(
+    /// visits, it is done later.
+    fn release(
         &mut self,
         turn: &mut Turn<'_>,
         tracks: &mut Tracks,
@@ -175,7 +175,13 @@ impl Delivery {
         }
     }
 
-    fn trim_later(&mut self, turn: &mut Turn<'_>, id: TrackId, released: Vec<SubgroupId>) {
+    /// Trims subgroups that a subscriber has released, together with those of all who catch up or leave meanwhile.
+    pub(super) fn trim_later(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        released: Vec<SubgroupId>,
+    ) {
         if released.is_empty() {
             return;
         }

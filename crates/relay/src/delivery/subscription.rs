@@ -221,6 +221,11 @@ impl Subscription {
         !self.streams.iter().any(OutStream::is_reading)
     }
 
+    /// Returns the number of streams, including those that wait for room or were reset.
+    pub(super) fn streams_len(&self) -> usize {
+        self.streams.len()
+    }
+
     /// Returns the offset up to which the subscription has read a subgroup; `None` if it does not read the subgroup.
     pub(super) fn cursor(&self, subgroup: SubgroupId) -> Option<u64> {
         let mut streams = self.streams.iter();

@@ -46,9 +46,7 @@ impl Owners {
         {
             let handle = *handle;
             if let Some((request, purpose)) = requests.pop_front() {
-                let is_namespace = matches!(purpose, Purpose::Namespace(_));
-                let counted = if is_namespace { ENDED_FOR_NAMESPACE } else { 1 };
-                left = left.saturating_sub(counted);
+                left = left.saturating_sub(self.work_to_end((handle, request), &purpose));
                 self.on_ended(turn, (handle, request), purpose);
             } else {
                 self.fetches.forget_session(handle);
@@ -58,6 +56,17 @@ impl Owners {
         self.publish_grown(turn);
         if !self.ending.is_empty() {
             turn.timers.set(turn.now + CLOSING_PAUSE, Timer::Ending);
+        }
+    }
+
+    /// Returns how many requests a request counts as when it ends.
+    fn work_to_end(&self, (handle, id): PublisherId, purpose: &Purpose) -> usize {
+        if let Purpose::Subscriber(track) = *purpose {
+            1 + self.delivery.streams_of((track, handle, id)) / STREAMS_ENDED_FOR_ONE
+        } else if matches!(purpose, Purpose::Namespace(_)) {
+            ENDED_FOR_NAMESPACE
+        } else {
+            1
         }
     }
 
@@ -200,7 +209,9 @@ impl Owners {
         while left > 0
             && let Some(id) = turn.pop_expired(handle)
         {
-            left -= 1;
+            let purpose = turn.purpose((handle, id));
+            let work = purpose.map_or(1, |purpose| self.work_to_end((handle, id), &purpose));
+            left = left.saturating_sub(work);
             self.expire(turn, (handle, id));
             self.carry_effects(turn);
         }
@@ -369,6 +380,8 @@ const CLOSED_PER_TURN: usize = 2;
 const ENDED_PER_TURN: usize = 512;
 /// Requests that a withdrawn namespace counts as: all who subscribe to its prefix are notified.
 const ENDED_FOR_NAMESPACE: usize = 32;
+/// Streams of a subscription that count as a further request when it ends.
+const STREAMS_ENDED_FOR_ONE: usize = 8;
 /// Requests of a session that are ended in one turn because they have expired. Their subscribers are told.
 const EXPIRED_PER_TURN: usize = 128;
 /// The time between two turns that close sessions or end requests.

@@ -384,3 +384,27 @@ fn subgroups_that_sessions_held_are_removed_in_pieces() {
         assert!(falls.iter().all(|&count| count <= 40), "{falls:?}");
     });
 }
+
+#[test]
+fn subscriptions_that_hold_many_subgroups_end_in_pieces() {
+    let mut setting = wide();
+    setting.client.uni_streams_max = 1;
+    story(&setting, |stage| {
+        let (publisher, slow) = (stage.client(), stage.client());
+        let publications: Vec<_> = (0..48)
+            .map(|number| stage.publish(publisher, &format!("a--{number}")))
+            .collect();
+        stage.wait(millis(50));
+        for number in 0..48 {
+            stage.subscribe(slow, &format!("a--{number}"));
+        }
+        stage.step("subscribe", millis(100));
+        for publication in publications {
+            small_streams(stage, publication, 100);
+        }
+        assert_eq!(stage.gauges().subgroups, 4800);
+        stage.sim.shutdown(slow);
+        let falls = falls(stage, |stage| stage.gauges().subscriptions);
+        assert!(falls.iter().all(|&count| count <= 40), "{falls:?}");
+    });
+}
