@@ -161,6 +161,7 @@ impl Stage {
             !is_of_role || self.wire.closed.is_some(),
             "the layer reads its own streams"
         );
+        while self.layer.read_on(&mut self.wire) {}
     }
 
     /// Returns why the session was lost, if it was: the only event, and the last one.

@@ -121,6 +121,7 @@ impl Stage {
         if self.layer.handle_readable(&mut self.wire, stream) {
             while self.layer.read(&mut self.wire, stream) != Read::Blocked {}
         }
+        while self.layer.read_on(&mut self.wire) {}
     }
 
     fn step(&mut self, step: u8, place: u8) {

@@ -288,15 +288,25 @@ impl Endpoint {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            let index = self.active.next()?;
-            self.slots.hot(index).active = false;
-            let has_more = self.collect_events(index);
-            let hot = self.slots.hot(index);
-            if has_more && !hot.active {
-                hot.active = true;
-                self.active.push_busy(index);
+            if !self.collect_next() {
+                return None;
             }
         }
+    }
+
+    /// Collects events of the connection whose turn it is, if any are left. Returns whether there was one.
+    fn collect_next(&mut self) -> bool {
+        let Some(index) = self.active.next() else {
+            return false;
+        };
+        self.slots.hot(index).active = false;
+        let has_more = self.collect_events(index);
+        let hot = self.slots.hot(index);
+        if has_more && !hot.active {
+            hot.active = true;
+            self.active.push_busy(index);
+        }
+        true
     }
 
     /// Returns whether there are events, or may be.

@@ -54,6 +54,8 @@ pub struct WebTransport {
     own: BTreeMap<StreamId, Own>,
     /// Bytes of the layer that a stream has not accepted.
     unsent: BTreeMap<StreamId, Unsent>,
+    /// Streams of the layer of which data was left for later.
+    left: VecDeque<StreamId>,
     /// Bytes for the role that were read with the first bytes of a stream.
     unread: BTreeMap<StreamId, Bytes>,
     /// Streams, with their session ID, that came before the session was established; likewise datagrams.
@@ -147,6 +149,7 @@ impl WebTransport {
             peer_streams,
             own: BTreeMap::new(),
             unsent: BTreeMap::new(),
+            left: VecDeque::new(),
             unread: BTreeMap::new(),
             early_streams: Vec::new(),
             early_datagrams: Vec::new(),
@@ -216,10 +219,28 @@ impl WebTransport {
         if !self.own.contains_key(&stream) {
             return self.is_established();
         }
-        if let Err(violation) = self.read_own(transport, stream) {
+        // What was left for later is not read sooner.
+        if !self.left.contains(&stream)
+            && let Err(violation) = self.read_own(transport, stream)
+        {
             self.on_violation(transport, violation);
         }
         false
+    }
+
+    /// Returns whether data of a stream was left for later. [`read_on`](Self::read_on) reads it.
+    pub fn has_unread(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Reads more of a stream of which data was left for later, once others have had their turn. Returns whether there was
+    /// one.
+    pub fn read_on(&mut self, transport: &mut dyn Transport) -> bool {
+        let Some(stream) = self.left.pop_front() else {
+            return false;
+        };
+        self.handle_readable(transport, stream);
+        true
     }
 
     /// Handles a stream that accepts data again. Returns whether the role is to be notified.

@@ -7,6 +7,7 @@ use quinn_proto::{Dir, VarInt, crypto::rustls::HandshakeData};
 use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 use crate::{
+    config::PACKET_BYTES_MAX,
     event::code,
     slots::{Hot, State},
 };
@@ -52,7 +53,7 @@ impl Transport for Bare<'_> {
         let Ok(mut chunks) = receiver.read(true) else {
             return Read::Blocked;
         };
-        let read = match chunks.next(usize::MAX) {
+        let read = match chunks.next(READ_BYTES_MAX) {
             Ok(Some(chunk)) => {
                 self.hot.note_read(chunk.bytes.len());
                 Read::Data(chunk.bytes)
@@ -93,7 +94,7 @@ impl Transport for Bare<'_> {
         end
     }
 
-    /// Does nothing: the layer above reads all that comes on its own streams.
+    /// Does nothing: the layer above knows itself what it has left on its own streams.
     fn read_later(&mut self, _stream: StreamId) {}
 
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
@@ -170,6 +171,10 @@ impl Transport for Bare<'_> {
         self.mark_dirty();
     }
 }
+
+/// Most bytes that are read at once: as many as a packet can bring. The engine joins small frames that wait for data before
+/// them, up to the whole window. What is not read of them counts for flow control.
+const READ_BYTES_MAX: usize = PACKET_BYTES_MAX;
 
 pub(crate) fn direction(dir: Dir) -> Direction {
     match dir {

@@ -25,6 +25,9 @@ impl Endpoint {
         };
         let handle = self.slots.handle(index);
         let mut left = EVENTS_AT_ONCE;
+        if self.with_layer(now, index, |layer, bare| layer.read_on(bare)) == Some(true) {
+            left -= 1;
+        }
         let hot = self.slots.hot(index);
         let has_untold_streams = std::mem::take(&mut hot.has_untold_streams);
         if std::mem::take(&mut hot.has_untold_datagrams) {
@@ -70,6 +73,10 @@ impl Endpoint {
             self.tell_from_layer(handle);
         }
         self.tell_from_layer(handle);
+        if self.with_layer(now, index, |layer, _| layer.has_unread()) == Some(true) {
+            self.active.note_unread();
+            return true;
+        }
         left == 0 || self.tell_of_loss(handle, left, lost)
     }
 

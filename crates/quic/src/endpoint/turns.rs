@@ -14,7 +14,7 @@ pub(crate) struct Turns {
     busy: VecDeque<u32>,
     /// Number of turns so far.
     count: u64,
-    /// Whether the role has left data of a stream for later.
+    /// Whether the role, or a layer, has left data of a stream for later.
     has_unread: bool,
 }
 
@@ -39,7 +39,7 @@ impl Turns {
         first.pop_front().or_else(|| second.pop_front())
     }
 
-    /// Notes that the role has left data of a stream for later: it has done enough for now.
+    /// Notes that the role, or a layer, has left data of a stream for later: it has done enough for now.
     pub(crate) fn note_unread(&mut self) {
         self.has_unread = true;
     }
@@ -57,8 +57,16 @@ impl Endpoint {
         let packets = self.outbox.len();
         self.active.has_unread = false;
         for _ in 0..EVENTS_AT_ONCE {
-            let Some(event) = self.poll_event() else {
-                return false;
+            let event = loop {
+                if let Some(event) = self.events.pop_front() {
+                    break event;
+                }
+                if self.active.has_unread {
+                    return true;
+                }
+                if !self.collect_next() {
+                    return false;
+                }
             };
             app.handle_event(now, self, event);
             let has_filled = self.outbox.len() >= packets + PACKETS_AT_ONCE;

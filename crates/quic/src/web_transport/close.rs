@@ -25,6 +25,7 @@ impl WebTransport {
         self.own.clear();
         self.unsent.clear();
         self.unread.clear();
+        self.left.clear();
         self.early_streams.clear();
         self.early_datagrams.clear();
         transport.close(code.0, reason.as_bytes());

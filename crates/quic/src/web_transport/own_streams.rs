@@ -39,12 +39,14 @@ pub(super) enum Own {
 }
 
 impl WebTransport {
-    /// Reads a stream of the layer until no more data is available, or the stream is not to be read.
+    /// Reads a stream of the layer until no more data is available, or the stream is not to be read. What comes after some
+    /// thousand bytes is left for later: they may be as many frames or capsules that mean nothing.
     pub(super) fn read_own(
         &mut self,
         transport: &mut dyn Transport,
         stream: StreamId,
     ) -> Result<(), Violation> {
+        let mut bytes = 0;
         loop {
             match self.own.get(&stream) {
                 None | Some(Own::Control | Own::Early | Own::Held(_) | Own::Answered) => {
@@ -52,9 +54,18 @@ impl WebTransport {
                 }
                 Some(Own::Fresh(..) | Own::Critical(_) | Own::Head(_) | Own::Session(_)) => {}
             }
+            if bytes >= BYTES_AT_ONCE {
+                if !self.left.contains(&stream) {
+                    self.left.push_back(stream);
+                }
+                return Ok(());
+            }
             match transport.read(stream) {
                 Read::Blocked => return Ok(()),
-                Read::Data(data) => self.on_data(transport, stream, data)?,
+                Read::Data(data) => {
+                    bytes += data.len();
+                    self.on_data(transport, stream, data)?;
+                }
                 Read::Fin => return self.on_end(transport, stream, None),
                 Read::Reset(code) => return self.on_end(transport, stream, Some(Code(code))),
             }
@@ -179,7 +190,7 @@ impl WebTransport {
         stream: StreamId,
         direction: Direction,
         session: u64,
-        rest: Bytes,
+        mut rest: Bytes,
     ) -> Result<(), Violation> {
         if !session.is_multiple_of(4) {
             let reason = "the session ID is not of a client's bidirectional stream";
@@ -193,6 +204,8 @@ impl WebTransport {
             State::Opening if names_session && self.early_streams.len() < EARLY_STREAMS_MAX => {
                 self.own.insert(stream, Own::Early);
                 self.early_streams.push((stream, direction, session));
+                // It may wait for long, and does not hold the packets that it came in.
+                rest = Bytes::copy_from_slice(&rest);
             }
             State::New | State::Opening | State::Established | State::Closing | State::Closed => {
                 self.counters.streams_refused += 1;
@@ -299,3 +312,6 @@ impl WebTransport {
         }
     }
 }
+
+/// Bytes of a stream of the layer that are read at once.
+const BYTES_AT_ONCE: usize = 4 << 10;

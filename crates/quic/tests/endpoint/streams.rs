@@ -202,3 +202,30 @@ fn streams_that_never_were_harm_nothing() {
         connection.set_priority(stream, 1);
     }
 }
+
+#[test]
+fn what_is_read_at_once_is_no_more_than_a_packet_brings() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connect();
+    let stream = open_with(&mut pair, client, Direction::Uni, b"begin");
+    let mut sent = b"begin".to_vec();
+    // Most of each packet is a datagram, so that the engine joins the small frames that wait to be read.
+    for number in 0..200_u32 {
+        let mut connection = pair.at_client(client);
+        let piece = number.to_be_bytes().repeat(75);
+        sent.extend_from_slice(&piece);
+        connection.write(stream, &mut piece.into()).unwrap();
+        let datagram = Bytes::from(vec![0; 700]);
+        connection.send_datagram(datagram, None).unwrap();
+        pair.pass(DELAY);
+    }
+    pair.pass(DELAY * 20);
+    let (mut read, mut sizes) = (Vec::new(), Vec::new());
+    while let Read::Data(data) = pair.at_server(server).read(stream) {
+        sizes.push(data.len());
+        read.extend_from_slice(&data);
+    }
+    assert_eq!(read, sent);
+    assert!(sizes.contains(&2048), "they were joined: {sizes:?}");
+    assert!(sizes.iter().all(|&size| size <= 2048), "{sizes:?}");
+}

@@ -3,11 +3,15 @@
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use weir_h3::{
+    frame::{self, frame_type},
+    settings::{Settings, setting},
+};
 use weir_quic::{App, Endpoint, Event, Handle, Limits, Lost};
 use weir_transport::{Direction, Read, StreamId, Transport as _};
 
 use crate::{
-    pair::{Pair, Setup, Side, datagrams, read_all},
+    pair::{DELAY, Pair, Setup, Side, datagrams, read_all},
     web_transport,
 };
 
@@ -79,6 +83,55 @@ fn what_is_left_for_later_comes_after_the_events_of_others() {
     assert_eq!(read, sent);
     assert!(of(at_busy).count() > 20, "one packet at a time");
     assert_eq!(reader.lost, [at_busy]);
+}
+
+#[test]
+fn what_the_layer_leaves_for_later_is_read_in_further_turns() {
+    let mut pair = web_transport::setup(Limits::default());
+    // The test speaks HTTP/3 itself.
+    pair.config.web_transport = None;
+    let client = pair.start();
+    pair.pass(DELAY * 20);
+    let mut settings = vec![0];
+    Settings::new(&[(setting::H3_DATAGRAM, 1), (setting::ENABLE_WEBTRANSPORT, 1)])
+        .encode(&mut settings);
+    let mut request = Vec::new();
+    let fields = [
+        (":method", "CONNECT"),
+        (":protocol", "webtransport"),
+        (":scheme", "https"),
+        (":authority", "relay.example:4433"),
+        (":path", "/live"),
+        ("wt-available-protocols", "\"moqt-18\""),
+    ];
+    frame::encode_headers(&fields, &mut request);
+    let mut connection = pair.at_client(client);
+    let control = connection.open(Direction::Uni).unwrap();
+    connection.write(control, &mut settings.into()).unwrap();
+    let session = connection.open(Direction::Bi).unwrap();
+    connection.write(session, &mut request.into()).unwrap();
+    pair.pass(DELAY * 20);
+    let events = pair.take_server();
+    let [Event::Connected { handle: server }] = events[..] else {
+        panic!("{events:?}");
+    };
+
+    // Empty capsules of an unknown type, in one DATA frame, and the end.
+    let mut data = Vec::new();
+    frame::encode_head(frame_type::DATA, 10_000, &mut data);
+    data.extend([0x21, 0].repeat(5_000));
+    let mut connection = pair.at_client(client);
+    connection.write(session, &mut data.into()).unwrap();
+    connection.finish(session);
+    deliver(&mut pair);
+    let mut reader = Reader::default();
+    let now = pair.now;
+    let mut turns = 1;
+    while pair.server.pass_events(now, &mut reader) {
+        turns += 1;
+    }
+    assert!(turns >= 3, "{turns}");
+    assert_eq!(reader.lost, [server]);
 }
 
 #[test]

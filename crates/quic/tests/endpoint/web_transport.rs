@@ -43,7 +43,7 @@ fn client(alpns: &[&str], path: &str, protocols: &[&str]) -> ClientConfig {
     }
 }
 
-fn setup(limits: Limits) -> Pair {
+pub(crate) fn setup(limits: Limits) -> Pair {
     let mut pair = Pair::with(Setup::default());
     pair.server = weir_quic::Endpoint::new(server(limits)).unwrap();
     pair.config = client(&[weir_h3::ALPN], "/live?x=1", &["moqt-22", "moqt-18"]);

@@ -120,6 +120,17 @@ impl Pipe {
         self.with(|layer, end| layer.handle_readable(end, stream))
     }
 
+    /// Puts bytes of the peer on a stream that it has opened, without a notice.
+    pub(super) fn put(&mut self, stream: StreamId, data: Vec<u8>) {
+        let arrived = &mut self.streams.get_mut(&stream).unwrap().arrived;
+        arrived.push_back(Read::Data(data.into()));
+    }
+
+    /// Returns how many pieces of a stream were not read.
+    pub(super) fn unread_len(&self, stream: StreamId) -> usize {
+        self.streams[&stream].arrived.len()
+    }
+
     pub(super) fn sent(&self, stream: StreamId) -> &[u8] {
         self.streams.get(&stream).map_or(&[], |stream| &stream.sent)
     }
@@ -159,7 +170,9 @@ impl Transport for End<'_> {
             .unwrap_or(Read::Blocked)
     }
 
-    fn read_later(&mut self, _stream: StreamId) {}
+    fn read_later(&mut self, _stream: StreamId) {
+        unreachable!("the layer asks nobody");
+    }
 
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         let stream = self.streams.get_mut(&stream).ok_or(WriteError::Closed)?;
