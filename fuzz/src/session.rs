@@ -8,7 +8,7 @@ mod peer;
 #[path = "session/script.rs"]
 mod script;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -58,6 +58,7 @@ fn run_in(draft: Draft, mut input: Input<'_>) {
     while !input.0.is_empty() {
         world.operate(&mut input);
         world.hear();
+        world.read_on();
     }
 }
 
@@ -134,6 +135,7 @@ impl World {
                 draft,
                 side,
                 channels: BTreeMap::new(),
+                later: VecDeque::new(),
                 opened: 0,
                 credit: 4,
                 window: 200,
@@ -244,6 +246,15 @@ impl World {
         channel.incoming.push_back(read);
         self.session
             .handle_readable(self.now, &mut self.peer, stream);
+    }
+
+    /// Reports the streams that the session has left for later.
+    fn read_on(&mut self) {
+        while let Some(stream) = self.peer.later.pop_front() {
+            self.session
+                .handle_readable(self.now, &mut self.peer, stream);
+            self.hear();
+        }
     }
 
     fn stop(&mut self, input: &mut Input<'_>) {

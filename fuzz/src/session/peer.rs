@@ -29,6 +29,8 @@ pub(super) struct Peer {
     pub(super) draft: Draft,
     pub(super) side: Side,
     pub(super) channels: BTreeMap<StreamId, Channel>,
+    /// Streams that the session has left for later.
+    pub(super) later: VecDeque<StreamId>,
     pub(super) opened: u64,
     /// Number of streams that the session may still open.
     pub(super) credit: u64,
@@ -65,8 +67,9 @@ impl Transport for Peer {
         channel.incoming.pop_front().unwrap_or(Read::Blocked)
     }
 
-    /// Does nothing: the data stays until more of the stream comes.
-    fn read_later(&mut self, _stream: StreamId) {}
+    fn read_later(&mut self, stream: StreamId) {
+        self.later.push_back(stream);
+    }
 
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         let channel = self
