@@ -47,14 +47,16 @@ fn tiny_objects(track_alias: u64, group: u64, count: u64) -> BytesMut {
 fn ids_of(events: &[Event], of: StreamId) -> Vec<u64> {
     let (mut ids, mut payloads) = (Vec::new(), 0);
     for event in events {
-        match event {
-            Event::Object { stream, object } if *stream == of => ids.push(object.id),
-            Event::Payload { stream, data } if *stream == of => {
-                assert_eq!(data, "x");
-                payloads += 1;
-                assert_eq!(payloads, ids.len());
-            }
-            _ => {}
+        if let Event::Object { stream, object } = event
+            && *stream == of
+        {
+            ids.push(object.id);
+        } else if let Event::Payload { stream, data } = event
+            && *stream == of
+        {
+            assert_eq!(data, "x");
+            payloads += 1;
+            assert_eq!(payloads, ids.len());
         }
     }
     assert_eq!(payloads, ids.len());
@@ -124,12 +126,14 @@ fn so_are_those_of_a_fetch() {
     }
     let stream = open_all(&mut pair, CLIENT, [out.freeze()])[0];
     let events = run_in_steps(&mut pair, CLIENT);
-    let entries = events.iter().filter_map(|event| match event {
-        Event::FetchObject {
-            entry: FetchEntry::Object(object),
-            ..
-        } => Some(object.object),
-        _ => None,
+    let entries = events.iter().filter_map(|event| {
+        if let Event::FetchObject { entry, .. } = event
+            && let FetchEntry::Object(object) = entry
+        {
+            Some(object.object)
+        } else {
+            None
+        }
     });
     assert!(entries.eq(0..30_000));
     let end = StreamEnd::Fin;
