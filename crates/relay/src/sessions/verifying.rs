@@ -9,7 +9,7 @@ use std::{
 
 use weir_moqt::session;
 use weir_quic::Handle;
-use weir_transport::StreamId;
+use weir_transport::{StreamId, Transport as _};
 
 use crate::{timers::Timer, turn::Turn};
 
@@ -49,16 +49,15 @@ impl Turn<'_> {
         true
     }
 
-    /// Ends the pause of a session, and reads what came meanwhile.
+    /// Ends the pause of a session, and has what came meanwhile read, each stream in a turn of its own.
     pub(crate) fn end_pause(&mut self, handle: Handle) {
-        let now = self.now;
         let Some(peer) = self.sessions.get(handle) else {
             return;
         };
         let verified = std::mem::take(&mut peer.verified);
-        self.with_session(handle, |session, connection| {
+        self.with_session(handle, |_, connection| {
             for stream in verified.unread {
-                session.handle_readable(now, connection, stream);
+                connection.read_later(stream);
             }
         });
     }
