@@ -248,15 +248,6 @@ impl World {
             .handle_readable(self.now, &mut self.peer, stream);
     }
 
-    /// Reports the streams that the session has left for later.
-    fn read_on(&mut self) {
-        while let Some(stream) = self.peer.later.pop_front() {
-            self.session
-                .handle_readable(self.now, &mut self.peer, stream);
-            self.hear();
-        }
-    }
-
     fn stop(&mut self, input: &mut Input<'_>) {
         let stream = self.stream(input);
         let Some(channel) = self.peer.channels.get_mut(&stream) else {

@@ -34,6 +34,15 @@ impl World {
         }
     }
 
+    /// Reports the streams that the session has left for later.
+    pub(super) fn read_on(&mut self) {
+        while let Some(stream) = self.peer.later.pop_front() {
+            self.session
+                .handle_readable(self.now, &mut self.peer, stream);
+            self.hear();
+        }
+    }
+
     fn hear_one(&mut self, event: Event) {
         match event {
             Event::Request { id, request } => {

@@ -1,5 +1,6 @@
 //! Tests of one end of a session, with a transport whose other end is the test.
 
+mod bursts;
 mod client;
 mod pipe;
 mod server;
