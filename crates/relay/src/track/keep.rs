@@ -115,8 +115,8 @@ impl Tracks {
         (id, log): (TrackId, SubgroupId),
     ) -> Option<Vec<Mark>> {
         let track = self.table.get(id)?;
-        let subgroups = &mut track.subgroups;
-        let subgroup = subgroups.iter_mut().find(|subgroup| subgroup.id == log)?;
+        let index = track.place(log)?;
+        let subgroup = &mut track.subgroups[index];
         let mut keeper = self.ledger.keeper(turn, id);
         let (marks, sound) = subgroup.keep(&mut track.cache, &mut keeper);
         if let (Err(Contradiction), Some((publisher, _))) = (sound, subgroup.sender) {
