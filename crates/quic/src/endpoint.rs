@@ -69,6 +69,7 @@ pub struct Endpoint {
     segmentation_offload: bool,
     slots: Slots,
     wheel: Wheel,
+    /// Connections with timers that are due.
     due: Vec<u32>,
     /// Connections that may have packets to send. Each is listed at most once, apart from those already processed in
     /// this turn.
@@ -317,7 +318,13 @@ impl Endpoint {
     /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let threads = self.peer_threads.poll_timeout();
-        let others = [threads, self.handshake_deadline(), self.arriving_since()];
+        let left = self.now.filter(|_| !self.due.is_empty());
+        let others = [
+            threads,
+            self.handshake_deadline(),
+            self.arriving_since(),
+            left,
+        ];
         let others = others.into_iter().flatten();
         self.wheel.next().into_iter().chain(others).min()
     }
@@ -329,8 +336,11 @@ impl Endpoint {
         self.accept_next(now);
         self.close_overdue_handshakes(now);
         let mut due = std::mem::take(&mut self.due);
-        self.wheel.expire(now, &mut due);
-        for index in due.drain(..) {
+        if due.is_empty() {
+            self.wheel.expire(now, &mut due);
+        }
+        let count = due.len().min(DUE_AT_ONCE);
+        for index in due.drain(..count) {
             let Some(slot) = self.slots.at(index) else {
                 continue;
             };
@@ -456,6 +466,11 @@ impl Endpoint {
     }
 
     fn forget(&mut self, index: u32) {
+        if let Some(slot) = self.slots.at(index)
+            && let Some(layer) = &mut slot.web_transport
+        {
+            layer.abandon_own();
+        }
         // A connection can end before anyone asked for its events.
         while self.collect_events(index) {}
         let Some(slot) = self.slots.remove(index) else {
@@ -483,6 +498,9 @@ impl Endpoint {
         }
     }
 }
+
+/// Connections of which timers are handled at once. A crowd that falls silent at one time ends at one time.
+const DUE_AT_ONCE: usize = 256;
 
 /// Returns whether a packet is a Retry of QUIC version 1 (RFC 9000 §17.2.5).
 #[inline]

@@ -61,6 +61,13 @@ pub struct Counted {
     origin: Option<Origin>,
 }
 
+impl Counted {
+    /// Returns the origin that it counts for; `None` if that is not counted.
+    pub fn origin(&self) -> Option<Origin> {
+        self.origin
+    }
+}
+
 impl Drop for Counted {
     fn drop(&mut self) {
         let Some(origin) = self.origin else {

@@ -56,6 +56,8 @@ pub struct WebTransport {
     unsent: BTreeMap<StreamId, Unsent>,
     /// Streams of the layer of which data was left for later.
     left: VecDeque<StreamId>,
+    /// Bytes of such streams that were read since others had their turn.
+    own_bytes: usize,
     /// Bytes for the role that were read with the first bytes of a stream.
     unread: BTreeMap<StreamId, Bytes>,
     /// Streams, with their session ID, that came before the session was established; likewise datagrams.
@@ -150,6 +152,7 @@ impl WebTransport {
             own: BTreeMap::new(),
             unsent: BTreeMap::new(),
             left: VecDeque::new(),
+            own_bytes: 0,
             unread: BTreeMap::new(),
             early_streams: Vec::new(),
             early_datagrams: Vec::new(),
@@ -233,9 +236,21 @@ impl WebTransport {
         !self.left.is_empty()
     }
 
-    /// Reads more of a stream of which data was left for later, once others have had their turn. Returns whether there was
-    /// one.
+    /// Returns whether so much of the layer's streams was read that a host has to look at the clock.
+    pub fn has_read_enough(&self) -> bool {
+        self.has_unread() || self.own_bytes >= ENOUGH_BYTES
+    }
+
+    /// Forgets the streams of the layer, since the connection is gone: what has not been read of them stays unread.
+    pub fn abandon_own(&mut self) {
+        self.own.clear();
+        self.left.clear();
+    }
+
+    /// Notes that others have had their turn, and reads more of a stream of which data was left for later. Returns whether
+    /// there was one.
     pub fn read_on(&mut self, transport: &mut dyn Transport) -> bool {
+        self.own_bytes = 0;
         let Some(stream) = self.left.pop_front() else {
             return false;
         };
@@ -346,3 +361,5 @@ pub const EARLY_DATAGRAMS_MAX: usize = 32;
 pub const REQUESTS_MAX: usize = 8;
 /// Size of a request or response header in bytes, whether compressed or not.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of the streams of the layer from which on it has read enough for now. They may be as many frames that mean nothing.
+const ENOUGH_BYTES: usize = 1 << 10;

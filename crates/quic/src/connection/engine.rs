@@ -208,7 +208,7 @@ impl Transport for EngineConnection<'_> {
         if !self.slot.unread.contains(&stream) {
             self.slot.unread.push_back(stream);
         }
-        self.turns.note_unread();
+        self.turns.note_left();
         if !self.hot.active {
             self.hot.active = true;
             self.turns.push_busy(self.handle.index);

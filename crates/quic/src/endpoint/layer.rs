@@ -73,8 +73,14 @@ impl Endpoint {
             self.tell_from_layer(handle);
         }
         self.tell_from_layer(handle);
-        if self.with_layer(now, index, |layer, _| layer.has_unread()) == Some(true) {
-            self.active.note_unread();
+        let layer = self.with_layer(now, index, |layer, _| {
+            (layer.has_unread(), layer.has_read_enough())
+        });
+        let (has_unread, has_read_enough) = layer.unwrap_or_default();
+        if has_read_enough {
+            self.active.note_left();
+        }
+        if has_unread {
             return true;
         }
         left == 0 || self.tell_of_loss(handle, left, lost)

@@ -38,7 +38,7 @@ impl Transport for ThreadConnectionView<'_> {
     fn read_later(&mut self, stream: StreamId) {
         let handle = self.connection.handle();
         self.events.push_back(Event::Readable { handle, stream });
-        self.turns.note_unread();
+        self.turns.note_left();
     }
 
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {

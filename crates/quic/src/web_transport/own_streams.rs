@@ -40,13 +40,12 @@ pub(super) enum Own {
 
 impl WebTransport {
     /// Reads a stream of the layer until no more data is available, or the stream is not to be read. What comes after some
-    /// thousand bytes is left for later: they may be as many frames or capsules that mean nothing.
+    /// thousand bytes of all of them is left for later: they may be as many frames or capsules that mean nothing.
     pub(super) fn read_own(
         &mut self,
         transport: &mut dyn Transport,
         stream: StreamId,
     ) -> Result<(), Violation> {
-        let mut bytes = 0;
         loop {
             match self.own.get(&stream) {
                 None | Some(Own::Control | Own::Early | Own::Held(_) | Own::Answered) => {
@@ -54,7 +53,7 @@ impl WebTransport {
                 }
                 Some(Own::Fresh(..) | Own::Critical(_) | Own::Head(_) | Own::Session(_)) => {}
             }
-            if bytes >= BYTES_AT_ONCE {
+            if self.own_bytes >= BYTES_AT_ONCE {
                 if !self.left.contains(&stream) {
                     self.left.push_back(stream);
                 }
@@ -63,7 +62,7 @@ impl WebTransport {
             match transport.read(stream) {
                 Read::Blocked => return Ok(()),
                 Read::Data(data) => {
-                    bytes += data.len();
+                    self.own_bytes += data.len();
                     self.on_data(transport, stream, data)?;
                 }
                 Read::Fin => return self.on_end(transport, stream, None),
@@ -313,5 +312,5 @@ impl WebTransport {
     }
 }
 
-/// Bytes of a stream of the layer that are read at once.
+/// Bytes of the layer's streams that are read at once.
 const BYTES_AT_ONCE: usize = 4 << 10;

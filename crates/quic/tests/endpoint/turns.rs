@@ -85,45 +85,67 @@ fn what_is_left_for_later_comes_after_the_events_of_others() {
     assert_eq!(reader.lost, [at_busy]);
 }
 
+/// A server with a session of WebTransport whose client is the test, which speaks HTTP/3 itself.
+struct ByHand {
+    pair: Pair,
+    client: Handle,
+    server: Handle,
+    control: StreamId,
+    session: StreamId,
+}
+
+impl ByHand {
+    fn new() -> Self {
+        let mut pair = web_transport::setup(Limits::default());
+        pair.config.web_transport = None;
+        let client = pair.start();
+        pair.pass(DELAY * 20);
+        let mut settings = vec![0];
+        Settings::new(&[(setting::H3_DATAGRAM, 1), (setting::ENABLE_WEBTRANSPORT, 1)])
+            .encode(&mut settings);
+        let mut request = Vec::new();
+        let fields = [
+            (":method", "CONNECT"),
+            (":protocol", "webtransport"),
+            (":scheme", "https"),
+            (":authority", "relay.example:4433"),
+            (":path", "/live"),
+            ("wt-available-protocols", "\"moqt-18\""),
+        ];
+        frame::encode_headers(&fields, &mut request);
+        let mut connection = pair.at_client(client);
+        let control = connection.open(Direction::Uni).unwrap();
+        connection.write(control, &mut settings.into()).unwrap();
+        let session = connection.open(Direction::Bi).unwrap();
+        connection.write(session, &mut request.into()).unwrap();
+        pair.pass(DELAY * 20);
+        let events = pair.take_server();
+        let [Event::Connected { handle: server }] = events[..] else {
+            panic!("{events:?}");
+        };
+        Self {
+            pair,
+            client,
+            server,
+            control,
+            session,
+        }
+    }
+}
+
 #[test]
 fn what_the_layer_leaves_for_later_is_read_in_further_turns() {
-    let mut pair = web_transport::setup(Limits::default());
-    // The test speaks HTTP/3 itself.
-    pair.config.web_transport = None;
-    let client = pair.start();
-    pair.pass(DELAY * 20);
-    let mut settings = vec![0];
-    Settings::new(&[(setting::H3_DATAGRAM, 1), (setting::ENABLE_WEBTRANSPORT, 1)])
-        .encode(&mut settings);
-    let mut request = Vec::new();
-    let fields = [
-        (":method", "CONNECT"),
-        (":protocol", "webtransport"),
-        (":scheme", "https"),
-        (":authority", "relay.example:4433"),
-        (":path", "/live"),
-        ("wt-available-protocols", "\"moqt-18\""),
-    ];
-    frame::encode_headers(&fields, &mut request);
-    let mut connection = pair.at_client(client);
-    let control = connection.open(Direction::Uni).unwrap();
-    connection.write(control, &mut settings.into()).unwrap();
-    let session = connection.open(Direction::Bi).unwrap();
-    connection.write(session, &mut request.into()).unwrap();
-    pair.pass(DELAY * 20);
-    let events = pair.take_server();
-    let [Event::Connected { handle: server }] = events[..] else {
-        panic!("{events:?}");
-    };
-
+    let mut by_hand = ByHand::new();
+    let pair = &mut by_hand.pair;
     // Empty capsules of an unknown type, in one DATA frame, and the end.
     let mut data = Vec::new();
     frame::encode_head(frame_type::DATA, 10_000, &mut data);
     data.extend([0x21, 0].repeat(5_000));
-    let mut connection = pair.at_client(client);
-    connection.write(session, &mut data.into()).unwrap();
-    connection.finish(session);
-    deliver(&mut pair);
+    let mut connection = pair.at_client(by_hand.client);
+    let written = connection.write(by_hand.session, &mut data.into());
+    written.unwrap();
+    connection.finish(by_hand.session);
+    deliver(pair);
     let mut reader = Reader::default();
     let now = pair.now;
     let mut turns = 1;
@@ -131,7 +153,35 @@ fn what_the_layer_leaves_for_later_is_read_in_further_turns() {
         turns += 1;
     }
     assert!(turns >= 3, "{turns}");
-    assert_eq!(reader.lost, [server]);
+    assert_eq!(reader.lost, [by_hand.server]);
+}
+
+/// The streams of a connection could fill a megabyte with frames that mean nothing.
+#[test]
+fn what_the_layer_has_not_read_when_the_connection_ends_stays_unread() {
+    let mut by_hand = ByHand::new();
+    let pair = &mut by_hand.pair;
+    let mut data = [0x21, 0].repeat(4_000);
+    // A second SETTINGS frame, which a server that reads it counts as a violation.
+    data.extend([4, 0]);
+    let mut connection = pair.at_client(by_hand.client);
+    let written = connection.write(by_hand.control, &mut data.into());
+    assert_eq!(written, Ok(()), "it fits into the window");
+    pair.send(Side::Client);
+    pair.at_client(by_hand.client).close(7, b"all said");
+    deliver(pair);
+    // Nobody asks for the events until the connection is forgotten.
+    while pair.server.connections() > 0 {
+        pair.now += DELAY;
+        pair.server.handle_timeout(pair.now);
+        pair.server.fill(pair.now);
+        pair.server.outbox().clear();
+    }
+    let mut reader = Reader::default();
+    let now = pair.now;
+    while pair.server.pass_events(now, &mut reader) {}
+    assert_eq!(reader.lost, [by_hand.server]);
+    assert_eq!(pair.server.counters().http3_violations, 0);
 }
 
 #[test]
@@ -171,6 +221,58 @@ fn an_object_for_many_is_passed_on_alone() {
     );
 }
 
+#[test]
+fn a_message_for_many_is_passed_on_alone() {
+    let mut pair = Pair::new();
+    let (publisher, _) = pair.connect();
+    let audience: Vec<_> = (0..AUDIENCE).map(|_| pair.connect().1).collect();
+    let mut role = FanOut::default();
+    for &handle in &audience {
+        let stream = pair.at_server(handle).open(Direction::Uni);
+        role.streams.push((handle, stream.unwrap()));
+    }
+    pair.settle();
+    for number in 0..5_u16 {
+        let datagram = Bytes::copy_from_slice(&number.to_be_bytes());
+        pair.at_client(publisher)
+            .send_datagram(datagram, None)
+            .unwrap();
+    }
+    deliver(&mut pair);
+    let now = pair.now;
+    for number in 1..=5 {
+        let has_more = pair.server.pass_events(now, &mut role);
+        assert_eq!((role.received, has_more), (number, number < 5));
+        while pair.server.fill(now) {
+            pair.server.outbox().clear();
+        }
+        pair.server.outbox().clear();
+    }
+}
+
+#[test]
+fn the_timers_of_many_connections_are_handled_in_parts() {
+    let mut pair = Pair::new();
+    for _ in 0..CROWD {
+        pair.connect();
+    }
+    pair.wire = Box::new(|_| false);
+    pair.now += Limits::default().idle_timeout * 2;
+    let now = pair.now;
+    let (mut calls, mut open) = (0, pair.server.connections());
+    while open > 0 && calls < 20 {
+        pair.server.handle_timeout(now);
+        while pair.server.fill(now) {
+            pair.server.outbox().clear();
+        }
+        let left = pair.server.connections();
+        assert!(open - left <= 256, "{open} became {left} at once");
+        assert!(left == 0 || pair.server.poll_timeout().is_some_and(|at| at <= now));
+        (calls, open) = (calls + 1, left);
+    }
+    assert_eq!(calls, 2);
+}
+
 /// Reads one piece of a stream at each event, and leaves the rest.
 #[derive(Default)]
 struct Reader {
@@ -181,7 +283,9 @@ struct Reader {
 impl App for Reader {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         if let Event::Readable { handle, stream } = event {
-            let mut connection = endpoint.connection(now, handle).unwrap();
+            let Some(mut connection) = endpoint.connection(now, handle) else {
+                return;
+            };
             if let Read::Data(data) = connection.read(stream) {
                 self.pieces.push((handle, stream, data.to_vec()));
                 connection.read_later(stream);
@@ -204,10 +308,11 @@ impl App for Reader {
     }
 }
 
-/// Sends each datagram to all of an audience.
+/// Sends each datagram to all of an audience, in datagrams or on streams.
 #[derive(Default)]
 struct FanOut {
     audience: Vec<Handle>,
+    streams: Vec<(Handle, StreamId)>,
     received: usize,
 }
 
@@ -219,6 +324,10 @@ impl App for FanOut {
                 let mut connection = endpoint.connection(now, handle).unwrap();
                 connection.send_datagram(data.clone(), None).unwrap();
                 endpoint.fill_from(now, handle);
+            }
+            for &(handle, stream) in &self.streams {
+                let mut connection = endpoint.connection(now, handle).unwrap();
+                connection.write(stream, &mut data.clone()).unwrap();
             }
         }
     }
@@ -345,3 +454,5 @@ fn deliver(pair: &mut Pair) {
 const AUDIENCE: usize = 70;
 /// More events than a connection has in one turn.
 const MANY: u16 = 60;
+/// Clients that fall silent at one time.
+const CROWD: usize = 300;

@@ -40,3 +40,25 @@ fn the_layer_reads_much_on_its_streams_in_parts() {
         );
     }
 }
+
+#[test]
+fn what_is_read_of_many_streams_at_once_is_limited_together() {
+    let mut pair = Pipe::served();
+    let streams: Vec<_> = (1..8).map(|number| StreamId(4 * number)).collect();
+    for &stream in &streams {
+        // The first frame of a request is of an unknown type.
+        pair.bring(stream, &[0x21, 0]);
+        for _ in 0..4 {
+            pair.put(stream, [0x21, 0].repeat(500));
+        }
+    }
+    for &stream in &streams {
+        pair.with(|layer, end| layer.handle_readable(end, stream));
+    }
+    let unread = |pair: &Pipe| -> usize { streams.iter().map(|&it| pair.unread_len(it)).sum() };
+    assert_eq!(unread(&pair), 4 * streams.len() - 5, "some 4 KiB were read");
+    assert!(pair.layer.has_unread() && pair.layer.has_read_enough());
+    while pair.with(|layer, end| layer.read_on(end)) {}
+    assert_eq!(unread(&pair), 0);
+    assert!(!pair.layer.has_read_enough());
+}

@@ -117,7 +117,10 @@ impl Pipe {
             };
             self.layer.handle_opened(stream, direction);
         }
-        self.with(|layer, end| layer.handle_readable(end, stream))
+        let is_notified = self.with(|layer, end| layer.handle_readable(end, stream));
+        // Others have their turn.
+        while self.with(|layer, end| layer.read_on(end)) {}
+        is_notified
     }
 
     /// Puts bytes of the peer on a stream that it has opened, without a notice.
