@@ -63,6 +63,11 @@ impl TokenMemo {
         self.verified
     }
 
+    /// Returns about how many bytes it is in memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes + self.order.len() * MEMO_TOKEN_BYTES
+    }
+
     /// Returns the final verdict on a token, if there is one of the same `revision` of the authority; otherwise the
     /// result of `verify`.
     pub fn judge(
@@ -86,6 +91,10 @@ impl TokenMemo {
             Verdict::Final(verdict) => verdict,
             Verdict::Passing(denial) => return Err(denial),
         };
+        if token.len() > MEMO_BYTES_MAX / 4 {
+            // It would take the place of all others. An authority refuses one as long before it verifies a signature.
+            return verdict;
+        }
         let token = Bytes::copy_from_slice(token);
         self.bytes += token.len();
         self.order.push_back(token.clone());
@@ -276,6 +285,8 @@ pub(crate) fn access_tokens(tokens: &[Token]) -> Vec<AccessToken> {
 pub(crate) const TOKENS_MAX: usize = 8;
 /// Verdicts kept for one session: more than the tokens that it can register by default.
 const MEMO_TOKENS_MAX: usize = 1024;
+/// About what a verdict costs beside its token.
+const MEMO_TOKEN_BYTES: usize = 256;
 /// Bytes of the tokens with a verdict.
 const MEMO_BYTES_MAX: usize = 32 << 10;
 
@@ -328,10 +339,18 @@ mod tests {
         assert!(!judge(b"0"), "at the limit");
         assert!(judge(tokens[MEMO_TOKENS_MAX].as_bytes()));
         assert!(judge(b"0") && !judge(b"2"), "one past it");
-        let large = vec![b'x'; MEMO_BYTES_MAX];
-        assert!(judge(&large) && !judge(&large));
-        assert!(judge(b"y") && judge(&large), "a byte past it");
+        let large = [b'a', b'b', b'c', b'd'].map(|one| vec![one; MEMO_BYTES_MAX / 4]);
+        assert!(large.iter().all(|token| judge(token)));
+        assert!(
+            large.iter().all(|token| !judge(token)),
+            "at the limit of bytes"
+        );
+        assert!(judge(b"y") && judge(&large[0]), "a byte past it");
+        let too_large = vec![b'x'; MEMO_BYTES_MAX / 4 + 1];
+        assert!(judge(&too_large) && judge(&too_large), "it takes no place");
+        assert!(!judge(&large[3]));
         assert!(memo.bytes <= MEMO_BYTES_MAX);
+        assert!(memo.held_bytes() > memo.bytes);
     }
 
     fn namespace(fields: &[&str]) -> Namespace {

@@ -60,6 +60,9 @@ pub struct Limits {
     pub namespaces_per_session_max: usize,
     /// Namespaces that all sessions may announce. Further ones are refused with `EXCESSIVE_LOAD`.
     pub namespaces_max: usize,
+    /// Namespaces that the clients of one IPv4 address or IPv6 /64 may announce. Further ones are refused with
+    /// `EXCESSIVE_LOAD`. Loopback addresses are not counted.
+    pub namespaces_per_address_max: usize,
     /// Namespaces that all other relays of a fleet may register. Further ones are not used.
     pub registrations_max: usize,
     /// Relays of a fleet that this one serves with one track. Further ones are redirected to one of those. Relays that the
@@ -79,6 +82,9 @@ pub struct Limits {
     pub token_cache_bytes_max: u64,
     /// Tracks in use. Requests for further ones are refused with `EXCESSIVE_LOAD`.
     pub tracks_max: usize,
+    /// Tracks that requests of one IPv4 address or IPv6 /64 may add. Requests for further ones are refused with
+    /// `EXCESSIVE_LOAD`. Loopback addresses are not counted.
+    pub tracks_per_address_max: usize,
     /// Tracks in use of which no publisher is known, because a SUBSCRIBE or FETCH waits for one. Requests for further
     /// ones are refused with `EXCESSIVE_LOAD`; publishers find room up to `tracks_max`.
     pub tracks_waiting_max: usize,
@@ -154,6 +160,7 @@ impl Default for Limits {
             publications_per_session_max: 1024,
             namespaces_per_session_max: 1024,
             namespaces_max: 50_000,
+            namespaces_per_address_max: 12_500,
             registrations_max: 200_000,
             fleet_children_max: 32,
             fleet_depth_max: 4,
@@ -161,6 +168,7 @@ impl Default for Limits {
             matches_per_prefix_max: 4096,
             token_cache_bytes_max: 16 << 10,
             tracks_max: 100_000,
+            tracks_per_address_max: 25_000,
             tracks_waiting_max: 50_000,
             tracks_resting_max: 10_000,
             publishers_per_track_max: 16,

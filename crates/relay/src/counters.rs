@@ -197,6 +197,8 @@ metrics! {
         refused_limit_namespaces,
         /// PUBLISH_NAMESPACE requests refused at `limits.relay.namespaces_max`.
         refused_limit_announcements,
+        /// PUBLISH_NAMESPACE requests refused at `limits.relay.namespaces_per_address_max`.
+        refused_limit_announcements_address,
         /// Subscriptions to prefixes refused at `limits.relay.prefixes_per_session_max`.
         refused_limit_prefixes,
         /// Fetches refused at `limits.relay.fetches_per_session_max`.
@@ -205,6 +207,8 @@ metrics! {
         refused_limit_inquiries,
         /// Requests refused at `limits.relay.tracks_max`.
         refused_limit_tracks,
+        /// Requests refused at `limits.relay.tracks_per_address_max`.
+        refused_limit_tracks_address,
         /// Requests refused at `limits.relay.tracks_waiting_max`.
         refused_limit_waiting,
         /// PUBLISH requests refused at `limits.relay.publishers_per_track_max`.

@@ -161,8 +161,7 @@ impl Delivery {
         for subscriptions in self.tracks.iter() {
             let siblings = subscriptions.siblings_len();
             totals.siblings += siblings;
-            let others = subscriptions.established.iter();
-            totals.clients += others.filter(|other| !other.kind.is_link()).count();
+            totals.clients += subscriptions.established.clients_len();
             totals.pending += subscriptions.pending.clients_len();
         }
         totals

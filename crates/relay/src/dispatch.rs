@@ -1,11 +1,14 @@
 //! Dispatch: hands events and timers to the owners that they concern, and the effects of each owner to the others.
 
 mod closing;
+mod greedy;
 mod inspection;
+mod judging;
 mod requests;
 
 use std::collections::VecDeque;
 
+use self::greedy::Greedy;
 pub use self::inspection::TrackState;
 pub(crate) use self::inspection::{fleet_state, link_states, registry_due, track_states};
 use weir_moqt::{
@@ -43,8 +46,8 @@ pub(crate) struct Owners {
     fetches: Fetches,
     catalogue: Catalogue,
     links: Links,
-    /// Sessions that are to be closed because they hold the most, with the bytes that they hold.
-    greedy: VecDeque<(u64, Handle)>,
+    /// Sessions that are to be closed because they hold the most.
+    greedy: Greedy,
     /// Sessions that are gone, with their requests that have not been ended yet.
     ending: VecDeque<(Handle, VecDeque<(RequestId, Purpose)>)>,
 }

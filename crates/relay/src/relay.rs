@@ -187,11 +187,15 @@ impl App for Relay {
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let (owners, mut turn) = self.turn(now, endpoint);
         // The host reads its sockets before it comes back for the rest.
+        turn.endpoint.begin();
         for _ in 0..TIMERS_MAX {
             let Some(timer) = turn.timers.expired(now) else {
                 break;
             };
             owners.on_timer(&mut turn, timer);
+            if turn.endpoint.has_done_enough() {
+                break;
+            }
         }
         if registry_due(owners).is_some_and(|at| at <= now) {
             owners.on_timer(&mut turn, Timer::Registry);

@@ -11,9 +11,8 @@ pub(crate) mod log;
 pub(crate) mod peer;
 pub(crate) mod rate;
 pub(crate) mod refusal;
+mod shares;
 mod verifying;
-
-use std::collections::VecDeque;
 
 use weir_moqt::{draft::Draft, session};
 use weir_quic::{Handle, OriginCounts};
@@ -23,9 +22,11 @@ use crate::{
     ownership::Ownership,
     sessions::{
         drain::Stage,
-        judging::Rules,
+        judging::Judging,
         log::Log,
         peer::{Peer, PeerKind},
+        shares::Shares,
+        verifying::Checks,
     },
     timers::Timer,
     turn::Turn,
@@ -46,10 +47,12 @@ pub(crate) struct Sessions {
     pub(crate) log: Log,
     /// Namespaces reserved to one publisher, of all threads.
     pub(crate) ownership: Ownership,
-    /// The rules by which sessions were judged; `None` before the first look.
-    rules: Option<Rules>,
-    /// Sessions that have to be judged again.
-    unjudged: VecDeque<Handle>,
+    /// What the clients of each address have added.
+    shares: Shares,
+    /// The tokens that were verified.
+    checks: Checks,
+    /// What has to be judged again.
+    pub(crate) judging: Judging,
 }
 
 impl Sessions {
@@ -65,8 +68,9 @@ impl Sessions {
             stage: Stage::default(),
             log: Log::default(),
             ownership: Ownership::default(),
-            rules: None,
-            unjudged: VecDeque::new(),
+            shares: Shares::default(),
+            checks: Checks::default(),
+            judging: Judging::default(),
         }
     }
 

@@ -150,6 +150,41 @@ pub(crate) fn of_many_tracks() -> Scene {
     note("end-of-120-tracks-without-a-publisher", 1, overdue)
 }
 
+/// Many tracks whose publisher has said that they are over, and leaves. Each has many subscribers.
+pub(crate) fn of_ended_tracks() -> Scene {
+    let mut stage = Stage::new(Config::default());
+    let publisher = stage.client();
+    let tracks = 0..TRACKS as u64;
+    let published = tracks.map(|track| stage.publish(publisher, &format!("a--{track}"), track));
+    let published: Vec<_> = published.collect();
+    stage.settle();
+    for client in stage.clients(AUDIENCE) {
+        for track in 0..TRACKS {
+            stage.subscribe(client, &format!("a--{track}"));
+        }
+        stage.settle();
+    }
+    let subscriptions = AUDIENCE * TRACKS;
+    assert_eq!(stage.gauges().subscriptions, subscriptions as u64);
+    for request in published {
+        let done = PublishDone {
+            // A stream that never comes.
+            stream_count: Some(1),
+            ..PublishDone::new(PublishDoneCode::TRACK_ENDED, "that is all")
+        };
+        stage.act(publisher, |session, connection| {
+            session.publish_done(connection, request, done);
+        });
+    }
+    stage.settle();
+    assert_eq!(stage.gauges().subscriptions, subscriptions as u64);
+    stage.leave(publisher);
+    let struck = stage.strike_and_pass(Duration::from_millis(500));
+    note("end-of-a-publisher-of-120-tracks-for-60", 1, struck)?;
+    assert_eq!(stage.gauges().subscriptions, 0);
+    Ok(())
+}
+
 /// A session with as many open streams as the relay allows.
 pub(crate) fn with_streams() -> Scene {
     let mut stage = Stage::new(Config::default());
@@ -235,5 +270,7 @@ const TRACKS: usize = 120;
 const PUBLISHERS: usize = 8;
 /// Subscribers of all tracks.
 const COLLECTORS: usize = 20;
+/// Those of each track that has ended.
+const AUDIENCE: usize = 60;
 /// Streams of a publisher. The relay allows it 256.
 const OPEN: u64 = 250;

@@ -1,7 +1,10 @@
 //! Scenes of requests with tokens, whose signatures the relay has to verify.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -14,7 +17,7 @@ use weir_moqt::{
     token::Token,
 };
 use weir_quic::{Limits, Shard};
-use weir_relay::{Authority, Config, Credentials, Denial, Grant, Relay, TokenMemo, Verdict};
+use weir_relay::{Authority, Config, Credentials, Denial, Grant, Load, Relay, TokenMemo, Verdict};
 use weir_transport::{Direction, StreamId, Transport as _};
 
 use super::{
@@ -84,9 +87,42 @@ pub(crate) fn of_requests() -> Scene {
     Ok(())
 }
 
+/// Sessions whose requests have tokens of their own, when the keys change.
+pub(crate) fn of_rules_that_change() -> Scene {
+    let verifier = Arc::new(Verifier::default());
+    let mut stage = stage_with(Arc::clone(&verifier));
+    let mut asked = 0;
+    for client in stage.clients(BEARERS) {
+        for _ in 0..BORNE {
+            stage.subscribe_with(client, &format!("a--{asked}"), vec![new_token(asked)]);
+            asked += 1;
+        }
+        stage.pass(SECOND);
+    }
+    assert_eq!(stage.gauges().waiting, asked);
+    stage.observe(Load::default());
+    verifier.revision.fetch_add(1, Ordering::Relaxed);
+    let struck = stage.observe(Load::default());
+    note("keys-that-change-for-480-requests", 1, struck)?;
+    stage.pass(SECOND);
+    assert_eq!(stage.gauges().waiting, asked);
+    Ok(())
+}
+
+fn new_token(number: u64) -> Token {
+    Token::UseValue {
+        token_type: 0,
+        value: token(number),
+    }
+}
+
 /// Returns a stage whose relay verifies tokens.
 fn stage() -> Stage {
-    let relay = Relay::with_authority(Config::default(), Arc::new(Verifier));
+    stage_with(Arc::default())
+}
+
+fn stage_with(verifier: Arc<Verifier>) -> Stage {
+    let relay = Relay::with_authority(Config::default(), verifier);
     Stage::with(relay, Shard::ALONE, &Limits::default())
 }
 
@@ -115,12 +151,8 @@ fn encoded(message: &Message) -> Bytes {
 }
 
 fn with_tokens(numbers: impl Iterator<Item = u64>) -> Parameters {
-    let tokens = numbers.map(|number| Token::UseValue {
-        token_type: 0,
-        value: token(number),
-    });
     Parameters {
-        authorization_tokens: tokens.collect(),
+        authorization_tokens: numbers.map(new_token).collect(),
         ..Parameters::default()
     }
 }
@@ -131,8 +163,11 @@ fn token(number: u64) -> Bytes {
 }
 
 /// Grants everything, and verifies each token as if it were signed with ES256. It does not matter that no signature is valid.
-#[derive(Debug)]
-struct Verifier;
+#[derive(Debug, Default)]
+struct Verifier {
+    /// How often the keys have changed.
+    revision: AtomicU64,
+}
 
 impl Authority for Verifier {
     fn grant(
@@ -142,7 +177,7 @@ impl Authority for Verifier {
         memo: &mut TokenMemo,
     ) -> Result<Vec<Grant>, Denial> {
         for token in &credentials.request_tokens {
-            memo.judge(0, &token.value, || {
+            memo.judge(self.revision(), &token.value, || {
                 let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, POINT);
                 let is_valid = key.verify(&token.value, &[1; 64]).is_ok();
                 assert!(!is_valid, "nobody has signed it");
@@ -150,6 +185,10 @@ impl Authority for Verifier {
             })?;
         }
         Ok(vec![Grant::everything()])
+    }
+
+    fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Relaxed)
     }
 }
 
@@ -162,6 +201,9 @@ const POINT: [u8; 65] = [
     0xf5,
 ];
 const SECOND: Duration = Duration::from_secs(1);
+/// Sessions that bear tokens, and with how many requests.
+const BEARERS: usize = 4;
+const BORNE: usize = 120;
 /// Tokens that a session registers: as many of this length as the relay allows.
 const REGISTERED: u64 = 80;
 /// Tokens of one request. With more, they are malformed.

@@ -208,7 +208,11 @@ impl Catalogue {
             turn.counters.refused_limit_announcements += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        peer.insert(id, Purpose::Namespace(namespace.clone()));
+        if !turn.adds_namespace((handle, id)) {
+            turn.counters.refused_limit_announcements_address += 1;
+            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+        }
+        turn.insert_request((handle, id), Purpose::Namespace(namespace.clone()));
         turn.accept((handle, id), RequestOk::default());
         self.announce(turn, handle, namespace);
     }

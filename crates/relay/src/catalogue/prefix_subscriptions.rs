@@ -12,6 +12,7 @@ use weir_moqt::{
     parameter::Parameters,
     session::RequestId,
 };
+use weir_quic::Handle;
 
 use crate::{
     catalogue::{
@@ -170,9 +171,13 @@ impl PrefixSubscriptions {
 
     /// Returns whether the session has another subscription that overlaps.
     fn has_overlap(&self, (handle, _): RequestKey, wanted: &PrefixSubscription) -> bool {
+        let mut others = self.of_session(handle);
+        others.any(|other| other.overlaps(wanted))
+    }
+
+    fn of_session(&self, handle: Handle) -> impl Iterator<Item = &PrefixSubscription> {
         let of_session = (handle, RequestId(0))..=(handle, RequestId(u64::MAX));
-        let mut others = self.open.range(of_session);
-        others.any(|(_, other)| other.overlaps(wanted))
+        self.open.range(of_session).map(|(_, it)| it)
     }
 }
 
@@ -427,6 +432,23 @@ impl Catalogue {
         }
     }
 
+    /// Returns the bytes in memory for what the subscriptions of a session have been notified of.
+    pub(crate) fn held_by(&self, handle: Handle) -> u64 {
+        let subscriptions = self.subscriptions.of_session(handle);
+        let held = subscriptions.map(|subscription| match &subscription.kind {
+            Kind::Namespaces { notified } => notified.len() * NOTIFIED_BYTES,
+            Kind::Tracks { blocked, .. } => blocked.len() * BLOCKED_BYTES,
+        });
+        held.sum::<usize>() as u64
+    }
+
+    /// Returns how many requests are notified of a namespace.
+    pub(crate) fn watchers_of(&self, namespace: &Namespace) -> usize {
+        let index = &self.subscriptions.to_namespaces;
+        let requests = prefixes(namespace).filter_map(|prefix| index.requests.get(&prefix));
+        requests.map(Vec::len).sum()
+    }
+
     /// Ends a subscription that covers more than the limit permits.
     fn drop_subscription(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
         turn.counters.interests_dropped += 1;
@@ -464,6 +486,11 @@ impl PrefixIndex {
             .copied()
     }
 }
+
+/// About what a namespace costs that a subscription has been notified of.
+const NOTIFIED_BYTES: usize = 64;
+/// About what a track costs of which a subscription has been told that it is blocked.
+const BLOCKED_BYTES: usize = 112;
 
 #[cfg(test)]
 mod tests {

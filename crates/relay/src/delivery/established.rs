@@ -14,6 +14,8 @@ pub(super) struct Established {
     /// Each has from one to [`PIECE_MAX`] subscriptions.
     pieces: Vec<Vec<Subscription>>,
     len: usize,
+    /// How many are of links.
+    links: usize,
 }
 
 /// The place of a subscription: its piece, and its index in the piece.
@@ -26,6 +28,11 @@ impl Established {
 
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Returns the number of subscriptions of publishers' and subscribers' sessions.
+    pub(super) fn clients_len(&self) -> usize {
+        self.len - self.links
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Subscription> {
@@ -77,6 +84,7 @@ impl Established {
             return;
         };
         self.len += 1;
+        self.links += usize::from(subscription.kind.is_link());
         let Some(full) = self.pieces.get_mut(piece) else {
             return self.append(subscription);
         };
@@ -95,6 +103,7 @@ impl Established {
             self.pieces.remove(piece);
         }
         self.len -= 1;
+        self.links -= usize::from(removed.kind.is_link());
         Some(removed)
     }
 

@@ -37,7 +37,7 @@ impl Delivery {
             turn.counters.refused_limit_subscriptions += 1;
             return turn.refuse(handle, request, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        let id = match tracks.find_or_await(&subscribe.track, limits) {
+        let id = match tracks.find_or_await(turn, (handle, request), &subscribe.track) {
             Ok(id) => id,
             Err(full) => {
                 full.count(turn.counters);
@@ -62,7 +62,7 @@ impl Delivery {
         };
         turn.timers.set(pending.wake, pending.timer());
         self.tracks.entry(id).pending.insert(pending);
-        peer.insert(request, Purpose::Subscriber(id));
+        turn.insert_request((handle, request), Purpose::Subscriber(id));
         turn.push(Effect::TrackWanted {
             track: id,
             by: kind,

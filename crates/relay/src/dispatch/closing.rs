@@ -17,7 +17,6 @@ use crate::{
     effect::Effect,
     ids::{PublisherId, TrackId},
     links::is_moved,
-    load::Excess,
     sessions::peer::Purpose,
     timers::Timer,
     track::{Publisher, Track},
@@ -60,13 +59,27 @@ impl Owners {
     }
 
     /// Returns how many requests a request counts as when it ends.
-    fn work_to_end(&self, (handle, id): PublisherId, purpose: &Purpose) -> usize {
-        if let Purpose::Subscriber(track) = *purpose {
-            1 + self.delivery.streams_of((track, handle, id)) / STREAMS_ENDED_FOR_ONE
-        } else if matches!(purpose, Purpose::Namespace(_)) {
-            ENDED_FOR_NAMESPACE
-        } else {
-            1
+    pub(super) fn work_to_end(&self, (handle, id): PublisherId, purpose: &Purpose) -> usize {
+        match purpose {
+            Purpose::Subscriber(track) => {
+                1 + self.delivery.streams_of((*track, handle, id)) / STREAMS_ENDED_FOR_ONE
+            }
+            Purpose::Source(track) => {
+                let (subscriptions, waiting) = self.delivery.lens(*track);
+                1 + subscriptions + waiting
+            }
+            Purpose::Namespace(namespace) => {
+                ENDED_FOR_NAMESPACE + self.catalogue.watchers_of(namespace)
+            }
+            Purpose::Prefix(_)
+            | Purpose::Fetch(_)
+            | Purpose::UpstreamFetch(_)
+            | Purpose::TrackStatus
+            | Purpose::UpstreamTrackStatus(_)
+            | Purpose::UpstreamPrefix
+            | Purpose::Announcement
+            | Purpose::RingProbe
+            | Purpose::AwaitsLink => 1,
         }
     }
 
@@ -215,6 +228,9 @@ impl Owners {
             self.expire(turn, (handle, id));
             self.carry_effects(turn);
         }
+        if left == 0 {
+            turn.endpoint.note_enough();
+        }
         turn.set_expiry_timer(handle, turn.now + CLOSING_PAUSE);
     }
 
@@ -225,7 +241,7 @@ impl Owners {
     }
 
     /// Ends a request that is not permitted any longer.
-    fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): PublisherId) {
+    pub(super) fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): PublisherId) {
         if let Some(Purpose::Subscriber(track)) = turn.purpose((handle, id)) {
             let who = (track, handle, id);
             let code = PublishDoneCode::EXPIRED;
@@ -245,140 +261,11 @@ impl Owners {
         self.delivery.end(turn, id, Scope::All, &gone);
         turn.push(Effect::DemandChanged(id));
     }
-
-    /// Frees memory because the process needs too much: this thread's share of `excess`. The oldest groups of the cache
-    /// go first, then the sessions that hold the most, if they may.
-    pub(crate) fn free_memory(&mut self, turn: &mut Turn<'_>, excess: Excess) {
-        if excess.bytes == 0 {
-            return;
-        }
-        let share = excess
-            .bytes
-            .div_ceil(u64::from(turn.endpoint.shard().count()));
-        let mut rest = share.saturating_sub(self.tracks.shrink_cache(turn, share));
-        if rest == 0 || !excess.closes_sessions {
-            return;
-        }
-        let mut held = Vec::new();
-        for handle in turn.sessions.handles() {
-            let bytes = self.held_by(turn, handle);
-            if bytes >= HELD_BYTES_MIN {
-                held.push((bytes, handle));
-            }
-        }
-        held.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
-        held.truncate(CLOSED_AT_ONCE_MAX);
-        self.greedy.clear();
-        for (bytes, handle) in held {
-            if rest == 0 {
-                break;
-            }
-            rest = rest.saturating_sub(bytes);
-            self.greedy.push_back((bytes, handle));
-        }
-        self.close_greedy(turn);
-    }
-
-    /// Closes the next sessions that hold the most, a few in each turn.
-    pub(super) fn close_greedy(&mut self, turn: &mut Turn<'_>) {
-        for _ in 0..CLOSED_PER_TURN {
-            let Some((bytes, handle)) = self.greedy.pop_front() else {
-                return;
-            };
-            if turn.sessions.get(handle).is_none() {
-                continue;
-            }
-            turn.counters.sessions_closed_memory += 1;
-            tracing::info!(connection = handle.index(), bytes, "closed: out of memory");
-            let reason = "the relay is out of memory, and this session holds the most";
-            self.close_session(turn, handle, SessionError::INTERNAL_ERROR, reason);
-        }
-        if !self.greedy.is_empty() {
-            turn.timers.set(turn.now + CLOSING_PAUSE, Timer::Greedy);
-        }
-    }
-
-    /// Returns the bytes that a session keeps in memory, as far as they can be told apart: what it has not read, what it
-    /// sent out of order or left incomplete, its requests, and what it publishes.
-    fn held_by(&mut self, turn: &mut Turn<'_>, handle: Handle) -> u64 {
-        let Some(peer) = turn.sessions.get(handle) else {
-            return 0;
-        };
-        let published: Vec<_> = peer.published().collect();
-        let mut bytes = peer.held_bytes() + self.delivery.lag_of(handle);
-        bytes += self.tracks.part_bytes(handle);
-        for track in published {
-            let track = self.tracks.get(track);
-            bytes += track.map_or(0, |track| track.properties().as_bytes().len() as u64);
-        }
-        if let Some(connection) = turn.endpoint.connection(turn.now, handle) {
-            let stats = connection.stats();
-            bytes += stats.stream_bytes_unsent + stats.stream_bytes_unread;
-            bytes += stats.datagram_bytes_waiting as u64;
-        }
-        bytes
-    }
-
-    /// Judges some sessions by rules that have changed: closes those without rights, and ends the requests that are not
-    /// permitted any longer.
-    pub(super) fn on_judge(&mut self, turn: &mut Turn<'_>) {
-        for handle in turn.take_unjudged() {
-            if let Err(denial) = turn.judge_session(handle) {
-                turn.counters.sessions_revoked += 1;
-                let (code, reason) = (denial.session_error(), denial.to_string());
-                turn.log_ended_session(handle, code, &reason);
-                self.close_session(turn, handle, code, &reason);
-            } else {
-                self.judge_requests(turn, handle);
-            }
-            self.carry_effects(turn);
-        }
-    }
-
-    fn judge_requests(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        // Requests of the relay have no tokens. Offers have those of the request that asked for offers; tracks that the
-        // relay asked for end with the announcement of their namespace.
-        let mut requests: Vec<_> = peer.requests().collect();
-        requests.sort_by_key(|&id| !peer.session().is_of_peer(id));
-        let mut revoked = Vec::new();
-        for id in requests {
-            let Some(subject) = self.subject(turn, (handle, id)) else {
-                continue;
-            };
-            let is_asked = turn.sessions.get(handle).is_some_and(|peer| {
-                let is_source = matches!(peer.purpose(id), Some(Purpose::Source(_)));
-                is_source && !peer.session().is_of_peer(id)
-            });
-            let is_over = if is_asked {
-                revoked.iter().any(|it| subject.namespace.starts_with(it))
-            } else {
-                !turn.is_still_permitted((handle, id), &subject)
-            };
-            if !is_over {
-                continue;
-            }
-            if let Some(Purpose::Namespace(namespace)) = turn.purpose((handle, id)) {
-                revoked.push(namespace);
-            }
-            turn.counters.requests_revoked += 1;
-            self.revoke(turn, (handle, id));
-            self.carry_effects(turn);
-        }
-    }
 }
 
-/// Bytes from which a session may be closed to free memory. A session that only watches holds a few KiB.
-const HELD_BYTES_MIN: u64 = 64 << 10;
-/// Sessions that are closed before memory is measured again.
-const CLOSED_AT_ONCE_MAX: usize = 64;
-/// Sessions of those that are closed in one turn. Each may have thousands of requests.
-const CLOSED_PER_TURN: usize = 2;
 /// Requests of sessions that are gone that are ended in one turn.
 const ENDED_PER_TURN: usize = 512;
-/// Requests that a withdrawn namespace counts as: all who subscribe to its prefix are notified.
+/// Requests that a withdrawn namespace counts as, beside those who subscribe to its prefix and are notified.
 const ENDED_FOR_NAMESPACE: usize = 32;
 /// Streams of a subscription that count as a further request when it ends.
 const STREAMS_ENDED_FOR_ONE: usize = 8;

@@ -30,7 +30,7 @@ impl Serving<'_> {
             return turn.refuse(id.0, id.1, RequestErrorCode::EXCESSIVE_LOAD);
         }
         let (draft, fill_max) = (peer.session().draft(), limits.fill_max);
-        let track = match self.fetched_track(turn, id.0, &message.kind) {
+        let track = match self.fetched_track(turn, id, &message.kind) {
             Ok(track) => track,
             Err(code @ RequestErrorCode::EXCESSIVE_LOAD) => {
                 return turn.refuse(id.0, id.1, code);
@@ -60,11 +60,11 @@ impl Serving<'_> {
     fn fetched_track(
         &mut self,
         turn: &mut Turn<'_>,
-        handle: Handle,
+        (handle, request): FetchId,
         kind: &FetchKind,
     ) -> Result<TrackId, RequestErrorCode> {
         if let FetchKind::Standalone { track, .. } | FetchKind::Recent { track, .. } = kind {
-            let track = self.tracks.find_or_await(track, &turn.config.limits);
+            let track = self.tracks.find_or_await(turn, (handle, request), track);
             return track.map_err(|full| {
                 full.count(turn.counters);
                 RequestErrorCode::EXCESSIVE_LOAD

@@ -15,7 +15,7 @@ use crate::{
     Credentials, Denial, Grant,
     authority::{AccessToken, Action, Permission, Subject, TOKENS_MAX, access_tokens},
     effect::Effect,
-    ids::FetchId,
+    ids::{FetchId, RequestKey},
     sessions::access::Access,
     timers::Timer,
     turn::Turn,
@@ -51,14 +51,17 @@ impl Turn<'_> {
             has_client_certificate,
         };
         let has_tokens = !credentials.session_tokens.is_empty();
+        let before = peer.memo.verified();
         let judged = if credentials.session_tokens.len() > TOKENS_MAX {
             Err(Denial::Malformed)
         } else {
             self.authority.grant(self.now, &credentials, &mut peer.memo)
         };
+        let verified = peer.memo.verified() - before;
         let denial = judged.as_ref().err().copied();
         let access = std::mem::replace(&mut peer.access, Access::Unknown);
         peer.access = access.after_setup(credentials, judged);
+        self.note_verified(handle, verified);
         if denial.is_some() && !has_tokens {
             // The session may still send tokens with its requests.
             self.set_permit_deadline(handle);
@@ -168,6 +171,8 @@ impl Turn<'_> {
         {
             peer.expiries.remove(id);
             peer.set_own_tokens(id, Vec::new());
+            peer.reserved.on_refused(id);
+            peer.shares.remove(&id);
         }
     }
 
@@ -183,7 +188,8 @@ impl Turn<'_> {
         let permission = self.permit_with(handle, tokens.clone(), subject)?;
         // Another thread has judged what comes over its link.
         if subject.action == Action::Publish && !self.is_link(handle) {
-            self.reserve(handle, &subject.namespace, permission.owner.as_deref())?;
+            let owner = permission.owner.as_deref();
+            self.reserve((handle, id), &subject.namespace, owner)?;
         }
         if let Some(peer) = self.sessions.get(handle) {
             peer.set_own_tokens(id, tokens);
@@ -195,7 +201,7 @@ impl Turn<'_> {
     /// else.
     fn reserve(
         &mut self,
-        handle: Handle,
+        (handle, id): RequestKey,
         namespace: &Namespace,
         owner: Option<&str>,
     ) -> Result<(), Denial> {
@@ -206,7 +212,7 @@ impl Turn<'_> {
         };
         let reserved = ownership.reserve(namespace, owner).ok_or(Denial::Owned)?;
         if let Some(peer) = self.sessions.get(handle) {
-            peer.reserved.entry(namespace.clone()).or_insert(reserved);
+            peer.reserved.insert(id, reserved);
         }
         self.note_rules();
         Ok(())

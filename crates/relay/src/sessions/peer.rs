@@ -6,7 +6,7 @@ use weir_moqt::{
     name::Namespace,
     session::{RequestId, Session},
 };
-use weir_quic::{Counted, Handle};
+use weir_quic::{Counted, Handle, Origin};
 
 use super::{
     access::Access, deadlines::Silence, expiries::Expiries, rate::Rate, verifying::Verified,
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     AccessToken, Grant, TokenMemo,
     ids::{RequestKey, TrackId},
-    ownership::Reserved,
+    ownership::Reservations,
     timers::Timer,
 };
 
@@ -24,7 +24,9 @@ pub(crate) struct Peer {
     kind: PeerKind,
     session: Session,
     /// Counts the session for its address.
-    _counted: Option<Counted>,
+    counted: Option<Counted>,
+    /// Counts what its requests have added for its address.
+    pub(super) shares: BTreeMap<RequestId, Counted>,
     /// The rate of its updates.
     pub(super) updates: Rate,
     /// The rate at which matches of its prefixes are counted.
@@ -51,7 +53,7 @@ pub(crate) struct Peer {
     /// The tokens by which a request is permitted, if they came with it.
     own_tokens: BTreeMap<RequestId, Vec<AccessToken>>,
     /// Namespaces that the session has reserved.
-    pub(super) reserved: BTreeMap<Namespace, Reserved>,
+    pub(super) reserved: Reservations,
     /// What is known of its tokens.
     pub(super) memo: TokenMemo,
     /// The tokens that were verified lately.
@@ -225,7 +227,8 @@ impl Peer {
         Self {
             handle,
             kind,
-            _counted: counted,
+            counted,
+            shares: BTreeMap::new(),
             updates: Rate::default(),
             matches: Rate::default(),
             resets: Rate::default(),
@@ -240,7 +243,7 @@ impl Peer {
             expiries: Expiries::default(),
             expiry_timer: None,
             own_tokens: BTreeMap::new(),
-            reserved: BTreeMap::new(),
+            reserved: Reservations::default(),
             memo: TokenMemo::default(),
             verified: Verified::default(),
             permit_by: None,
@@ -273,6 +276,11 @@ impl Peer {
 
     pub(crate) fn session_mut(&mut self) -> &mut Session {
         &mut self.session
+    }
+
+    /// Returns where it comes from, if its address is counted.
+    pub(crate) fn origin(&self) -> Option<Origin> {
+        self.counted.as_ref()?.origin()
     }
 
     /// Returns the number of its requests of each kind.
@@ -309,7 +317,8 @@ impl Peer {
         let requests = self.requests.len() as u64 * REQUEST_BYTES;
         let tokens = self.own_tokens.values().flatten();
         let tokens: usize = tokens.map(|token| token.value.len()).sum();
-        requests + tokens as u64 + self.session.waiting_bytes() as u64
+        let known = self.memo.held_bytes() + self.reserved.held_bytes();
+        requests + (tokens + known + self.session.waiting_bytes()) as u64
     }
 
     /// Returns its requests, in order of their ID.
@@ -355,6 +364,8 @@ impl Peer {
 
     pub(crate) fn remove(&mut self, request: RequestId) -> Option<Purpose> {
         self.own_tokens.remove(&request);
+        self.reserved.on_ended(request);
+        self.shares.remove(&request);
         let purpose = self.requests.remove(&request)?;
         self.expiries.remove(request);
         if let Purpose::Source(_) = purpose {

@@ -13,6 +13,24 @@ use weir_transport::{StreamId, Transport as _};
 
 use crate::{timers::Timer, turn::Turn};
 
+/// The tokens that were verified for all sessions.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    /// When those so far would have been verified if each took [`SHARE`].
+    until: Option<Instant>,
+}
+
+impl Checks {
+    /// Counts tokens that were verified. Returns how far those so far are ahead of their share of the time.
+    fn add(&mut self, now: Instant, count: usize) -> Duration {
+        let begin = self.until.map_or(now, |until| until.max(now));
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let until = begin + SHARE.saturating_mul(count);
+        self.until = Some(until);
+        until - now
+    }
+}
+
 /// The tokens that were verified for a session.
 #[derive(Debug, Default)]
 pub(crate) struct Verified {
@@ -62,20 +80,36 @@ impl Turn<'_> {
         });
     }
 
-    /// Counts tokens that were verified for a session. With too many, the session pauses.
+    /// Returns how often a token was verified for a session.
+    pub(crate) fn tokens_verified(&mut self, handle: Handle) -> usize {
+        let peer = self.sessions.get(handle);
+        peer.map_or(0, |peer| peer.memo.verified())
+    }
+
+    /// Counts tokens that were verified for a session. With too many, the session pauses; for longer, if those of all sessions
+    /// take too much time, and it has had many verified.
     pub(super) fn note_verified(&mut self, handle: Handle, count: usize) {
-        let Some(peer) = self.sessions.get(handle).filter(|_| count > 0) else {
+        if count == 0 {
+            return;
+        }
+        // A host looks at the clock after each request that costs a signature check.
+        self.endpoint.note_enough();
+        let ahead = self.sessions.checks.add(self.now, count);
+        let Some(peer) = self.sessions.get(handle) else {
             return;
         };
+        let is_of_many = peer.memo.verified() > UNDISTURBED;
+        let pause = if is_of_many { PAUSE.max(ahead) } else { PAUSE };
         let verified = &mut peer.verified;
         if verified.last.is_none_or(|last| last + PAUSE <= self.now) {
             verified.count = 0;
         }
         verified.last = Some(self.now);
         verified.count += count;
-        if verified.count >= AT_ONCE && !verified.pauses {
+        let is_enough = verified.count >= AT_ONCE || pause > AHEAD_MAX;
+        if is_enough && !verified.pauses {
             verified.pauses = true;
-            self.timers.set(self.now + PAUSE, Timer::Verifying(handle));
+            self.timers.set(self.now + pause, Timer::Verifying(handle));
         }
     }
 }
@@ -84,3 +118,9 @@ impl Turn<'_> {
 const AT_ONCE: usize = 4;
 /// A session can have two hundred verified in a second.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The time in which one token is to be verified, for all sessions of a thread together: a thousand in a second.
+const SHARE: Duration = Duration::from_millis(1);
+/// How far all sessions may be ahead of that before those pause that have had many verified.
+const AHEAD_MAX: Duration = Duration::from_millis(100);
+/// Tokens that are verified for a session whatever the others have verified.
+const UNDISTURBED: usize = 16;

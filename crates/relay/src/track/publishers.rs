@@ -71,10 +71,13 @@ impl Tracks {
             turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
             return None;
         }
-        let Some(track_id) = self.find_or_create(&publish.track, limits.tracks_max) else {
-            turn.counters.refused_limit_tracks += 1;
-            turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
-            return None;
+        let track_id = match self.find_or_add(turn, (handle, id), &publish.track) {
+            Ok(track_id) => track_id,
+            Err(full) => {
+                full.count(turn.counters);
+                turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+                return None;
+            }
         };
         let mut publishers = self.table.get(track_id)?.publishers.iter();
         let same = publishers.find(|it| it.handle == handle && !it.is_leaving());

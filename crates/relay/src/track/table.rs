@@ -7,10 +7,10 @@ use weir_quic::Handle;
 
 use super::{Track, inbound::InboundStreams};
 use crate::{
-    Counters, Limits,
+    Counters,
     cache::Ledger,
     effect::Effect,
-    ids::{BySession, SubgroupId, TrackId},
+    ids::{BySession, RequestKey, SubgroupId, TrackId},
     timers::Timer,
     turn::Turn,
 };
@@ -30,10 +30,12 @@ pub(crate) struct Tracks {
 /// Which limit of tracks is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// [`Limits::tracks_max`].
+    /// [`tracks_max`](crate::Limits::tracks_max).
     Tracks,
-    /// [`Limits::tracks_waiting_max`].
+    /// [`tracks_waiting_max`](crate::Limits::tracks_waiting_max).
     Waiting,
+    /// [`tracks_per_address_max`](crate::Limits::tracks_per_address_max).
+    OfAddress,
 }
 
 impl Full {
@@ -42,6 +44,7 @@ impl Full {
         match self {
             Self::Tracks => counters.refused_limit_tracks += 1,
             Self::Waiting => counters.refused_limit_waiting += 1,
+            Self::OfAddress => counters.refused_limit_tracks_address += 1,
         }
     }
 }
@@ -74,18 +77,37 @@ impl Tracks {
         self.table.find_or_create(name, max)
     }
 
-    /// Returns the track of a name, for a request that may have to wait for a publisher. Creates the track within the
-    /// limits of all tracks, and of tracks without a publisher.
+    /// Returns the track of a name, for a request that publishes it. Creates the track within the limits of all tracks and of
+    /// those that clients of one address may add.
+    pub(crate) fn find_or_add(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: RequestKey,
+        name: &FullTrackName,
+    ) -> Result<TrackId, Full> {
+        if let Some(id) = self.find(name) {
+            return Ok(id);
+        }
+        if !turn.adds_track(request) {
+            return Err(Full::OfAddress);
+        }
+        let id = self.find_or_create(name, turn.config.limits.tracks_max);
+        id.ok_or(Full::Tracks)
+    }
+
+    /// Returns the track of a name, for a request that may have to wait for a publisher. The same limits hold, and that of
+    /// tracks without a publisher.
     pub(crate) fn find_or_await(
         &mut self,
+        turn: &mut Turn<'_>,
+        request: RequestKey,
         name: &FullTrackName,
-        limits: &Limits,
     ) -> Result<TrackId, Full> {
-        if self.table.unknown >= limits.tracks_waiting_max && self.find(name).is_none() {
+        let max = turn.config.limits.tracks_waiting_max;
+        if self.table.unknown >= max && self.find(name).is_none() {
             return Err(Full::Waiting);
         }
-        let id = self.find_or_create(name, limits.tracks_max);
-        id.ok_or(Full::Tracks)
+        self.find_or_add(turn, request, name)
     }
 
     /// Notes that a publisher of a track is known.

@@ -12,7 +12,7 @@ use weir_relay::Load;
 use weir_sim::NodeId;
 use weir_transport::{Direction, Transport as _};
 
-use crate::stage::{Setting, Stage, forward, millis, rendezvous, secs, story};
+use crate::stage::{Setting, Stage, forward, millis, rendezvous, secs, space, story};
 
 fn is_closed_with(stage: &Stage, node: NodeId, code: SessionError) -> bool {
     let lost = stage.actor(node).lost.as_ref();
@@ -280,6 +280,34 @@ fn who_does_not_read_holds_memory_too() {
         assert_eq!(stage.counters().sessions_closed_memory, 1);
         assert_eq!(stage.gauges().sessions, 2);
         stage.expect_objects(subscription, &[1], 10, 20_000);
+    });
+}
+
+/// Whoever subscribes to a wide prefix has the relay remember what it was told of.
+#[test]
+fn who_watches_much_holds_memory_too() {
+    let mut setting = Setting::default();
+    setting.client.keep_alive = Some(secs(10));
+    setting.quic.bidi_streams_max = 1000;
+    setting.client.bidi_streams_max = 1000;
+    setting.session.requests_max = 1000;
+    story(&setting, |stage| {
+        let watcher = stage.client();
+        let announcers = stage.clients(2);
+        for (place, &node) in announcers.iter().enumerate() {
+            for number in 0..600 {
+                stage.announce(node, &format!("a-{place}-{number}"));
+            }
+        }
+        stage.step("twelve hundred namespaces", millis(500));
+        stage.watch(watcher, space("a"));
+        stage.step("one watches all of them", millis(500));
+        stage.load(Load {
+            heap_bytes: 1 << 30,
+            ..Load::default()
+        });
+        stage.step("memory runs out", millis(100));
+        assert_eq!(stage.counters().sessions_closed_memory, 3);
     });
 }
 

@@ -32,6 +32,7 @@ mod gaps;
 mod hostile;
 mod interests;
 mod joining;
+mod judging;
 mod late;
 mod limits;
 mod load;

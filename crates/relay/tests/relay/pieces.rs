@@ -260,6 +260,36 @@ fn requests_of_a_session_that_is_gone_end_in_pieces() {
 }
 
 #[test]
+fn tracks_of_a_publisher_that_is_gone_end_in_pieces() {
+    let mut setting = wide();
+    setting.relay.done_linger = secs(3);
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let published: Vec<_> = (0..40)
+            .map(|number| stage.publish(publisher, &format!("a--{number}")))
+            .collect();
+        stage.wait(millis(50));
+        let audience = stage.clients(40);
+        for &viewer in &audience {
+            for number in 0..40 {
+                stage.subscribe(viewer, &format!("a--{number}"));
+            }
+        }
+        stage.step("forty viewers of forty tracks", millis(200));
+        assert_eq!(stage.gauges().subscriptions, 1600);
+        for &publication in &published {
+            // The relay waits for a stream that never comes.
+            stage.publish_done(publication, 1);
+        }
+        stage.wait(millis(50));
+        assert_eq!(stage.gauges().subscriptions, 1600);
+        stage.sim.shutdown(publisher);
+        let falls = falls(stage, |stage| stage.gauges().subscriptions);
+        assert!(falls.iter().all(|&count| count <= 600), "{falls:?}");
+    });
+}
+
+#[test]
 fn namespaces_of_a_link_that_is_lost_are_withdrawn_in_pieces() {
     story(&wide(), |stage| {
         let announcer = stage.client();

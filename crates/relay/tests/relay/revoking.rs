@@ -25,13 +25,13 @@ use crate::{
 /// An authority of keys that can be revoked; it counts how often it verifies a token. A token is the name of a key, or
 /// of an owner such as `own:alice`.
 #[derive(Debug, Default)]
-struct Keys {
+pub(crate) struct Keys {
     revoked: Mutex<Vec<Bytes>>,
-    verified: AtomicU64,
+    pub(crate) verified: AtomicU64,
 }
 
 impl Keys {
-    fn revoke(&self, key: &str) {
+    pub(crate) fn revoke(&self, key: &str) {
         let key = Bytes::copy_from_slice(key.as_bytes());
         self.revoked().push(key);
     }
@@ -73,7 +73,7 @@ impl Authority for Keys {
     }
 }
 
-fn with_keys(keys: &Arc<Keys>) -> Setting {
+pub(crate) fn with_keys(keys: &Arc<Keys>) -> Setting {
     let mut setting = Setting {
         authority: Arc::clone(keys) as _,
         ..Setting::default()
