@@ -9,7 +9,7 @@ use super::{
     exchange::{Exchange, Next, Request, Written},
     site::Answer,
 };
-use crate::session::Session;
+use crate::{limits::READ_BYTES_AT_ONCE, session::Session};
 
 /// A client: its session, and its unfinished requests and responses. After an error, the connection must be closed with
 /// the error's code, and the state must not be used.
@@ -172,7 +172,8 @@ impl Peer {
         self.read(transport, service, stream, exchange)
     }
 
-    /// Reads the available part of a request, and answers a complete request.
+    /// Reads the available part of a request, and answers a complete request. What comes after some thousand bytes is left
+    /// for later: they may be as many frames that mean nothing.
     fn read(
         &mut self,
         transport: &mut dyn Transport,
@@ -180,10 +181,16 @@ impl Peer {
         stream: StreamId,
         mut exchange: Exchange,
     ) -> Result<(), Violation> {
+        let mut bytes = 0;
         while let Some(request) = &mut exchange.request {
+            if bytes >= READ_BYTES_AT_ONCE {
+                transport.read_later(stream);
+                break;
+            }
             let next = match transport.read(stream) {
                 Read::Blocked => break,
                 Read::Data(data) => {
+                    bytes += data.len();
                     let next = request.push(data, service)?;
                     let kept_bytes = self.kept_bytes + request.kept_bytes();
                     if kept_bytes > service.limits.unfinished_sections_bytes_max {

@@ -4,6 +4,7 @@ use weir_h3::frame::frame_type;
 use weir_transport::{Read, StreamId};
 
 use super::*;
+use crate::limits::READ_BYTES_AT_ONCE;
 use crate::test_transport::{TestTransport, control, framed, headers};
 
 const REQUEST: StreamId = StreamId(0);
@@ -59,7 +60,19 @@ impl Pair {
             };
             peer.handle_opened(wire, service, stream, direction)?;
         }
-        peer.handle_readable(wire, service, stream)
+        peer.handle_readable(wire, service, stream)?;
+        while self.read_on()? {}
+        Ok(())
+    }
+
+    /// Delivers a stream of which data was left for later. Returns whether there was one.
+    fn read_on(&mut self) -> Result<bool, Violation> {
+        let Some(stream) = self.wire.later.pop_front() else {
+            return Ok(false);
+        };
+        self.peer
+            .handle_readable(&mut self.wire, &mut self.service, stream)?;
+        Ok(true)
     }
 
     fn bring(&mut self, stream: StreamId, data: &[u8]) -> Result<(), Violation> {
@@ -122,6 +135,81 @@ fn a_request_however_it_is_cut() {
     }
     assert_eq!(pair.service.counters.answers_ok, request.len() as u64);
     assert!(pair.peer.keeps_nothing());
+}
+
+/// A request followed by many small frames that mean nothing, in pieces as packets bring them. `end` follows.
+fn arrive_at_once(pair: &mut Pair, stream: StreamId, end: Read) -> usize {
+    let frames = [framed(frame_type::DATA, b""), framed(0x21, b"")].concat();
+    let request = [headers(&GET), frames.repeat(5000)].concat();
+    for piece in request.chunks(1200) {
+        pair.wire
+            .arrive(stream, Read::Data(Bytes::copy_from_slice(piece)));
+    }
+    pair.wire.arrive(stream, end);
+    request.len()
+}
+
+#[test]
+fn many_small_frames_are_read_in_parts() {
+    for (end, is_answered) in [
+        (Read::Fin, true),
+        (Read::Blocked, false),
+        (Read::Reset(0x10c), false),
+    ] {
+        let mut pair = Pair::new();
+        let length = arrive_at_once(&mut pair, REQUEST, end.clone());
+        let Pair {
+            peer,
+            service,
+            wire,
+        } = &mut pair;
+        peer.handle_opened(wire, service, REQUEST, Direction::Bi)
+            .unwrap();
+        let mut turns = 1;
+        loop {
+            assert!(pair.wire.later.len() <= 1);
+            // Another request is answered in between.
+            if turns == 2 {
+                let later = std::mem::take(&mut pair.wire.later);
+                pair.ask(NEXT, &headers(&GET));
+                assert_eq!(pair.wire.sent(NEXT), file());
+                pair.wire.later = later;
+            }
+            if !pair.read_on().unwrap() {
+                break;
+            }
+            turns += 1;
+        }
+        // The last piece of a turn may go past its limit.
+        let at_once = READ_BYTES_AT_ONCE..READ_BYTES_AT_ONCE + 1200;
+        assert!(at_once.contains(&(length / (turns - 1))), "{turns}");
+        let is_reset = matches!(end, Read::Reset(_));
+        assert_eq!(pair.wire.streams[&REQUEST].is_finished, is_answered);
+        assert_eq!(pair.service.counters.requests_reset, u64::from(is_reset));
+        if end == Read::Blocked {
+            assert!(!pair.peer.keeps_nothing());
+            pair.arrive(REQUEST, Read::Fin).unwrap();
+        }
+        let answer = if is_reset { Bytes::new() } else { file() };
+        assert_eq!(pair.wire.sent(REQUEST), answer);
+        assert!(pair.peer.keeps_nothing());
+    }
+}
+
+#[test]
+fn a_stream_left_for_later_that_the_client_stops_is_not_read() {
+    let mut pair = Pair::new();
+    arrive_at_once(&mut pair, REQUEST, Read::Fin);
+    let Pair {
+        peer,
+        service,
+        wire,
+    } = &mut pair;
+    peer.handle_opened(wire, service, REQUEST, Direction::Bi)
+        .unwrap();
+    pair.stopped(REQUEST).unwrap();
+    assert!(pair.read_on().unwrap() && !pair.read_on().unwrap());
+    assert!(pair.wire.sent(REQUEST).is_empty() && pair.peer.keeps_nothing());
 }
 
 #[test]
