@@ -38,6 +38,9 @@ pub struct Config {
     pub leave_grace: Duration,
     /// After GOAWAY, how long requests and responses under way may take.
     pub drain_max: Duration,
+    /// How long a client may accept no byte of its responses. Then those are reset (`H3_REQUEST_CANCELLED`), at the latest
+    /// after twice this time.
+    pub stall_max: Duration,
 }
 
 impl Default for Config {
@@ -46,6 +49,7 @@ impl Default for Config {
             limits: Limits::default(),
             leave_grace: Duration::from_millis(200),
             drain_max: Duration::from_secs(4),
+            stall_max: Duration::from_secs(30),
         }
     }
 }
@@ -65,6 +69,8 @@ pub struct Counters {
     pub answers_refused: u64,
     /// Responses that the client stopped before their end.
     pub answers_stopped: u64,
+    /// Responses that were reset since the client accepted nothing.
+    pub answers_stalled: u64,
     /// Requests that violate HTTP, or ended before their head was complete.
     pub requests_malformed: u64,
     /// Requests that the client reset.
@@ -85,6 +91,7 @@ impl Counters {
             ("answers_ok", self.answers_ok),
             ("answers_refused", self.answers_refused),
             ("answers_stopped", self.answers_stopped),
+            ("answers_stalled", self.answers_stalled),
             ("requests_malformed", self.requests_malformed),
             ("requests_reset", self.requests_reset),
             ("requests_rejected", self.requests_rejected),
@@ -103,6 +110,7 @@ impl Counters {
             answers_ok: self.answers_ok + other.answers_ok,
             answers_refused: self.answers_refused + other.answers_refused,
             answers_stopped: self.answers_stopped + other.answers_stopped,
+            answers_stalled: self.answers_stalled + other.answers_stalled,
             requests_malformed: self.requests_malformed + other.requests_malformed,
             requests_reset: self.requests_reset + other.requests_reset,
             requests_rejected: self.requests_rejected + other.requests_rejected,
@@ -127,6 +135,10 @@ pub struct Server {
     clients: Vec<Option<Box<Client>>>,
     open: usize,
     leaving: Option<Leaving>,
+    /// When stalled responses are searched for; `None` without clients.
+    search: Option<Instant>,
+    /// The client that the search goes on with.
+    searched: usize,
 }
 
 /// A connection and its state.
@@ -184,6 +196,8 @@ impl Server {
             clients: Vec::new(),
             open: 0,
             leaving: None,
+            search: None,
+            searched: 0,
         }
     }
 
@@ -193,7 +207,7 @@ impl Server {
     }
 
     /// Returns the client of a handle, which may be new.
-    fn peer(&mut self, handle: Handle) -> (&mut Peer, &mut Service) {
+    fn peer(&mut self, now: Instant, handle: Handle) -> (&mut Peer, &mut Service) {
         let index = handle.index();
         if self.clients.len() <= index {
             self.clients.resize_with(index + 1, || None);
@@ -202,12 +216,15 @@ impl Server {
             service,
             clients,
             open,
+            search,
+            config,
             ..
         } = self;
         let place = &mut clients[index];
         let is_new = place.as_ref().is_none_or(|client| client.handle != handle);
         if is_new {
             *open += usize::from(place.is_none());
+            search.get_or_insert(now + config.stall_max);
             service.counters.connections += 1;
             let peer = Peer::new(service);
             *place = Some(Box::new(Client { handle, peer }));
@@ -247,7 +264,7 @@ impl Server {
             return;
         }
         let is_over = self.leaving.is_some_and(|leaving| leaving.grace.is_none());
-        let (peer, service) = self.peer(handle);
+        let (peer, service) = self.peer(now, handle);
         let end = match act(peer, service, &mut connection) {
             Ok(()) if is_over && peer.is_idle() => Some((Code::NO_ERROR, "")),
             Ok(()) => None,
@@ -259,6 +276,26 @@ impl Server {
         if let Some((code, reason)) = end {
             connection.close(code.0, reason.as_bytes());
             self.forget(handle);
+        }
+    }
+
+    /// Gives up stalled responses of some clients, so that one call does not take long.
+    fn search_stalled(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let clients = self.clients.iter_mut().skip(self.searched);
+        for client in clients.take(CLIENTS_AT_ONCE).flatten() {
+            if client.peer.has_exchanges()
+                && let Some(mut connection) = endpoint.connection(now, client.handle)
+            {
+                let service = &mut self.service;
+                client.peer.give_up_stalled(&mut connection, service);
+            }
+        }
+        self.searched += CLIENTS_AT_ONCE;
+        if self.searched < self.clients.len() {
+            self.search = Some(now + SEARCH_PAUSE);
+        } else {
+            self.searched = 0;
+            self.search = (self.open > 0).then(|| now + self.config.stall_max);
         }
     }
 
@@ -328,15 +365,19 @@ impl App for Server {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let leaving = self.leaving.filter(|_| self.open > 0)?;
-        Some(
+        let leaving = self.leaving.filter(|_| self.open > 0);
+        let leaving = leaving.map(|leaving| {
             leaving
                 .grace
-                .map_or(leaving.until, |grace| grace.min(leaving.until)),
-        )
+                .map_or(leaving.until, |grace| grace.min(leaving.until))
+        });
+        [leaving, self.search].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.search.is_some_and(|search| search <= now) {
+            self.search_stalled(now, endpoint);
+        }
         let Some(mut leaving) = self.leaving else {
             return;
         };
@@ -369,6 +410,10 @@ impl App for Server {
         self.leaving.is_some() && self.open == 0
     }
 }
+
+/// Clients whose responses are looked at together, and the pause before the next ones.
+const CLIENTS_AT_ONCE: usize = 1024;
+const SEARCH_PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests;

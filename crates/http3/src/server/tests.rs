@@ -96,6 +96,10 @@ impl Pair {
             .handle_stopped(&mut self.wire, &mut self.service, stream)
     }
 
+    fn give_up_stalled(&mut self) {
+        self.peer.give_up_stalled(&mut self.wire, &mut self.service);
+    }
+
     /// Checks that a stream was answered with a status and nothing else.
     fn assert_refused(&self, stream: StreamId, status: u16) {
         assert_eq!(self.wire.sent(stream), Answer::refusal(status).first);
@@ -253,6 +257,34 @@ fn what_the_stream_does_not_take_follows() {
     assert_eq!(pair.wire.sent(REQUEST), expected);
     assert_eq!(pair.wire.sent(NEXT), file());
     assert!(pair.peer.is_idle());
+}
+
+#[test]
+fn responses_that_a_client_accepts_nothing_of_are_given_up() {
+    let mut pair = Pair::new();
+    pair.wire.credit = 0;
+    pair.ask(REQUEST, &path("/64k"));
+    pair.bring(NEXT, &headers(&GET)).unwrap();
+    pair.give_up_stalled();
+    assert_eq!(pair.codes(REQUEST), (None, None), "a new one has its time");
+    // The client accepts a little. Others may wait meanwhile.
+    pair.ask(StreamId(8), &path("/1k"));
+    pair.give_up_stalled();
+    assert_eq!(pair.service.counters.answers_stalled, 1);
+    assert_eq!(pair.codes(REQUEST), (Some(Code::REQUEST_CANCELLED), None));
+    pair.writable(StreamId(8), 1);
+    pair.ask(StreamId(12), &path("/1k"));
+    pair.give_up_stalled();
+    pair.writable(StreamId(12), 1);
+    pair.give_up_stalled();
+    pair.give_up_stalled();
+    assert_eq!(pair.service.counters.answers_stalled, 3);
+    // The request that is not complete has no response.
+    assert_eq!(pair.codes(NEXT), (None, None));
+    pair.wire.credit = 1000;
+    pair.arrive(NEXT, Read::Fin).unwrap();
+    assert_eq!(pair.wire.sent(NEXT), file());
+    assert!(pair.peer.keeps_nothing());
 }
 
 #[test]
