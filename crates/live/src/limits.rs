@@ -30,7 +30,8 @@ pub const TRACKS_MAX: usize = 16;
 /// Samples in a fragment of an audio track; more end the ingest.
 pub const SAMPLES_PER_FRAGMENT_MAX: usize = 4096;
 
-/// Frames of one group of pictures; one more ends the ingest, since no player could join.
+/// Frames of one group of pictures; one more ends the ingest, since no player could join. A player keeps the numbers of as
+/// many frames after a lost one.
 pub const FRAMES_PER_GROUP_MAX: u64 = 10_000;
 
 /// Tracks in a catalog; a catalog with more is rejected.
