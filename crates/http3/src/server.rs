@@ -16,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use weir_h3::{Code, Violation};
-use weir_quic::{App, Endpoint, Event, Handle};
+use weir_quic::{App, Connection, Counted, Endpoint, Event, Handle, Origin, OriginCounts};
 use weir_transport::{Direction, Transport as _};
 
 pub use self::{
@@ -34,6 +34,10 @@ use crate::Limits;
 pub struct Config {
     /// See [`Limits`].
     pub limits: Limits,
+    /// Connections from one IPv4 address or one IPv6 /64, over all servers that share
+    /// [`with_connection_counts`](Server::with_connection_counts). Loopback addresses are not counted. Further ones are
+    /// closed (`H3_EXCESSIVE_LOAD`).
+    pub connections_per_address_max: usize,
     /// After GOAWAY, how long clients without a request have to close the connection themselves.
     pub leave_grace: Duration,
     /// After GOAWAY, how long requests and responses under way may take.
@@ -47,6 +51,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
+            connections_per_address_max: usize::MAX,
             leave_grace: Duration::from_millis(200),
             drain_max: Duration::from_secs(4),
             stall_max: Duration::from_secs(30),
@@ -59,6 +64,8 @@ impl Default for Config {
 pub struct Counters {
     /// Connections that were usable.
     pub connections: u64,
+    /// Connections closed since there were too many from one address.
+    pub connections_refused: u64,
     /// Connections closed because the peer violated HTTP/3.
     pub violations: u64,
     /// Requests whose heads were read.
@@ -86,6 +93,7 @@ impl Counters {
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("connections", self.connections),
+            ("connections_refused", self.connections_refused),
             ("violations", self.violations),
             ("requests", self.requests),
             ("answers_ok", self.answers_ok),
@@ -105,6 +113,7 @@ impl Counters {
     pub fn plus(self, other: Self) -> Self {
         Self {
             connections: self.connections + other.connections,
+            connections_refused: self.connections_refused + other.connections_refused,
             violations: self.violations + other.violations,
             requests: self.requests + other.requests,
             answers_ok: self.answers_ok + other.answers_ok,
@@ -134,6 +143,7 @@ pub struct Server {
     /// Clients by the index of the connection's handle.
     clients: Vec<Option<Box<Client>>>,
     open: usize,
+    connection_counts: OriginCounts,
     leaving: Option<Leaving>,
     /// When stalled responses are searched for; `None` without clients.
     search: Option<Instant>,
@@ -145,6 +155,7 @@ pub struct Server {
 struct Client {
     handle: Handle,
     peer: Peer,
+    _counted: Counted,
 }
 
 /// The state that all connections share.
@@ -195,10 +206,18 @@ impl Server {
             config,
             clients: Vec::new(),
             open: 0,
+            connection_counts: OriginCounts::default(),
             leaving: None,
             search: None,
             searched: 0,
         }
+    }
+
+    /// Counts connections by address together with other servers that use `counts`.
+    #[must_use]
+    pub fn with_connection_counts(mut self, counts: OriginCounts) -> Self {
+        self.connection_counts = counts;
+        self
     }
 
     /// Returns the counters.
@@ -206,8 +225,14 @@ impl Server {
         self.service.counters
     }
 
-    /// Returns the client of a handle, which may be new.
-    fn peer(&mut self, now: Instant, handle: Handle) -> (&mut Peer, &mut Service) {
+    /// Returns the client of a connection, which may be new; `None` if there are too many from its address.
+    #[inline]
+    fn peer(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        connection: &Connection<'_>,
+    ) -> Option<(&mut Peer, &mut Service)> {
         let index = handle.index();
         if self.clients.len() <= index {
             self.clients.resize_with(index + 1, || None);
@@ -216,6 +241,7 @@ impl Server {
             service,
             clients,
             open,
+            connection_counts,
             search,
             config,
             ..
@@ -223,14 +249,25 @@ impl Server {
         let place = &mut clients[index];
         let is_new = place.as_ref().is_none_or(|client| client.handle != handle);
         if is_new {
+            let origin = Origin::of(connection.remote_address().ip());
+            let Some(counted) = connection_counts.enter(origin, config.connections_per_address_max)
+            else {
+                service.counters.connections_refused += 1;
+                return None;
+            };
             *open += usize::from(place.is_none());
             search.get_or_insert(now + config.stall_max);
             service.counters.connections += 1;
-            let peer = Peer::new(service);
-            *place = Some(Box::new(Client { handle, peer }));
+            let client = Client {
+                handle,
+                peer: Peer::new(service),
+                _counted: counted,
+            };
+            *place = Some(Box::new(client));
         }
-        let client = place.as_mut().expect("was put there if it was missing");
-        (&mut client.peer, service)
+        place
+            .as_mut()
+            .map(|client| (&mut client.peer, &mut *service))
     }
 
     fn forget(&mut self, handle: Handle) {
@@ -250,11 +287,7 @@ impl Server {
         now: Instant,
         endpoint: &mut Endpoint,
         handle: Handle,
-        act: impl FnOnce(
-            &mut Peer,
-            &mut Service,
-            &mut weir_quic::Connection<'_>,
-        ) -> Result<(), Violation>,
+        act: impl FnOnce(&mut Peer, &mut Service, &mut Connection<'_>) -> Result<(), Violation>,
     ) {
         let Some(mut connection) = endpoint.connection(now, handle) else {
             return;
@@ -264,7 +297,11 @@ impl Server {
             return;
         }
         let is_over = self.leaving.is_some_and(|leaving| leaving.grace.is_none());
-        let (peer, service) = self.peer(now, handle);
+        let Some((peer, service)) = self.peer(now, handle, &connection) else {
+            let reason = b"too many connections from this address";
+            connection.close(Code::EXCESSIVE_LOAD.0, reason);
+            return;
+        };
         let end = match act(peer, service, &mut connection) {
             Ok(()) if is_over && peer.is_idle() => Some((Code::NO_ERROR, "")),
             Ok(()) => None,

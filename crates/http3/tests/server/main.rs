@@ -31,6 +31,15 @@ impl Stage {
     }
 
     fn with(seed: u64, limits: Limits, client_limits: Limits, paths: &[&str]) -> Self {
+        Self::with_config(seed, Config::default(), (limits, client_limits), paths)
+    }
+
+    fn with_config(
+        seed: u64,
+        config: Config,
+        (limits, client_limits): (Limits, Limits),
+        paths: &[&str],
+    ) -> Self {
         let mut sim = Sim::new(seed);
         sim.set_default_link(link());
         let mut site = Site::new(SiteLimits {
@@ -43,7 +52,7 @@ impl Stage {
             limits,
             ..NodeConfig::default()
         });
-        sim.start(server, Server::new(Config::default(), Arc::new(site)));
+        sim.start(server, Server::new(config, Arc::new(site)));
         let client = sim.add_node(NodeConfig {
             limits: client_limits,
             ..NodeConfig::default()
@@ -205,6 +214,31 @@ fn a_server_that_stops_does_not_wait_for_ever() {
         assert!(end >= limit && end < limit + DELAY, "{end:?}");
         stage.sim.trace_hash()
     });
+}
+
+#[test]
+fn connections_from_one_address_up_to_the_limit_are_served() {
+    for (connections_per_address_max, is_served) in [(1, true), (0, false)] {
+        tell(|seed| {
+            let config = Config {
+                connections_per_address_max,
+                ..Config::default()
+            };
+            let mut stage = Stage::with_config(seed, config, Default::default(), &["/file"]);
+            if is_served {
+                stage.wait();
+                assert_eq!(stage.client().got(), [ok(5000)]);
+            } else {
+                let code = weir_h3::Code::EXCESSIVE_LOAD.0;
+                assert_eq!(stage.wait_for_close(), Some(code));
+            }
+            let counters = stage.counters();
+            let counted = (counters.connections, counters.connections_refused);
+            let expected = if is_served { (1, 0) } else { (0, 1) };
+            assert_eq!(counted, expected);
+            stage.sim.trace_hash()
+        });
+    }
 }
 
 #[test]
