@@ -52,6 +52,8 @@ struct Wire {
     opened: BTreeSet<StreamId>,
     ended: BTreeSet<StreamId>,
     finished: BTreeSet<StreamId>,
+    /// Streams of which data was left for later.
+    later: Vec<StreamId>,
     next: u64,
     credit: usize,
     openable: usize,
@@ -112,7 +114,13 @@ impl Stage {
                 return false;
             }
         }
-        peer.handle_readable(wire, service, stream).is_ok()
+        wire.later.push(stream);
+        while let Some(stream) = wire.later.pop() {
+            if peer.handle_readable(wire, service, stream).is_err() {
+                return false;
+            }
+        }
+        true
     }
 
     fn step(&mut self, step: u8, place: u8, stream: StreamId) -> bool {
@@ -165,7 +173,9 @@ impl Transport for Wire {
         arrived.and_then(Vec::pop).unwrap_or(Read::Blocked)
     }
 
-    fn read_later(&mut self, _stream: StreamId) {}
+    fn read_later(&mut self, stream: StreamId) {
+        self.later.push(stream);
+    }
 
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         assert!(!self.finished.contains(&stream), "written after the end");

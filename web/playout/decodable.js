@@ -5,11 +5,14 @@
 /** Groups that are kept. Beyond this, the oldest is removed. */
 const GROUPS_MAX = 8;
 
+/** Reference frames after the first gap that are kept of a group. */
+export const AHEAD_MAX = 10_000;
+
 /** The arrived frames that others may need. */
 export class Decodable {
   constructor() {
-    /** For each group, the indexes of its arrived reference frames.
-     * @type {Map<number, Set<number>>} */
+    /** For each group, the number of reference frames that arrived without a gap since the first, and those after the gap.
+     * @type {Map<number, { complete: number, ahead: Set<number> }>} */
     this.groups = new Map();
   }
 
@@ -22,10 +25,15 @@ export class Decodable {
   onReference(group, references) {
     let known = this.groups.get(group);
     if (!known) {
-      known = new Set();
+      known = { complete: 0, ahead: new Set() };
       this.groups.set(group, known);
     }
-    known.add(references);
+    if (references === known.complete) {
+      known.complete += 1;
+      while (known.ahead.delete(known.complete)) known.complete += 1;
+    } else if (references > known.complete && known.ahead.size < AHEAD_MAX) {
+      known.ahead.add(references);
+    }
     while (this.groups.size > GROUPS_MAX) this.groups.delete(Math.min(...this.groups.keys()));
   }
 
@@ -37,10 +45,6 @@ export class Decodable {
    * @returns {boolean}
    */
   isDecodable(group, references) {
-    const known = this.groups.get(group);
-    for (let place = 0; place < references; place++) {
-      if (!known?.has(place)) return false;
-    }
-    return true;
+    return references <= (this.groups.get(group)?.complete ?? 0);
   }
 }

@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { RenderClock } from "../playout/clock.js";
+import { AHEAD_MAX, Decodable } from "../playout/decodable.js";
 import { figures } from "../playout/figures.js";
 import { Freshness } from "../playout/freshness.js";
 import { JitterTarget } from "../playout/jitter.js";
@@ -32,6 +33,19 @@ test("Algorithm 1 waits as long as it should", () => {
       clock.onShown(step.presentation_us);
     }
   }
+});
+
+test("a frame needs all references before it, and frames after a gap are kept up to a limit", () => {
+  const decodable = new Decodable();
+  assert.ok(decodable.isDecodable(1, 0));
+  for (let references = 1; references <= AHEAD_MAX + 1; references++) decodable.onReference(1, references);
+  assert.equal(decodable.isDecodable(1, 1), false);
+  assert.equal(decodable.groups.get(1)?.ahead.size, AHEAD_MAX);
+  decodable.onReference(1, 0);
+  decodable.onReference(1, 0);
+  assert.ok(decodable.isDecodable(1, AHEAD_MAX + 1));
+  assert.equal(decodable.isDecodable(1, AHEAD_MAX + 2), false);
+  assert.equal(decodable.isDecodable(2, 1), false);
 });
 
 test("Algorithm 2 drops what is late and holds what is early", () => {

@@ -25,3 +25,6 @@ impl Default for Limits {
         }
     }
 }
+
+/// Bytes of a stream from which on the rest is left for the stream's next turn.
+pub(crate) const READ_BYTES_AT_ONCE: usize = 4 << 10;

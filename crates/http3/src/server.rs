@@ -16,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use weir_h3::{Code, Violation};
-use weir_quic::{App, Endpoint, Event, Handle};
+use weir_quic::{App, Connection, Counted, Endpoint, Event, Handle, Origin, OriginCounts};
 use weir_transport::{Direction, Transport as _};
 
 pub use self::{
@@ -34,18 +34,27 @@ use crate::Limits;
 pub struct Config {
     /// See [`Limits`].
     pub limits: Limits,
+    /// Connections from one IPv4 address or one IPv6 /64, over all servers that share
+    /// [`with_connection_counts`](Server::with_connection_counts). Loopback addresses are not counted. Further ones are
+    /// closed (`H3_EXCESSIVE_LOAD`).
+    pub connections_per_address_max: usize,
     /// After GOAWAY, how long clients without a request have to close the connection themselves.
     pub leave_grace: Duration,
     /// After GOAWAY, how long requests and responses under way may take.
     pub drain_max: Duration,
+    /// How long a client may accept no byte of its responses. Then those are reset (`H3_REQUEST_CANCELLED`), at the latest
+    /// after twice this time.
+    pub stall_max: Duration,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
+            connections_per_address_max: usize::MAX,
             leave_grace: Duration::from_millis(200),
             drain_max: Duration::from_secs(4),
+            stall_max: Duration::from_secs(30),
         }
     }
 }
@@ -55,6 +64,8 @@ impl Default for Config {
 pub struct Counters {
     /// Connections that were usable.
     pub connections: u64,
+    /// Connections closed since there were too many from one address.
+    pub connections_refused: u64,
     /// Connections closed because the peer violated HTTP/3.
     pub violations: u64,
     /// Requests whose heads were read.
@@ -65,6 +76,8 @@ pub struct Counters {
     pub answers_refused: u64,
     /// Responses that the client stopped before their end.
     pub answers_stopped: u64,
+    /// Responses that were reset since the client accepted nothing.
+    pub answers_stalled: u64,
     /// Requests that violate HTTP, or ended before their head was complete.
     pub requests_malformed: u64,
     /// Requests that the client reset.
@@ -80,11 +93,13 @@ impl Counters {
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("connections", self.connections),
+            ("connections_refused", self.connections_refused),
             ("violations", self.violations),
             ("requests", self.requests),
             ("answers_ok", self.answers_ok),
             ("answers_refused", self.answers_refused),
             ("answers_stopped", self.answers_stopped),
+            ("answers_stalled", self.answers_stalled),
             ("requests_malformed", self.requests_malformed),
             ("requests_reset", self.requests_reset),
             ("requests_rejected", self.requests_rejected),
@@ -98,11 +113,13 @@ impl Counters {
     pub fn plus(self, other: Self) -> Self {
         Self {
             connections: self.connections + other.connections,
+            connections_refused: self.connections_refused + other.connections_refused,
             violations: self.violations + other.violations,
             requests: self.requests + other.requests,
             answers_ok: self.answers_ok + other.answers_ok,
             answers_refused: self.answers_refused + other.answers_refused,
             answers_stopped: self.answers_stopped + other.answers_stopped,
+            answers_stalled: self.answers_stalled + other.answers_stalled,
             requests_malformed: self.requests_malformed + other.requests_malformed,
             requests_reset: self.requests_reset + other.requests_reset,
             requests_rejected: self.requests_rejected + other.requests_rejected,
@@ -126,13 +143,19 @@ pub struct Server {
     /// Clients by the index of the connection's handle.
     clients: Vec<Option<Box<Client>>>,
     open: usize,
+    connection_counts: OriginCounts,
     leaving: Option<Leaving>,
+    /// When stalled responses are searched for; `None` without clients.
+    search: Option<Instant>,
+    /// The client that the search goes on with.
+    searched: usize,
 }
 
 /// A connection and its state.
 struct Client {
     handle: Handle,
     peer: Peer,
+    _counted: Counted,
 }
 
 /// The state that all connections share.
@@ -183,8 +206,18 @@ impl Server {
             config,
             clients: Vec::new(),
             open: 0,
+            connection_counts: OriginCounts::default(),
             leaving: None,
+            search: None,
+            searched: 0,
         }
+    }
+
+    /// Counts connections by address together with other servers that use `counts`.
+    #[must_use]
+    pub fn with_connection_counts(mut self, counts: OriginCounts) -> Self {
+        self.connection_counts = counts;
+        self
     }
 
     /// Returns the counters.
@@ -192,8 +225,14 @@ impl Server {
         self.service.counters
     }
 
-    /// Returns the client of a handle, which may be new.
-    fn peer(&mut self, handle: Handle) -> (&mut Peer, &mut Service) {
+    /// Returns the client of a connection, which may be new; `None` if there are too many from its address.
+    #[inline]
+    fn peer(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        connection: &Connection<'_>,
+    ) -> Option<(&mut Peer, &mut Service)> {
         let index = handle.index();
         if self.clients.len() <= index {
             self.clients.resize_with(index + 1, || None);
@@ -202,18 +241,33 @@ impl Server {
             service,
             clients,
             open,
+            connection_counts,
+            search,
+            config,
             ..
         } = self;
         let place = &mut clients[index];
         let is_new = place.as_ref().is_none_or(|client| client.handle != handle);
         if is_new {
+            let origin = Origin::of(connection.remote_address().ip());
+            let Some(counted) = connection_counts.enter(origin, config.connections_per_address_max)
+            else {
+                service.counters.connections_refused += 1;
+                return None;
+            };
             *open += usize::from(place.is_none());
+            search.get_or_insert(now + config.stall_max);
             service.counters.connections += 1;
-            let peer = Peer::new(service);
-            *place = Some(Box::new(Client { handle, peer }));
+            let client = Client {
+                handle,
+                peer: Peer::new(service),
+                _counted: counted,
+            };
+            *place = Some(Box::new(client));
         }
-        let client = place.as_mut().expect("was put there if it was missing");
-        (&mut client.peer, service)
+        place
+            .as_mut()
+            .map(|client| (&mut client.peer, &mut *service))
     }
 
     fn forget(&mut self, handle: Handle) {
@@ -233,11 +287,7 @@ impl Server {
         now: Instant,
         endpoint: &mut Endpoint,
         handle: Handle,
-        act: impl FnOnce(
-            &mut Peer,
-            &mut Service,
-            &mut weir_quic::Connection<'_>,
-        ) -> Result<(), Violation>,
+        act: impl FnOnce(&mut Peer, &mut Service, &mut Connection<'_>) -> Result<(), Violation>,
     ) {
         let Some(mut connection) = endpoint.connection(now, handle) else {
             return;
@@ -247,7 +297,11 @@ impl Server {
             return;
         }
         let is_over = self.leaving.is_some_and(|leaving| leaving.grace.is_none());
-        let (peer, service) = self.peer(handle);
+        let Some((peer, service)) = self.peer(now, handle, &connection) else {
+            let reason = b"too many connections from this address";
+            connection.close(Code::EXCESSIVE_LOAD.0, reason);
+            return;
+        };
         let end = match act(peer, service, &mut connection) {
             Ok(()) if is_over && peer.is_idle() => Some((Code::NO_ERROR, "")),
             Ok(()) => None,
@@ -259,6 +313,26 @@ impl Server {
         if let Some((code, reason)) = end {
             connection.close(code.0, reason.as_bytes());
             self.forget(handle);
+        }
+    }
+
+    /// Gives up stalled responses of some clients, so that one call does not take long.
+    fn search_stalled(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let clients = self.clients.iter_mut().skip(self.searched);
+        for client in clients.take(CLIENTS_AT_ONCE).flatten() {
+            if client.peer.has_exchanges()
+                && let Some(mut connection) = endpoint.connection(now, client.handle)
+            {
+                let service = &mut self.service;
+                client.peer.give_up_stalled(&mut connection, service);
+            }
+        }
+        self.searched += CLIENTS_AT_ONCE;
+        if self.searched < self.clients.len() {
+            self.search = Some(now + SEARCH_PAUSE);
+        } else {
+            self.searched = 0;
+            self.search = (self.open > 0).then(|| now + self.config.stall_max);
         }
     }
 
@@ -328,15 +402,19 @@ impl App for Server {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let leaving = self.leaving.filter(|_| self.open > 0)?;
-        Some(
+        let leaving = self.leaving.filter(|_| self.open > 0);
+        let leaving = leaving.map(|leaving| {
             leaving
                 .grace
-                .map_or(leaving.until, |grace| grace.min(leaving.until)),
-        )
+                .map_or(leaving.until, |grace| grace.min(leaving.until))
+        });
+        [leaving, self.search].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.search.is_some_and(|search| search <= now) {
+            self.search_stalled(now, endpoint);
+        }
         let Some(mut leaving) = self.leaving else {
             return;
         };
@@ -369,6 +447,10 @@ impl App for Server {
         self.leaving.is_some() && self.open == 0
     }
 }
+
+/// Clients whose responses are looked at together, and the pause before the next ones.
+const CLIENTS_AT_ONCE: usize = 1024;
+const SEARCH_PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests;

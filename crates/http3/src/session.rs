@@ -12,7 +12,7 @@ use weir_h3::{
 };
 use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
-use crate::Limits;
+use crate::{Limits, limits::READ_BYTES_AT_ONCE};
 
 /// The part of an HTTP/3 connection that both sides share. After an error, the connection must be closed with the code
 /// of the [`Violation`].
@@ -182,11 +182,20 @@ impl Session {
         }
     }
 
+    /// Reads what is available of a stream. What comes after some thousand bytes is left for later.
     fn read(&mut self, transport: &mut dyn Transport, stream: StreamId) -> Result<(), Violation> {
+        let mut bytes = 0;
         while let Some(index) = self.streams.iter().position(|(of, _)| *of == stream) {
+            if bytes >= READ_BYTES_AT_ONCE {
+                transport.read_later(stream);
+                return Ok(());
+            }
             match transport.read(stream) {
                 Read::Blocked => return Ok(()),
-                Read::Data(data) => self.on_data(transport, index, data)?,
+                Read::Data(data) => {
+                    bytes += data.len();
+                    self.on_data(transport, index, data)?;
+                }
                 Read::Fin | Read::Reset(_) => {
                     // A stream may end before its type is known (RFC 9114 §6.2).
                     return match self.streams.swap_remove(index).1 {

@@ -25,6 +25,8 @@ pub(crate) struct TestTransport {
     pub(crate) credit: usize,
     /// Streams that may still be opened.
     pub(crate) openable: usize,
+    /// Streams of which data was left for later, in order.
+    pub(crate) later: VecDeque<StreamId>,
     /// Numbers of the next streams, bidirectional and unidirectional.
     next: [u64; 2],
 }
@@ -45,6 +47,7 @@ impl TestTransport {
             streams: BTreeMap::new(),
             credit: usize::MAX,
             openable: usize::MAX,
+            later: VecDeque::new(),
             next,
         }
     }
@@ -101,7 +104,9 @@ impl Transport for TestTransport {
             .unwrap_or(Read::Blocked)
     }
 
-    fn read_later(&mut self, _stream: StreamId) {}
+    fn read_later(&mut self, stream: StreamId) {
+        self.later.push_back(stream);
+    }
 
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         let stream = self.streams.get_mut(&stream).ok_or(WriteError::Closed)?;

@@ -30,7 +30,8 @@ pub const TRACKS_MAX: usize = 16;
 /// Samples in a fragment of an audio track; more end the ingest.
 pub const SAMPLES_PER_FRAGMENT_MAX: usize = 4096;
 
-/// Frames of one group of pictures; one more ends the ingest, since no player could join.
+/// Frames of one group of pictures; one more ends the ingest, since no player could join. A player keeps the numbers of as
+/// many frames after a lost one.
 pub const FRAMES_PER_GROUP_MAX: u64 = 10_000;
 
 /// Tracks in a catalog; a catalog with more is rejected.
@@ -48,11 +49,17 @@ pub const INIT_TRACKS_MAX: usize = 8;
 /// Tracks that are played together as layers of one picture. Further ones are not requested.
 pub const LAYERS_MAX: usize = 8;
 
-/// Bytes of a catalog or an init segment in a player; a larger object is ignored.
-pub const METADATA_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a catalog in a player; a larger one is ignored.
+pub const CATALOG_BYTES_MAX: usize = 128 << 10;
+
+/// Bytes of an init segment in a player; a larger one is ignored.
+pub const INIT_SEGMENT_BYTES_MAX: usize = 1 << 20;
 
 /// Frames of one object, over all fragments in it; an object with more is ignored.
 pub const FRAMES_PER_OBJECT_MAX: usize = 4096;
+
+/// Bytes of all boxes of an object except `mdat`; an object with more is ignored. Real fragments have some 100 for each frame.
+pub const HEAD_BYTES_PER_OBJECT_MAX: usize = 128 * FRAMES_PER_OBJECT_MAX;
 
 /// Frames whose records a player keeps: 18 hours at 60 per second. Later frames are counted.
 pub const RECORDS_MAX: usize = 4_000_000;

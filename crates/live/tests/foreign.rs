@@ -11,7 +11,7 @@ use serde_json::json;
 use weir_client::client::Client;
 use weir_client::target::Target;
 use weir_client::turn::Turn;
-use weir_live::limits::METADATA_BYTES_MAX;
+use weir_live::limits::CATALOG_BYTES_MAX;
 use weir_live::packaging::{LOC_TIMESCALE, LOC_TIMESTAMP, Packaging};
 use weir_live::playout::BufferChoice;
 use weir_live::{Choice, Frame, Ingest, Init, Item, Join, Media, Timebase, Viewer, ViewerConfig};
@@ -524,9 +524,9 @@ fn who_never_publishes_is_waited_for_as_long_as_was_asked() {
 #[test]
 fn a_catalog_may_be_so_large_and_no_larger() {
     for (bytes, failure) in [
-        (METADATA_BYTES_MAX, None),
+        (CATALOG_BYTES_MAX, None),
         (
-            METADATA_BYTES_MAX + 1,
+            CATALOG_BYTES_MAX + 1,
             Some("the track \"catalog\" exists, but its object did not arrive"),
         ),
     ] {

@@ -18,6 +18,8 @@ pub(super) struct Exchange {
     pub(super) request: Option<Request>,
     /// The part of the response that the stream has not accepted.
     pub(super) answer: Option<Answer>,
+    /// Whether the response was there in the last search for stalled ones.
+    pub(super) is_old: bool,
 }
 
 impl Exchange {
@@ -158,6 +160,11 @@ impl Request {
 }
 
 impl Answer {
+    /// Returns the bytes that are not written.
+    pub(super) fn left_bytes(&self) -> usize {
+        self.first.len() + self.rest.len()
+    }
+
     /// Writes what the stream accepts, and keeps the rest.
     pub(super) fn write(&mut self, transport: &mut dyn Transport, stream: StreamId) -> Written {
         for piece in [&mut self.first, &mut self.rest] {

@@ -7,9 +7,8 @@ use weir_transport::{Direction, Read, StreamId, Transport};
 use super::{
     Service,
     exchange::{Exchange, Next, Request, Written},
-    site::Answer,
 };
-use crate::session::Session;
+use crate::{limits::READ_BYTES_AT_ONCE, session::Session};
 
 /// A client: its session, and its unfinished requests and responses. After an error, the connection must be closed with
 /// the error's code, and the state must not be used.
@@ -26,6 +25,8 @@ pub struct Peer {
     goaway: Option<u64>,
     /// Responses that were written and not completely acknowledged.
     unacknowledged: usize,
+    /// Whether the client has accepted bytes of a response since the last search for stalled ones.
+    has_progress: bool,
 }
 
 impl Peer {
@@ -39,6 +40,7 @@ impl Peer {
             next: 0,
             goaway: None,
             unacknowledged: 0,
+            has_progress: false,
         }
     }
 
@@ -133,6 +135,36 @@ impl Peer {
         self.session.go_away(transport, self.next);
     }
 
+    /// Whether a request or response is stored.
+    pub fn has_exchanges(&self) -> bool {
+        !self.exchanges.is_empty()
+    }
+
+    /// Gives up the responses that were there at the last call already, if the client has accepted no byte of any response
+    /// since then. One that accepts bytes of another response may be on a slow link.
+    pub fn give_up_stalled(&mut self, transport: &mut dyn Transport, service: &mut Service) {
+        let has_progress = std::mem::take(&mut self.has_progress);
+        #[expect(clippy::disallowed_methods, reason = "the keys are sorted")]
+        let mut streams: Vec<StreamId> = self.exchanges.keys().copied().collect();
+        streams.sort_unstable();
+        for stream in streams {
+            let Some(exchange) = self.exchanges.get_mut(&stream) else {
+                continue;
+            };
+            let is_waiting = exchange.answer.is_some();
+            let is_old = std::mem::replace(&mut exchange.is_old, is_waiting);
+            if has_progress || !(is_waiting && is_old) {
+                continue;
+            }
+            service.counters.answers_stalled += 1;
+            transport.reset(stream, Code::REQUEST_CANCELLED.0);
+            if exchange.request.is_some() {
+                transport.stop(stream, Code::REQUEST_CANCELLED.0);
+            }
+            self.take(stream);
+        }
+    }
+
     /// Whether no request or response is under way.
     pub fn is_idle(&self) -> bool {
         self.exchanges.is_empty() && self.unacknowledged == 0
@@ -168,11 +200,13 @@ impl Peer {
         let exchange = Exchange {
             request: Some(request),
             answer: None,
+            is_old: false,
         };
         self.read(transport, service, stream, exchange)
     }
 
-    /// Reads the available part of a request, and answers a complete request.
+    /// Reads the available part of a request, and answers a complete request. What comes after some thousand bytes is left
+    /// for later: they may be as many frames that mean nothing.
     fn read(
         &mut self,
         transport: &mut dyn Transport,
@@ -180,10 +214,16 @@ impl Peer {
         stream: StreamId,
         mut exchange: Exchange,
     ) -> Result<(), Violation> {
+        let mut bytes = 0;
         while let Some(request) = &mut exchange.request {
+            if bytes >= READ_BYTES_AT_ONCE {
+                transport.read_later(stream);
+                break;
+            }
             let next = match transport.read(stream) {
                 Read::Blocked => break,
                 Read::Data(data) => {
+                    bytes += data.len();
                     let next = request.push(data, service)?;
                     let kept_bytes = self.kept_bytes + request.kept_bytes();
                     if kept_bytes > service.limits.unfinished_sections_bytes_max {
@@ -240,20 +280,20 @@ impl Peer {
         stream: StreamId,
         mut exchange: Exchange,
     ) {
-        let written = exchange
-            .answer
-            .as_mut()
-            .map(|answer| Answer::write(answer, transport, stream));
-        match written {
-            None | Some(Written::Blocked) => {}
-            Some(Written::All) => {
-                self.unacknowledged += 1;
-                exchange.answer = None;
-            }
-            Some(Written::Gone) => {
-                service.counters.answers_stopped += 1;
-                transport.reset(stream, Code::REQUEST_CANCELLED.0);
-                exchange.answer = None;
+        if let Some(answer) = &mut exchange.answer {
+            let before = answer.left_bytes();
+            match answer.write(transport, stream) {
+                Written::Blocked => self.has_progress |= answer.left_bytes() < before,
+                Written::All => {
+                    self.has_progress = true;
+                    self.unacknowledged += 1;
+                    exchange.answer = None;
+                }
+                Written::Gone => {
+                    service.counters.answers_stopped += 1;
+                    transport.reset(stream, Code::REQUEST_CANCELLED.0);
+                    exchange.answer = None;
+                }
             }
         }
         if exchange.request.is_some() || exchange.answer.is_some() {

@@ -1,5 +1,7 @@
 //! The content of a server: files, and generated content of any size. All of it is stored in encoded form.
 
+use std::sync::OnceLock;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 use rustc_hash::FxHashMap;
 use weir_h3::frame::{self, frame_type};
@@ -44,6 +46,8 @@ pub struct Site {
     files: FxHashMap<Vec<u8>, File>,
     bytes: u64,
     shared: Bytes,
+    /// Generated content of up to [`ONE_PIECE_BYTES_MAX`] by its KiB. Each is encoded when it is first requested.
+    small: [OnceLock<File>; 1 + ONE_PIECE_BYTES_MAX / UNIT_BYTES],
 }
 
 /// A file, preceded by the frames of its response, so that a request copies and encodes nothing.
@@ -71,6 +75,7 @@ impl Site {
             files: FxHashMap::default(),
             bytes: 0,
             shared: pattern.take(limits.made_bytes_max).collect(),
+            small: [const { OnceLock::new() }; _],
         }
     }
 
@@ -84,10 +89,7 @@ impl Site {
             return Err(SiteError::TooLarge(self.limits.bytes_max));
         }
         self.bytes = bytes;
-        let (mut answer, head_bytes) = success(content_type(path), content.len());
-        answer.put_slice(content);
-        let answer = answer.freeze();
-        let file = File { answer, head_bytes };
+        let file = File::new(content_type(path), content);
         self.files.insert(path.as_bytes().to_vec(), file);
         Ok(())
     }
@@ -109,40 +111,24 @@ impl Site {
             let folder = path.strip_suffix(b"/")?;
             self.files.get(&[folder, b"/index.html"].concat())
         });
-        let Some(file) = found else {
-            return self.made(path, is_head);
-        };
-        let length = if is_head {
-            file.head_bytes
-        } else {
-            file.answer.len()
-        };
-        Some(Answer {
-            status: 200,
-            first: file.answer.slice(..length),
-            rest: Bytes::new(),
-        })
+        match found {
+            Some(file) => Some(file.answer(is_head)),
+            None => self.made(path, is_head),
+        }
     }
 
     /// Returns the response for a path that names a size: `/15k`, `/2m`.
     fn made(&self, path: &[u8], is_head: bool) -> Option<Answer> {
         let length = size(path)?;
         let content = self.shared.get(..length)?;
-        let (mut first, head_bytes) = success(DEFAULT_TYPE, length);
-        if is_head {
+        // Small content is cheaper in one piece, which all requests share.
+        if let Some(small) = self.small.get(length / UNIT_BYTES) {
+            let file = small.get_or_init(|| File::new(DEFAULT_TYPE, content));
+            return Some(file.answer(is_head));
+        }
+        let (mut first, head_bytes) = success(DEFAULT_TYPE, length, 0);
+        let rest = if is_head {
             first.truncate(head_bytes);
-            return Some(Answer {
-                status: 200,
-                first: first.freeze(),
-                rest: Bytes::new(),
-            });
-        }
-        // Small content is cheaper in one piece.
-        let is_small = length <= ONE_PIECE_BYTES_MAX;
-        if is_small {
-            first.put_slice(content);
-        }
-        let rest = if is_small {
             Bytes::new()
         } else {
             self.shared.slice(..length)
@@ -152,6 +138,30 @@ impl Site {
             first: first.freeze(),
             rest,
         })
+    }
+}
+
+impl File {
+    fn new(content_type: &str, content: &[u8]) -> Self {
+        let (mut answer, head_bytes) = success(content_type, content.len(), content.len());
+        answer.put_slice(content);
+        Self {
+            answer: answer.freeze(),
+            head_bytes,
+        }
+    }
+
+    fn answer(&self, is_head: bool) -> Answer {
+        let length = if is_head {
+            self.head_bytes
+        } else {
+            self.answer.len()
+        };
+        Answer {
+            status: 200,
+            first: self.answer.slice(..length),
+            rest: Bytes::new(),
+        }
     }
 }
 
@@ -171,16 +181,16 @@ impl Answer {
     }
 }
 
-/// Encodes the frames before a content of `length` bytes, with room for the content. Returns them and the bytes of the
-/// head.
-fn success(content_type: &str, length: usize) -> (BytesMut, usize) {
+/// Encodes the frames before a content of `length` bytes, with room for `room` bytes more. Returns them and the bytes of
+/// the head.
+fn success(content_type: &str, length: usize, room: usize) -> (BytesMut, usize) {
     let size = length.to_string();
     let fields = [
         (":status", "200"),
         ("content-type", content_type),
         ("content-length", &size),
     ];
-    let mut out = headers(&fields, length);
+    let mut out = headers(&fields, room);
     let head_bytes = out.len();
     if length > 0 {
         frame::encode_head(frame_type::DATA, length, &mut out);
@@ -188,9 +198,8 @@ fn success(content_type: &str, length: usize) -> (BytesMut, usize) {
     (out, head_bytes)
 }
 
-/// Encodes a HEADERS frame.
+/// Encodes a HEADERS frame, with room for `room` bytes more.
 fn headers(fields: &[(&str, &str)], room: usize) -> BytesMut {
-    let room = if room <= ONE_PIECE_BYTES_MAX { room } else { 0 };
     let mut out = BytesMut::with_capacity(HEADERS_BYTES + room);
     frame::encode_headers(fields, &mut out);
     out
@@ -200,8 +209,8 @@ fn headers(fields: &[(&str, &str)], room: usize) -> BytesMut {
 fn size(path: &[u8]) -> Option<usize> {
     let (unit, digits) = path.strip_prefix(b"/")?.split_last()?;
     let unit = match unit {
-        b'k' => 1 << 10,
-        b'm' => 1 << 20,
+        b'k' => UNIT_BYTES,
+        b'm' => UNIT_BYTES << 10,
         _ => return None,
     };
     // No sign and no leading zero, so that each size has one name.
@@ -241,6 +250,8 @@ fn content_type(path: &str) -> &'static str {
 const DEFAULT_TYPE: &str = "application/octet-stream";
 /// Generated content up to this size is copied behind its head, so that the engine stores one piece.
 const ONE_PIECE_BYTES_MAX: usize = 64 << 10;
+/// The smallest size that has a name. All sizes are multiples of it.
+const UNIT_BYTES: usize = 1 << 10;
 /// An upper bound of a HEADERS frame and the header of a DATA frame.
 const HEADERS_BYTES: usize = 128;
 
@@ -287,6 +298,27 @@ mod tests {
         assert_eq!(site.len(), 2);
         assert!(site.answer(b"/100k", false).is_some());
         assert!(site.answer(b"/101k", false).is_none());
+    }
+
+    #[test]
+    fn requests_for_generated_content_share_its_memory() {
+        let site = small();
+        for (path, length) in [(&b"/0k"[..], 0), (b"/64k", 64 << 10), (b"/65k", 65 << 10)] {
+            let content = || {
+                let answer = site.answer(path, false).unwrap();
+                let joined = if answer.rest.is_empty() {
+                    answer.first
+                } else {
+                    answer.rest
+                };
+                joined.slice(joined.len() - length..)
+            };
+            assert_eq!(content(), site.shared[..length]);
+            assert_eq!(content().as_ptr(), content().as_ptr(), "{length}");
+        }
+        let heads = [b"/64k", b"/65k"].map(|path| site.answer(path, true).unwrap());
+        assert!(heads.iter().all(|head| head.first.len() < 40));
+        assert!(heads.iter().all(|head| head.rest.is_empty()));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use weir_h3::frame::frame_type;
 use weir_transport::{Read, StreamId};
 
 use super::*;
+use crate::limits::READ_BYTES_AT_ONCE;
 use crate::test_transport::{TestTransport, control, framed, headers};
 
 const REQUEST: StreamId = StreamId(0);
@@ -59,7 +60,19 @@ impl Pair {
             };
             peer.handle_opened(wire, service, stream, direction)?;
         }
-        peer.handle_readable(wire, service, stream)
+        peer.handle_readable(wire, service, stream)?;
+        while self.read_on()? {}
+        Ok(())
+    }
+
+    /// Delivers a stream of which data was left for later. Returns whether there was one.
+    fn read_on(&mut self) -> Result<bool, Violation> {
+        let Some(stream) = self.wire.later.pop_front() else {
+            return Ok(false);
+        };
+        self.peer
+            .handle_readable(&mut self.wire, &mut self.service, stream)?;
+        Ok(true)
     }
 
     fn bring(&mut self, stream: StreamId, data: &[u8]) -> Result<(), Violation> {
@@ -81,6 +94,10 @@ impl Pair {
     fn stopped(&mut self, stream: StreamId) -> Result<(), Violation> {
         self.peer
             .handle_stopped(&mut self.wire, &mut self.service, stream)
+    }
+
+    fn give_up_stalled(&mut self) {
+        self.peer.give_up_stalled(&mut self.wire, &mut self.service);
     }
 
     /// Checks that a stream was answered with a status and nothing else.
@@ -124,6 +141,81 @@ fn a_request_however_it_is_cut() {
     assert!(pair.peer.keeps_nothing());
 }
 
+/// A request followed by many small frames that mean nothing, in pieces as packets bring them. `end` follows.
+fn arrive_at_once(pair: &mut Pair, stream: StreamId, end: Read) -> usize {
+    let frames = [framed(frame_type::DATA, b""), framed(0x21, b"")].concat();
+    let request = [headers(&GET), frames.repeat(5000)].concat();
+    for piece in request.chunks(1200) {
+        pair.wire
+            .arrive(stream, Read::Data(Bytes::copy_from_slice(piece)));
+    }
+    pair.wire.arrive(stream, end);
+    request.len()
+}
+
+#[test]
+fn many_small_frames_are_read_in_parts() {
+    for (end, is_answered) in [
+        (Read::Fin, true),
+        (Read::Blocked, false),
+        (Read::Reset(0x10c), false),
+    ] {
+        let mut pair = Pair::new();
+        let length = arrive_at_once(&mut pair, REQUEST, end.clone());
+        let Pair {
+            peer,
+            service,
+            wire,
+        } = &mut pair;
+        peer.handle_opened(wire, service, REQUEST, Direction::Bi)
+            .unwrap();
+        let mut turns = 1;
+        loop {
+            assert!(pair.wire.later.len() <= 1);
+            // Another request is answered in between.
+            if turns == 2 {
+                let later = std::mem::take(&mut pair.wire.later);
+                pair.ask(NEXT, &headers(&GET));
+                assert_eq!(pair.wire.sent(NEXT), file());
+                pair.wire.later = later;
+            }
+            if !pair.read_on().unwrap() {
+                break;
+            }
+            turns += 1;
+        }
+        // The last piece of a turn may go past its limit.
+        let at_once = READ_BYTES_AT_ONCE..READ_BYTES_AT_ONCE + 1200;
+        assert!(at_once.contains(&(length / (turns - 1))), "{turns}");
+        let is_reset = matches!(end, Read::Reset(_));
+        assert_eq!(pair.wire.streams[&REQUEST].is_finished, is_answered);
+        assert_eq!(pair.service.counters.requests_reset, u64::from(is_reset));
+        if end == Read::Blocked {
+            assert!(!pair.peer.keeps_nothing());
+            pair.arrive(REQUEST, Read::Fin).unwrap();
+        }
+        let answer = if is_reset { Bytes::new() } else { file() };
+        assert_eq!(pair.wire.sent(REQUEST), answer);
+        assert!(pair.peer.keeps_nothing());
+    }
+}
+
+#[test]
+fn a_stream_left_for_later_that_the_client_stops_is_not_read() {
+    let mut pair = Pair::new();
+    arrive_at_once(&mut pair, REQUEST, Read::Fin);
+    let Pair {
+        peer,
+        service,
+        wire,
+    } = &mut pair;
+    peer.handle_opened(wire, service, REQUEST, Direction::Bi)
+        .unwrap();
+    pair.stopped(REQUEST).unwrap();
+    assert!(pair.read_on().unwrap() && !pair.read_on().unwrap());
+    assert!(pair.wire.sent(REQUEST).is_empty() && pair.peer.keeps_nothing());
+}
+
 #[test]
 fn a_head_and_what_is_not_there() {
     let mut pair = Pair::new();
@@ -165,6 +257,34 @@ fn what_the_stream_does_not_take_follows() {
     assert_eq!(pair.wire.sent(REQUEST), expected);
     assert_eq!(pair.wire.sent(NEXT), file());
     assert!(pair.peer.is_idle());
+}
+
+#[test]
+fn responses_that_a_client_accepts_nothing_of_are_given_up() {
+    let mut pair = Pair::new();
+    pair.wire.credit = 0;
+    pair.ask(REQUEST, &path("/64k"));
+    pair.bring(NEXT, &headers(&GET)).unwrap();
+    pair.give_up_stalled();
+    assert_eq!(pair.codes(REQUEST), (None, None), "a new one has its time");
+    // The client accepts a little. Others may wait meanwhile.
+    pair.ask(StreamId(8), &path("/1k"));
+    pair.give_up_stalled();
+    assert_eq!(pair.service.counters.answers_stalled, 1);
+    assert_eq!(pair.codes(REQUEST), (Some(Code::REQUEST_CANCELLED), None));
+    pair.writable(StreamId(8), 1);
+    pair.ask(StreamId(12), &path("/1k"));
+    pair.give_up_stalled();
+    pair.writable(StreamId(12), 1);
+    pair.give_up_stalled();
+    pair.give_up_stalled();
+    assert_eq!(pair.service.counters.answers_stalled, 3);
+    // The request that is not complete has no response.
+    assert_eq!(pair.codes(NEXT), (None, None));
+    pair.wire.credit = 1000;
+    pair.arrive(NEXT, Read::Fin).unwrap();
+    assert_eq!(pair.wire.sent(NEXT), file());
+    assert!(pair.peer.keeps_nothing());
 }
 
 #[test]

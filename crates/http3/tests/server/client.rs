@@ -33,6 +33,8 @@ pub(crate) struct FileClient {
     open: BTreeMap<StreamId, (MessageReader, u16, usize)>,
     got: BTreeMap<StreamId, Got>,
     closed_with: Option<u64>,
+    /// Whether responses are left unread.
+    is_holding: bool,
 }
 
 impl FileClient {
@@ -52,6 +54,22 @@ impl FileClient {
             open: BTreeMap::new(),
             got: BTreeMap::new(),
             closed_with: None,
+            is_holding: false,
+        }
+    }
+
+    /// Leaves responses unread from now on.
+    pub(crate) fn hold(&mut self) {
+        self.is_holding = true;
+    }
+
+    /// Reads what was left unread, and all that follows.
+    pub(crate) fn read_on(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        self.is_holding = false;
+        let mut connection = self.connection(now, endpoint);
+        let streams: Vec<StreamId> = self.open.keys().copied().collect();
+        for stream in streams {
+            self.read(&mut connection, stream);
         }
     }
 
@@ -97,6 +115,9 @@ impl FileClient {
     }
 
     fn read(&mut self, connection: &mut Connection<'_>, stream: StreamId) {
+        if self.is_holding {
+            return;
+        }
         while let Some((reader, status, bytes)) = self.open.get_mut(&stream) {
             let end = match connection.read(stream) {
                 Read::Blocked => return,

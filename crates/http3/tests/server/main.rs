@@ -27,6 +27,19 @@ struct Stage {
 
 impl Stage {
     fn new(seed: u64, limits: Limits, paths: &[&str]) -> Self {
+        Self::with(seed, limits, Limits::default(), paths)
+    }
+
+    fn with(seed: u64, limits: Limits, client_limits: Limits, paths: &[&str]) -> Self {
+        Self::with_config(seed, Config::default(), (limits, client_limits), paths)
+    }
+
+    fn with_config(
+        seed: u64,
+        config: Config,
+        (limits, client_limits): (Limits, Limits),
+        paths: &[&str],
+    ) -> Self {
         let mut sim = Sim::new(seed);
         sim.set_default_link(link());
         let mut site = Site::new(SiteLimits {
@@ -39,8 +52,11 @@ impl Stage {
             limits,
             ..NodeConfig::default()
         });
-        sim.start(server, Server::new(Config::default(), Arc::new(site)));
-        let client = sim.add_node(NodeConfig::default());
+        sim.start(server, Server::new(config, Arc::new(site)));
+        let client = sim.add_node(NodeConfig {
+            limits: client_limits,
+            ..NodeConfig::default()
+        });
         let config = sim.client_config(&[weir_h3::ALPN]);
         let app = FileClient::new(sim.now(), config, sim.address(server), paths);
         sim.start(client, app);
@@ -196,6 +212,66 @@ fn a_server_that_stops_does_not_wait_for_ever() {
         let limit = Duration::from_secs(2) + Config::default().drain_max;
         let end = stage.sim.elapsed();
         assert!(end >= limit && end < limit + DELAY, "{end:?}");
+        stage.sim.trace_hash()
+    });
+}
+
+#[test]
+fn connections_from_one_address_up_to_the_limit_are_served() {
+    for (connections_per_address_max, is_served) in [(1, true), (0, false)] {
+        tell(|seed| {
+            let config = Config {
+                connections_per_address_max,
+                ..Config::default()
+            };
+            let mut stage = Stage::with_config(seed, config, Default::default(), &["/file"]);
+            if is_served {
+                stage.wait();
+                assert_eq!(stage.client().got(), [ok(5000)]);
+            } else {
+                let code = weir_h3::Code::EXCESSIVE_LOAD.0;
+                assert_eq!(stage.wait_for_close(), Some(code));
+            }
+            let counters = stage.counters();
+            let counted = (counters.connections, counters.connections_refused);
+            let expected = if is_served { (1, 0) } else { (0, 1) };
+            assert_eq!(counted, expected);
+            stage.sim.trace_hash()
+        });
+    }
+}
+
+#[test]
+fn a_client_that_accepts_nothing_does_not_keep_its_responses() {
+    tell(|seed| {
+        let client_limits = Limits {
+            stream_receive_bytes_max: 100,
+            keep_alive: Some(Duration::from_secs(10)),
+            ..Limits::default()
+        };
+        let paths = ["/64k", "/65k"];
+        let mut stage = Stage::with(seed, Limits::default(), client_limits, &paths);
+        let client = stage.client;
+        stage
+            .sim
+            .with_app(client, |_, app: &mut FileClient, _| app.hold());
+        // The client accepts 100 bytes of each at first.
+        for (stalled, seconds) in [(0, 59), (2, 61)] {
+            let end = Duration::from_secs(seconds);
+            assert_eq!(stage.sim.run_until(end, |_| false), End::Deadline);
+            assert_eq!(stage.counters().answers_stalled, stalled);
+        }
+        stage
+            .sim
+            .with_app(client, |now, app: &mut FileClient, endpoint| {
+                app.read_on(now, endpoint);
+                app.ask(now, endpoint, "/file");
+            });
+        let end = Duration::from_secs(80);
+        let end = stage.sim.run_until(end, |sim| !sim.is_busy(client));
+        assert_eq!(end, End::Finished);
+        let given_up = Got::Reset(weir_h3::Code::REQUEST_CANCELLED.0);
+        assert_eq!(stage.client().got(), [given_up, given_up, ok(5000)]);
         stage.sim.trace_hash()
     });
 }

@@ -17,6 +17,7 @@ use super::answer_timeout::{answer_by, unanswered_reason};
 use super::incoming::{Retries, StreamContent};
 use super::subscriptions::may_be_duplicate;
 use crate::catalog::CATALOG_TRACK;
+use crate::limits::{CATALOG_BYTES_MAX, INIT_SEGMENT_BYTES_MAX};
 use crate::plan::{EARLIER_CATALOG_TRACK, Plan, init_tracks};
 
 /// The requested metadata tracks, and their state.
@@ -118,6 +119,15 @@ impl Discovery {
             .iter()
             .map(|metadata| metadata.request)
             .collect()
+    }
+
+    /// Returns the largest object of a metadata track in bytes.
+    pub(super) fn bytes_max(&self, request: RequestId) -> usize {
+        if self.is_catalog(request) {
+            CATALOG_BYTES_MAX
+        } else {
+            INIT_SEGMENT_BYTES_MAX
+        }
     }
 
     fn is_catalog(&self, request: RequestId) -> bool {

@@ -13,7 +13,7 @@ use super::incoming::{Incoming, PartialObject, ReceivedFrame, StreamContent, has
 use super::publisher_change::FramePublisher;
 use super::unpacking::ReceivedObject;
 use crate::FrameKind;
-use crate::limits::{METADATA_BYTES_MAX, OBJECT_BYTES_MAX};
+use crate::limits::OBJECT_BYTES_MAX;
 use crate::packaging::FrameTag;
 
 impl Viewer {
@@ -59,7 +59,7 @@ impl Viewer {
         }
         let (group, subgroup) = (incoming.group, incoming.subgroup);
         let bytes_max = match incoming.of {
-            StreamContent::Metadata(_) => Some(METADATA_BYTES_MAX as u64),
+            StreamContent::Metadata(request) => Some(self.discovery.bytes_max(request) as u64),
             StreamContent::Track(place) if self.tracks[place].unpacker.is_some() => {
                 Some(OBJECT_BYTES_MAX)
             }

@@ -8,7 +8,7 @@ use weir_moqt::property::Properties;
 
 use self::last_groups::LastGroups;
 use self::loc_clock::LocClock;
-use crate::limits::FRAMES_PER_OBJECT_MAX;
+use crate::limits::{FRAMES_PER_OBJECT_MAX, HEAD_BYTES_PER_OBJECT_MAX};
 use crate::mp4::{BoxReader, IngestError, Init, Media, Times, fragment};
 use crate::packaging::{FrameTag, LOC_TIMESCALE, LOC_TIMESTAMPS};
 use crate::plan::{Form, VideoPlan};
@@ -50,6 +50,8 @@ pub(super) enum UnpackError {
     Empty,
     #[error("the object has more than {} frames", FRAMES_PER_OBJECT_MAX)]
     TooManyFrames,
+    #[error("the object has more than {HEAD_BYTES_PER_OBJECT_MAX} bytes beside its samples")]
+    HeadTooLarge,
 }
 
 impl Unpacker {
@@ -145,7 +147,14 @@ fn cmaf_parts(init: &Init, payload: &[u8]) -> Result<Vec<(Times, Bytes)>, Unpack
     boxes.push(payload);
     let mut parts = Vec::new();
     let mut head = None;
+    let mut head_bytes = 0;
     while let Some(found) = boxes.poll()? {
+        if &found.kind != b"mdat" {
+            head_bytes += found.bytes.len();
+            if head_bytes > HEAD_BYTES_PER_OBJECT_MAX {
+                return Err(UnpackError::HeadTooLarge);
+            }
+        }
         match &found.kind {
             b"moof" => head = Some(found),
             b"mdat" => {

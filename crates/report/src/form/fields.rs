@@ -378,9 +378,9 @@ The last line of output holds `counters`:
 
 | counter | counts |
 |---|---|
-| `connections`, `violations` | connections; connections closed because the peer broke a rule |
+| `connections`, `connections_refused`, `violations` | connections; those closed because there were too many from one address; those closed because the peer broke a rule |
 | `requests` | requests handled |
-| `answers_ok`, `answers_refused`, `answers_stopped` | answers with status 200; with another status; stopped by the client |
+| `answers_ok`, `answers_refused`, `answers_stopped`, `answers_stalled` | answers with status 200; with another status; stopped by the client; reset since the client accepted nothing for 30 s |
 | `requests_malformed` | requests that broke a rule of HTTP, or ended before their header section |
 | `requests_reset`, `requests_rejected` | requests that the client reset; requests after GOAWAY |
 | `requests_excessive` | requests refused because incomplete header sections took too much memory |

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use weir_http3::server::{Config, Counters, Server, Site};
 use weir_net::{HostConfig, SocketConfig, Stop};
-use weir_quic::{EndpointConfig, Limits, Packets, tls::ServerTls};
+use weir_quic::{EndpointConfig, Limits, OriginCounts, Packets, tls::ServerTls};
 
 use crate::event_loop::{self, EventLoop};
 
@@ -50,6 +50,11 @@ impl Plan {
                 ..event_loop::endpoint(self.limits_of_thread())?
             })
         })?;
+        let counts = OriginCounts::default();
+        let server_config = Config {
+            connections_per_address_max: (self.limits.connections_max / ADDRESS_SHARE).max(1),
+            ..Config::default()
+        };
         let members = event_loops
             .into_iter()
             .enumerate()
@@ -59,7 +64,8 @@ impl Plan {
                     receive_pause: self.rest,
                     ..HostConfig::default()
                 };
-                (one, Server::new(Config::default(), Arc::clone(&self.site)))
+                let server = Server::new(server_config, Arc::clone(&self.site));
+                (one, server.with_connection_counts(counts.clone()))
             });
         Ok(Serving {
             members: members.collect(),
@@ -98,3 +104,6 @@ impl Serving {
         Ok(done.into_iter().fold(Counters::default(), sum))
     }
 }
+
+/// One address may have this fraction of the connections.
+const ADDRESS_SHARE: usize = 4;

@@ -15,12 +15,15 @@ use std::{
 };
 
 use weir_net::clock;
+use weir_quic::{Counted, Origin, OriginCounts};
 
 /// Limits of the listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HttpLimits {
     /// Connections at once. Further ones get status 503.
     pub(crate) connections_max: usize,
+    /// Connections at once from one address, except this machine's own. Further ones are closed.
+    pub(crate) connections_per_address_max: usize,
     /// Bytes of a request. A longer one gets status 431.
     pub(crate) header_bytes_max: usize,
     /// Time from accepting a connection to the end of its answer.
@@ -81,48 +84,81 @@ pub(crate) fn serve(
 }
 
 fn accept(listener: &TcpListener, limits: HttpLimits, hosts: &Arc<[String]>, pages: &Arc<Pages>) {
-    let open = Arc::new(AtomicUsize::new(0));
+    let places = Places::default();
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
             // No descriptor is free, or the client has left. The pause prevents a busy loop.
             std::thread::park_timeout(Duration::from_millis(50));
             continue;
         };
-        let counted = OpenConnection::count(&open);
-        if open.load(Ordering::Relaxed) > limits.connections_max {
-            let mut stream = Deadline::new(stream, BUSY_TIMEOUT);
-            drop(answer(
-                &mut stream,
-                &Page::text(503, "too many connections"),
-                true,
-            ));
+        let Ok(client) = stream.peer_addr() else {
             continue;
-        }
+        };
+        let place = match places.take(client.ip(), limits) {
+            Ok(place) => place,
+            Err(NoPlace::OfAddress) => continue,
+            Err(NoPlace::OfAll) => {
+                let mut stream = Deadline::new(stream, BUSY_TIMEOUT);
+                drop(answer(
+                    &mut stream,
+                    &Page::text(503, "too many connections"),
+                    true,
+                ));
+                continue;
+            }
+        };
         let (hosts, pages) = (Arc::clone(hosts), Arc::clone(pages));
         let started = std::thread::Builder::new()
             .name("admin".to_owned())
             .spawn(move || {
                 // An error concerns only this client.
                 drop(handle(stream, limits, &hosts, &*pages));
-                drop(counted);
+                drop(place);
             });
         drop(started);
     }
 }
 
-/// A connection, counted as open until it is dropped.
-struct OpenConnection(Arc<AtomicUsize>);
+/// The connections at once, all together and by address.
+#[derive(Default)]
+struct Places {
+    open: Arc<AtomicUsize>,
+    counts: OriginCounts,
+}
 
-impl OpenConnection {
-    fn count(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(open))
+/// The place of a connection, taken until it is dropped.
+#[derive(Debug)]
+struct Place {
+    open: Arc<AtomicUsize>,
+    _counted: Counted,
+}
+
+/// Which limit a connection is beyond.
+#[derive(Debug, PartialEq, Eq)]
+enum NoPlace {
+    OfAddress,
+    OfAll,
+}
+
+impl Places {
+    fn take(&self, client: IpAddr, limits: HttpLimits) -> Result<Place, NoPlace> {
+        let max = limits.connections_per_address_max;
+        let counted = self.counts.enter(Origin::of(client), max);
+        let counted = counted.ok_or(NoPlace::OfAddress)?;
+        if self.open.load(Ordering::Relaxed) >= limits.connections_max {
+            return Err(NoPlace::OfAll);
+        }
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Ok(Place {
+            open: Arc::clone(&self.open),
+            _counted: counted,
+        })
     }
 }
 
-impl Drop for OpenConnection {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -133,37 +169,41 @@ fn handle(
     pages: &Pages,
 ) -> io::Result<()> {
     let mut stream = Deadline::new(stream, limits.timeout);
-    let mut head = Vec::new();
-    let mut buffer = [0; 1024];
-    while !head.windows(4).any(|window| window == b"\r\n\r\n") {
-        if head.len() > limits.header_bytes_max {
-            return answer(
-                &mut stream,
-                &Page::text(431, "the request is longer than admin.header_bytes_max"),
-                true,
-            );
-        }
-        match stream.read(&mut buffer)? {
-            0 => return Ok(()),
-            length => head.extend_from_slice(&buffer[..length]),
-        }
-    }
+    let Some(head) = read_head(&mut stream, limits.header_bytes_max)? else {
+        return Ok(());
+    };
     let (page, with_body) = page(&head, limits, hosts, pages);
     answer(&mut stream, &page, with_body)
 }
 
+/// Reads a request up to its empty line, or until it is longer than `bytes_max`; `None` if it ends before.
+fn read_head(stream: &mut impl Read, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+    let mut head = Vec::new();
+    let mut buffer = [0; 1024];
+    let mut searched = 0;
+    while head.len() <= bytes_max && !head[searched..].windows(END.len()).any(|it| it == END) {
+        // The empty line may begin in the bytes before the next.
+        searched = head.len().saturating_sub(END.len() - 1);
+        match stream.read(&mut buffer)? {
+            0 => return Ok(None),
+            length => head.extend_from_slice(&buffer[..length]),
+        }
+    }
+    Ok(Some(head))
+}
+
 /// Returns the page for a request, and whether the answer has a body.
 fn page(head: &[u8], limits: HttpLimits, hosts: &[String], pages: &Pages) -> (Page, bool) {
-    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let Ok(line) = std::str::from_utf8(line) else {
-        return (Page::text(400, "expected an HTTP/1.1 request"), true);
-    };
     if head.len() > limits.header_bytes_max {
         return (
             Page::text(431, "the request is longer than admin.header_bytes_max"),
             true,
         );
     }
+    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let Ok(line) = std::str::from_utf8(line) else {
+        return (Page::text(400, "expected an HTTP/1.1 request"), true);
+    };
     let mut words = line.split(' ');
     let words = [words.next(), words.next(), words.next(), words.next()];
     let [
@@ -297,6 +337,8 @@ fn content_policy(report_port: Option<u16>) -> String {
     )
 }
 
+/// The end of a request's last line, and the empty line.
+const END: &[u8] = b"\r\n\r\n";
 /// Time for the answer to a client beyond the limit. Meanwhile the listener accepts no connection.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 /// Most reads of bytes that a client sends after its request.

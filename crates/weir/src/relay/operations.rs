@@ -444,6 +444,7 @@ pub(crate) fn start(
     let admin = &config.admin;
     let limits = HttpLimits {
         connections_max: admin.connections_max,
+        connections_per_address_max: ADMIN_CONNECTIONS_PER_ADDRESS_MAX,
         header_bytes_max: admin.header_bytes_max,
         timeout: admin.timeout,
     };
@@ -497,6 +498,8 @@ fn warnings(gate: &Gate, config: &RelayConfig) -> Vec<String> {
     warnings
 }
 
+/// Connections of the HTTP listener at once from one address, except this machine's own.
+const ADMIN_CONNECTIONS_PER_ADDRESS_MAX: usize = 8;
 /// Time without published metrics after which an event loop counts as hung.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 /// Time that an event loop may take to list its tracks. Event loops check for a request four times a second.

@@ -108,6 +108,24 @@ fn an_object_has_so_many_frames_and_no_more() {
 }
 
 #[test]
+fn an_object_has_so_many_bytes_beside_its_samples_and_no_more() {
+    let (init, frames) = pyramid();
+    let mut unpacker = unpacker("avc1.64000a", Form::Cmaf(init));
+    let fragment = &frames[1].fragment;
+    let (size, _) = fragment.split_first_chunk().expect("a header");
+    let room = HEAD_BYTES_PER_OBJECT_MAX - u32::from_be_bytes(*size) as usize;
+    for (bytes, expected) in [(room, Ok(1)), (room + 1, Err(UnpackError::HeadTooLarge))] {
+        // A box that is skipped.
+        let size = u32::try_from(bytes).expect("small").to_be_bytes();
+        let mut skipped = [&size[..], b"free"].concat();
+        skipped.resize(bytes, 0);
+        let payload = Bytes::from([&skipped[..], fragment].concat());
+        let tags = read(&mut unpacker, (0, 0), Properties::builder(), &payload);
+        assert_eq!(tags.map(|tags| tags.len()), expected);
+    }
+}
+
+#[test]
 fn coded_frames_have_the_time_that_any_version_of_loc_says() {
     let (_, frames) = pyramid();
     let sample = &frames[0].sample;

@@ -210,7 +210,7 @@ impl ServeArguments {
         Limits {
             connections_max: self.connections_max,
             handshakes_max: self.connections_max,
-            handshakes_before_retry_max: if self.retry { 0 } else { self.connections_max },
+            handshakes_before_retry_max: if self.retry { 0 } else { UNPROVEN_MAX },
             uni_streams_max: 16,
             bidi_streams_max: self.requests_max,
             stream_receive_bytes_max: 64 << 10,
@@ -226,6 +226,8 @@ impl ServeArguments {
 
 /// Most threads that can share a port.
 const THREADS_MAX: u16 = 255;
+/// Handshakes in flight on a thread above which clients have to prove their address (Retry). Benchmarks have up to 100.
+const UNPROVEN_MAX: usize = 1024;
 /// TLS sessions that are kept for resumption.
 const SESSIONS_MAX: usize = 16 << 10;
 /// Limits of one GSO send: bytes, and packets.
@@ -244,6 +246,14 @@ mod tests {
     struct Line {
         #[command(flatten)]
         serve: ServeArguments,
+    }
+
+    #[test]
+    fn clients_prove_their_address_when_many_handshakes_are_in_flight() {
+        for (flags, expected) in [(&[][..], UNPROVEN_MAX), (&["--retry"], 0)] {
+            let Line { serve } = Line::try_parse_from(flags).unwrap();
+            assert_eq!(serve.limits().handshakes_before_retry_max, expected);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@ use super::*;
 
 const LIMITS: HttpLimits = HttpLimits {
     connections_max: 16,
+    connections_per_address_max: 2,
     header_bytes_max: 256,
     // Only a test that hangs takes so long.
     timeout: Duration::from_mins(5),
@@ -135,6 +136,50 @@ fn slow_clients_take_no_more_than_their_places() {
     // When they have gone, their places are free a moment later.
     drop(slow);
     wait_until_served(address);
+}
+
+#[test]
+fn an_address_takes_no_more_than_its_places() {
+    let places = Places::default();
+    let take = |client: &str| places.take(client.parse().unwrap(), LIMITS);
+    let mut taken = vec![take("192.0.2.1").unwrap(), take("192.0.2.1").unwrap()];
+    assert_eq!(take("192.0.2.1").unwrap_err(), NoPlace::OfAddress);
+    // Others have theirs, and this machine has all.
+    taken.push(take("192.0.2.2").unwrap());
+    taken.extend((3..LIMITS.connections_max).map(|_| take("127.0.0.1").unwrap()));
+    assert_eq!(take("192.0.2.2").unwrap_err(), NoPlace::OfAll);
+    taken.remove(0);
+    assert_eq!(
+        take("192.0.2.2").map(drop),
+        Ok(()),
+        "it took no place before"
+    );
+    assert_eq!(take("192.0.2.1").map(drop), Ok(()));
+}
+
+/// A request that arrives in pieces of this many bytes.
+struct Pieces<'a>(&'a [u8], usize);
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.1.min(self.0.len());
+        self.0.read(&mut buffer[..length])
+    }
+}
+
+#[test]
+fn a_request_ends_at_its_empty_line_however_it_is_cut() {
+    let request = b"GET /here HTTP/1.1\r\nA: b\r\n\r\n";
+    for length in 1..=request.len() {
+        let head = read_head(&mut Pieces(request, length), 256).unwrap();
+        assert_eq!(head.as_deref(), Some(&request[..]));
+        let cut = read_head(&mut Pieces(&request[1..27], length), 256).unwrap();
+        assert_eq!(cut, None);
+        let long = read_head(&mut Pieces(request, length), 10)
+            .unwrap()
+            .unwrap();
+        assert!(long.len() > 10 && long.len() <= 10 + length);
+    }
 }
 
 #[test]
