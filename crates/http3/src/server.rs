@@ -318,16 +318,25 @@ impl Server {
 
     /// Gives up stalled responses of some clients, so that one call does not take long.
     fn search_stalled(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let clients = self.clients.iter_mut().skip(self.searched);
-        for client in clients.take(CLIENTS_AT_ONCE).flatten() {
-            if client.peer.has_exchanges()
+        let mut left = STALLED_AT_ONCE;
+        for client in &mut self.clients[self.searched..] {
+            if left == 0 {
+                break;
+            }
+            self.searched += 1;
+            let exchanges = client.as_ref().map_or(0, |client| client.peer.exchanges());
+            left = left.saturating_sub(1 + exchanges);
+            if exchanges > 0
+                && let Some(client) = client
                 && let Some(mut connection) = endpoint.connection(now, client.handle)
             {
                 let service = &mut self.service;
-                client.peer.give_up_stalled(&mut connection, service);
+                let frames_sent = connection.stats().stream_frames_sent;
+                client
+                    .peer
+                    .give_up_stalled(&mut connection, service, frames_sent);
             }
         }
-        self.searched += CLIENTS_AT_ONCE;
         if self.searched < self.clients.len() {
             self.search = Some(now + SEARCH_PAUSE);
         } else {
@@ -448,8 +457,8 @@ impl App for Server {
     }
 }
 
-/// Clients whose responses are looked at together, and the pause before the next ones.
-const CLIENTS_AT_ONCE: usize = 1024;
+/// Clients and responses that are looked at together, and the pause before the next ones.
+const STALLED_AT_ONCE: usize = 1024;
 const SEARCH_PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

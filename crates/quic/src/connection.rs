@@ -84,6 +84,8 @@ pub struct ConnectionStats {
     pub bytes_received: u64,
     /// ACK frames sent.
     pub acks_sent: u64,
+    /// STREAM frames sent, repeated ones too.
+    pub stream_frames_sent: u64,
     /// `ACK_FREQUENCY` frames received, with which the peer asks for other acknowledgements
     /// (draft-ietf-quic-ack-frequency §4).
     pub ack_frequencies_received: u64,

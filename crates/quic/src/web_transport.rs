@@ -58,6 +58,8 @@ pub struct WebTransport {
     left: VecDeque<StreamId>,
     /// Bytes of such streams that were read since others had their turn.
     own_bytes: usize,
+    /// Whether the connection is gone, so that no stream is read any more.
+    is_abandoned: bool,
     /// Bytes for the role that were read with the first bytes of a stream.
     unread: BTreeMap<StreamId, Bytes>,
     /// Streams, with their session ID, that came before the session was established; likewise datagrams.
@@ -153,6 +155,7 @@ impl WebTransport {
             unsent: BTreeMap::new(),
             left: VecDeque::new(),
             own_bytes: 0,
+            is_abandoned: false,
             unread: BTreeMap::new(),
             early_streams: Vec::new(),
             early_datagrams: Vec::new(),
@@ -212,7 +215,8 @@ impl WebTransport {
 
     /// Handles a stream that the peer opened, which is reported as readable as well.
     pub fn handle_opened(&mut self, stream: StreamId, direction: Direction) {
-        if matches!(self.state, State::Opening | State::Established) {
+        let is_open = matches!(self.state, State::Opening | State::Established);
+        if is_open && !self.is_abandoned {
             self.own.insert(stream, Own::Fresh(direction, Bytes::new()));
         }
     }
@@ -243,6 +247,7 @@ impl WebTransport {
 
     /// Forgets the streams of the layer, since the connection is gone: what has not been read of them stays unread.
     pub fn abandon_own(&mut self) {
+        self.is_abandoned = true;
         self.own.clear();
         self.left.clear();
     }

@@ -48,7 +48,6 @@ pub(crate) struct Reservations {
 impl Reservations {
     /// Adds the reservation of a request.
     pub(crate) fn insert(&mut self, request: RequestId, reserved: Reserved) {
-        self.ended.retain(|it| it.namespace != reserved.namespace);
         self.live.insert(request, reserved);
     }
 
@@ -62,13 +61,8 @@ impl Reservations {
         let Some(reserved) = self.live.remove(&request) else {
             return;
         };
-        if self
-            .ended
-            .iter()
-            .all(|it| it.namespace != reserved.namespace)
-        {
-            self.ended.push_back(reserved);
-        }
+        self.ended.retain(|it| it.namespace != reserved.namespace);
+        self.ended.push_back(reserved);
         if self.ended.len() > ENDED_MAX {
             self.ended.pop_front();
         }

@@ -25,7 +25,7 @@ use weir_moqt::{
     parameter::GroupOrder, property::Properties,
 };
 
-use weir_quic::Handle;
+use weir_quic::{Counted, Handle};
 
 pub(crate) use self::{
     admit::AdmittedDatagram,
@@ -65,6 +65,8 @@ pub(crate) struct Track {
     properties: Properties,
     /// Whether a publisher has sent the Track Properties.
     is_known: bool,
+    /// Counts the track for the address of the client that added it, as long as it is in use.
+    counted: Option<Counted>,
     publishers: Vec<Publisher>,
     largest: Option<Location>,
     /// In the order of their IDs.
@@ -94,6 +96,7 @@ impl Track {
             alias,
             properties: Properties::EMPTY,
             is_known: false,
+            counted: None,
             publishers: Vec::new(),
             largest: None,
             subgroups: VecDeque::new(),

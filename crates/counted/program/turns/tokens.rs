@@ -99,6 +99,7 @@ pub(crate) fn of_rules_that_change() -> Scene {
         }
         stage.pass(SECOND);
     }
+    stage.pass(SECOND);
     assert_eq!(stage.gauges().waiting, asked);
     stage.observe(Load::default());
     verifier.revision.fetch_add(1, Ordering::Relaxed);

@@ -160,11 +160,6 @@ impl Request {
 }
 
 impl Answer {
-    /// Returns the bytes that are not written.
-    pub(super) fn left_bytes(&self) -> usize {
-        self.first.len() + self.rest.len()
-    }
-
     /// Writes what the stream accepts, and keeps the rest.
     pub(super) fn write(&mut self, transport: &mut dyn Transport, stream: StreamId) -> Written {
         for piece in [&mut self.first, &mut self.rest] {

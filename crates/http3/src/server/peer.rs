@@ -25,8 +25,8 @@ pub struct Peer {
     goaway: Option<u64>,
     /// Responses that were written and not completely acknowledged.
     unacknowledged: usize,
-    /// Whether the client has accepted bytes of a response since the last search for stalled ones.
-    has_progress: bool,
+    /// STREAM frames that were sent at the last search for stalled responses.
+    frames_sent: u64,
 }
 
 impl Peer {
@@ -40,7 +40,7 @@ impl Peer {
             next: 0,
             goaway: None,
             unacknowledged: 0,
-            has_progress: false,
+            frames_sent: 0,
         }
     }
 
@@ -135,15 +135,20 @@ impl Peer {
         self.session.go_away(transport, self.next);
     }
 
-    /// Whether a request or response is stored.
-    pub fn has_exchanges(&self) -> bool {
-        !self.exchanges.is_empty()
+    /// Returns how many requests and responses are stored.
+    pub fn exchanges(&self) -> usize {
+        self.exchanges.len()
     }
 
-    /// Gives up the responses that were there at the last call already, if the client has accepted no byte of any response
-    /// since then. One that accepts bytes of another response may be on a slow link.
-    pub fn give_up_stalled(&mut self, transport: &mut dyn Transport, service: &mut Service) {
-        let has_progress = std::mem::take(&mut self.has_progress);
+    /// Gives up the responses that were there at the last call already, if no STREAM frame left the connection since then,
+    /// of which `frames_sent` left so far. On a slow link, one of many responses may wait for long.
+    pub fn give_up_stalled(
+        &mut self,
+        transport: &mut dyn Transport,
+        service: &mut Service,
+        frames_sent: u64,
+    ) {
+        let has_progress = std::mem::replace(&mut self.frames_sent, frames_sent) < frames_sent;
         #[expect(clippy::disallowed_methods, reason = "the keys are sorted")]
         let mut streams: Vec<StreamId> = self.exchanges.keys().copied().collect();
         streams.sort_unstable();
@@ -281,11 +286,9 @@ impl Peer {
         mut exchange: Exchange,
     ) {
         if let Some(answer) = &mut exchange.answer {
-            let before = answer.left_bytes();
             match answer.write(transport, stream) {
-                Written::Blocked => self.has_progress |= answer.left_bytes() < before,
+                Written::Blocked => {}
                 Written::All => {
-                    self.has_progress = true;
                     self.unacknowledged += 1;
                     exchange.answer = None;
                 }

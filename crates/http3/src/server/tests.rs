@@ -22,6 +22,8 @@ struct Pair {
     peer: Peer,
     service: Service,
     wire: TestTransport,
+    /// STREAM frames that count as sent.
+    frames_sent: u64,
 }
 
 impl Pair {
@@ -43,6 +45,7 @@ impl Pair {
             peer,
             service,
             wire,
+            frames_sent: 0,
         }
     }
 
@@ -51,6 +54,7 @@ impl Pair {
             peer,
             service,
             wire,
+            ..
         } = self;
         if wire.arrive(stream, read) {
             let direction = if stream.0 & 2 == 0 {
@@ -87,6 +91,7 @@ impl Pair {
 
     fn writable(&mut self, stream: StreamId, credit: usize) {
         self.wire.credit = credit;
+        self.frames_sent += 1;
         self.peer
             .handle_writable(&mut self.wire, &mut self.service, stream);
     }
@@ -97,7 +102,8 @@ impl Pair {
     }
 
     fn give_up_stalled(&mut self) {
-        self.peer.give_up_stalled(&mut self.wire, &mut self.service);
+        self.peer
+            .give_up_stalled(&mut self.wire, &mut self.service, self.frames_sent);
     }
 
     /// Checks that a stream was answered with a status and nothing else.
@@ -166,6 +172,7 @@ fn many_small_frames_are_read_in_parts() {
             peer,
             service,
             wire,
+            ..
         } = &mut pair;
         peer.handle_opened(wire, service, REQUEST, Direction::Bi)
             .unwrap();
@@ -208,6 +215,7 @@ fn a_stream_left_for_later_that_the_client_stops_is_not_read() {
         peer,
         service,
         wire,
+        ..
     } = &mut pair;
     peer.handle_opened(wire, service, REQUEST, Direction::Bi)
         .unwrap();

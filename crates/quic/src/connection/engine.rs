@@ -147,6 +147,7 @@ impl EngineConnection<'_> {
             payloads_received: stats.udp_rx.datagrams,
             bytes_received: stats.udp_rx.bytes,
             acks_sent: stats.frame_tx.acks,
+            stream_frames_sent: stats.frame_tx.stream,
             ack_frequencies_received: stats.frame_rx.ack_frequency,
             path_mtu_bytes: stats.path.current_mtu,
             datagrams_dropped_oldest: self.slot.dropped.oldest,

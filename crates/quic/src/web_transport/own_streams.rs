@@ -62,8 +62,12 @@ impl WebTransport {
             match transport.read(stream) {
                 Read::Blocked => return Ok(()),
                 Read::Data(data) => {
-                    self.own_bytes += data.len();
+                    let length = data.len();
                     self.on_data(transport, stream, data)?;
+                    // The first bytes of a stream of the session are the role's.
+                    if self.own.contains_key(&stream) {
+                        self.own_bytes += length;
+                    }
                 }
                 Read::Fin => return self.on_end(transport, stream, None),
                 Read::Reset(code) => return self.on_end(transport, stream, Some(Code(code))),

@@ -185,7 +185,11 @@ impl Turn<'_> {
         subject: &Subject,
     ) -> Result<Option<Instant>, Denial> {
         let tokens = access_tokens(tokens);
-        let permission = self.permit_with(handle, tokens.clone(), subject)?;
+        let before = self.tokens_verified(handle);
+        let permitted = self.permit_with(handle, tokens.clone(), subject);
+        let count = self.tokens_verified(handle) - before;
+        self.note_verified(handle, count);
+        let permission = permitted?;
         // Another thread has judged what comes over its link.
         if subject.action == Action::Publish && !self.is_link(handle) {
             let owner = permission.owner.as_deref();
@@ -270,11 +274,7 @@ impl Turn<'_> {
             request_tokens,
             ..peer.access.credentials()
         };
-        let before = peer.memo.verified();
-        let judged = self.authority.grant(self.now, &credentials, &mut peer.memo);
-        let count = peer.memo.verified() - before;
-        self.note_verified(handle, count);
-        judged
+        self.authority.grant(self.now, &credentials, &mut peer.memo)
     }
 
     pub(crate) fn count_denial(&mut self, denial: Denial) {

@@ -1,10 +1,10 @@
 //! Shares of tables: how many tracks and namespaces the clients of one address may add, so that they leave room for others.
 
-use weir_quic::OriginCounts;
+use weir_quic::{Counted, Handle, OriginCounts};
 
 use crate::{ids::RequestKey, turn::Turn};
 
-/// What requests have added, by the addresses of their clients.
+/// What requests have added, by the addresses of their clients. Loopback and links have none, and are not counted.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     tracks: OriginCounts,
@@ -12,28 +12,22 @@ pub(crate) struct Shares {
 }
 
 impl Turn<'_> {
-    /// Counts the track that a request adds, until the request ends. Returns false if the clients of its address have added
-    /// `limits.relay.tracks_per_address_max`.
-    pub(crate) fn adds_track(&mut self, id: RequestKey) -> bool {
-        let counts = self.sessions.shares.tracks.clone();
-        self.enter(id, &counts, self.config.limits.tracks_per_address_max)
+    /// Counts the track that a request of a session adds, until the result is dropped. `None` if the clients of its address
+    /// have added `limits.relay.tracks_per_address_max`.
+    pub(crate) fn add_track(&mut self, handle: Handle) -> Option<Counted> {
+        let max = self.config.limits.tracks_per_address_max;
+        let origin = self.sessions.get(handle)?.origin();
+        self.sessions.shares.tracks.enter(origin, max)
     }
 
     /// Counts the namespace that a request adds, until the request ends. Returns false if the clients of its address have
     /// added `limits.relay.namespaces_per_address_max`.
-    pub(crate) fn adds_namespace(&mut self, id: RequestKey) -> bool {
+    pub(crate) fn adds_namespace(&mut self, (handle, id): RequestKey) -> bool {
+        let max = self.config.limits.namespaces_per_address_max;
         let counts = self.sessions.shares.namespaces.clone();
-        self.enter(id, &counts, self.config.limits.namespaces_per_address_max)
-    }
-
-    fn enter(&mut self, (handle, id): RequestKey, counts: &OriginCounts, max: usize) -> bool {
         let Some(peer) = self.sessions.get(handle) else {
             return false;
         };
-        // Loopback and links have no origin, and are not counted.
-        if peer.origin().is_none() {
-            return true;
-        }
         let counted = counts.enter(peer.origin(), max);
         let has_room = counted.is_some();
         peer.shares.extend(counted.map(|counted| (id, counted)));

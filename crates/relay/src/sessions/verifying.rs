@@ -21,11 +21,12 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Counts tokens that were verified. Returns how far those so far are ahead of their share of the time.
+    /// Counts tokens that were verified. Returns how far those so far are ahead of their share of the time, up to a limit.
     fn add(&mut self, now: Instant, count: usize) -> Duration {
         let begin = self.until.map_or(now, |until| until.max(now));
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let until = begin + SHARE.saturating_mul(count);
+        let until = until.min(now + PAUSE_MAX);
         self.until = Some(until);
         until - now
     }
@@ -38,6 +39,9 @@ pub(crate) struct Verified {
     count: usize,
     /// When the last one was verified.
     last: Option<Instant>,
+    /// Verified in a minute, and when that began.
+    lately: usize,
+    minute: Option<Instant>,
     /// Whether the session pauses.
     pauses: bool,
     /// Streams with data that came in the pause.
@@ -72,9 +76,11 @@ impl Turn<'_> {
         let Some(peer) = self.sessions.get(handle) else {
             return;
         };
-        let verified = std::mem::take(&mut peer.verified);
+        peer.verified.count = 0;
+        peer.verified.pauses = false;
+        let unread = std::mem::take(&mut peer.verified.unread);
         self.with_session(handle, |_, connection| {
-            for stream in verified.unread {
+            for stream in unread {
                 connection.read_later(stream);
             }
         });
@@ -98,9 +104,17 @@ impl Turn<'_> {
         let Some(peer) = self.sessions.get(handle) else {
             return;
         };
-        let is_of_many = peer.memo.verified() > UNDISTURBED;
-        let pause = if is_of_many { PAUSE.max(ahead) } else { PAUSE };
         let verified = &mut peer.verified;
+        if verified
+            .minute
+            .is_none_or(|begun| begun + MINUTE <= self.now)
+        {
+            verified.minute = Some(self.now);
+            verified.lately = 0;
+        }
+        verified.lately += count;
+        let has_many = verified.lately > UNDISTURBED;
+        let pause = if has_many { PAUSE.max(ahead) } else { PAUSE };
         if verified.last.is_none_or(|last| last + PAUSE <= self.now) {
             verified.count = 0;
         }
@@ -122,5 +136,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const SHARE: Duration = Duration::from_millis(1);
 /// How far all sessions may be ahead of that before those pause that have had many verified.
 const AHEAD_MAX: Duration = Duration::from_millis(100);
-/// Tokens that are verified for a session whatever the others have verified.
+/// Tokens of a session that are verified in a minute whatever the others have verified.
 const UNDISTURBED: usize = 16;
+const MINUTE: Duration = Duration::from_secs(60);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(10);

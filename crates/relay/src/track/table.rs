@@ -88,11 +88,13 @@ impl Tracks {
         if let Some(id) = self.find(name) {
             return Ok(id);
         }
-        if !turn.adds_track(request) {
-            return Err(Full::OfAddress);
-        }
+        let counted = turn.add_track(request.0).ok_or(Full::OfAddress)?;
         let id = self.find_or_create(name, turn.config.limits.tracks_max);
-        id.ok_or(Full::Tracks)
+        let id = id.ok_or(Full::Tracks)?;
+        if let Some(track) = self.get(id) {
+            track.counted = Some(counted);
+        }
+        Ok(id)
     }
 
     /// Returns the track of a name, for a request that may have to wait for a publisher. The same limits hold, and that of
@@ -283,6 +285,9 @@ impl TrackTable {
     /// Notes that a track exists only in the cache. Beyond `max` of them, returns the oldest, which is to be forgotten.
     pub(super) fn rest(&mut self, id: TrackId, max: usize) -> Option<TrackId> {
         self.resting.insert(id.alias, id);
+        if let Some(track) = self.get(id) {
+            track.counted = None;
+        }
         let is_full = self.resting.len() > max;
         is_full.then(|| self.resting.first_key_value().map(|(_, &oldest)| oldest))?
     }

@@ -17,6 +17,8 @@ pub(crate) struct Plan {
     pub(crate) cores: Vec<usize>,
     pub(crate) tls: ServerTls,
     pub(crate) limits: Limits,
+    /// Connections of one address; of loopback addresses, any number.
+    pub(crate) connections_per_address_max: usize,
     pub(crate) packets: Packets,
     /// Use GSO and GRO where the kernel has them.
     pub(crate) offload: bool,
@@ -52,7 +54,7 @@ impl Plan {
         })?;
         let counts = OriginCounts::default();
         let server_config = Config {
-            connections_per_address_max: (self.limits.connections_max / ADDRESS_SHARE).max(1),
+            connections_per_address_max: self.connections_per_address_max,
             ..Config::default()
         };
         let members = event_loops
@@ -104,6 +106,3 @@ impl Serving {
         Ok(done.into_iter().fold(Counters::default(), sum))
     }
 }
-
-/// One address may have this fraction of the connections.
-const ADDRESS_SHARE: usize = 4;

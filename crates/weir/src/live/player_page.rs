@@ -61,7 +61,7 @@ fn page(path: &str) -> Page {
 /// Limits for a browser, which opens several connections at once to load the files of the page.
 const LIMITS: HttpLimits = HttpLimits {
     connections_max: 64,
-    connections_per_address_max: 16,
+    connections_per_address_max: 32,
     header_bytes_max: 16 << 10,
     timeout: Duration::from_secs(10),
 };

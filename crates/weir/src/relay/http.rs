@@ -96,8 +96,7 @@ fn accept(listener: &TcpListener, limits: HttpLimits, hosts: &Arc<[String]>, pag
         };
         let place = match places.take(client.ip(), limits) {
             Ok(place) => place,
-            Err(NoPlace::OfAddress) => continue,
-            Err(NoPlace::OfAll) => {
+            Err(_) => {
                 let mut stream = Deadline::new(stream, BUSY_TIMEOUT);
                 drop(answer(
                     &mut stream,

@@ -68,6 +68,9 @@ pub(crate) struct ServeArguments {
     /// Largest number of connections, all threads together
     #[arg(long, value_name = "COUNT", default_value_t = 20_000, value_parser = whole(1..=usize::MAX))]
     connections_max: usize,
+    /// Largest number of connections from one IPv4 address or IPv6 /64, except this machine's own; by default a quarter of all
+    #[arg(long, value_name = "COUNT", value_parser = whole(1..=usize::MAX))]
+    connections_per_address_max: Option<usize>,
     /// Largest number of open requests on a connection
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = whole(0..=u32::MAX))]
     requests_max: u32,
@@ -154,6 +157,9 @@ impl ServeArguments {
             cores: self.cores.clone(),
             tls,
             limits: self.limits(),
+            connections_per_address_max: self
+                .connections_per_address_max
+                .unwrap_or(self.connections_max.div_ceil(ADDRESS_SHARE)),
             packets: self.packets()?,
             offload: !self.no_gso,
             rest: self.rest,
@@ -224,6 +230,8 @@ impl ServeArguments {
     }
 }
 
+/// One address may have this fraction of the connections.
+const ADDRESS_SHARE: usize = 4;
 /// Most threads that can share a port.
 const THREADS_MAX: u16 = 255;
 /// Handshakes in flight on a thread above which clients have to prove their address (Retry). Benchmarks have up to 100.
