@@ -1,14 +1,11 @@
 //! Dispatch: hands events and timers to the owners that they concern, and the effects of each owner to the others.
 
 mod closing;
-mod greedy;
 mod inspection;
-mod judging;
 mod requests;
 
 use std::collections::VecDeque;
 
-use self::greedy::Greedy;
 pub use self::inspection::TrackState;
 pub(crate) use self::inspection::{fleet_state, link_states, registry_due, track_states};
 use weir_moqt::{
@@ -32,7 +29,7 @@ use crate::{
     ids::{RequestKey, TrackId},
     links::{Linking, Links},
     registry::RelayId,
-    sessions::peer::Purpose,
+    sessions::{greedy::Greedy, peer::Purpose},
     timers::Timer,
     track::Tracks,
     turn::Turn,

@@ -6,6 +6,7 @@ pub(crate) mod authorization;
 pub(crate) mod deadlines;
 pub(crate) mod drain;
 pub(crate) mod expiries;
+pub(crate) mod greedy;
 pub(crate) mod judging;
 pub(crate) mod log;
 pub(crate) mod peer;

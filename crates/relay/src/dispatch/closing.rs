@@ -15,8 +15,9 @@ use crate::{
     catalogue::TrackStatusEvent,
     delivery::Scope,
     effect::Effect,
-    ids::{PublisherId, TrackId},
+    ids::{PublisherId, RequestKey, TrackId},
     links::is_moved,
+    load::Excess,
     sessions::peer::Purpose,
     timers::Timer,
     track::{Publisher, Track},
@@ -59,7 +60,7 @@ impl Owners {
     }
 
     /// Returns how many requests a request counts as when it ends.
-    pub(super) fn work_to_end(&self, (handle, id): PublisherId, purpose: &Purpose) -> usize {
+    fn work_to_end(&self, (handle, id): PublisherId, purpose: &Purpose) -> usize {
         match purpose {
             Purpose::Subscriber(track) => {
                 1 + self.delivery.streams_of((*track, handle, id)) / STREAMS_ENDED_FOR_ONE
@@ -241,7 +242,7 @@ impl Owners {
     }
 
     /// Ends a request that is not permitted any longer.
-    pub(super) fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): PublisherId) {
+    fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): PublisherId) {
         if let Some(Purpose::Subscriber(track)) = turn.purpose((handle, id)) {
             let who = (track, handle, id);
             let code = PublishDoneCode::EXPIRED;
@@ -261,8 +262,133 @@ impl Owners {
         self.delivery.end(turn, id, Scope::All, &gone);
         turn.push(Effect::DemandChanged(id));
     }
+
+    /// Frees memory because the process needs too much: this thread's share of `excess`. The oldest groups of the cache
+    /// go first, then the sessions that hold the most, if they may.
+    pub(crate) fn free_memory(&mut self, turn: &mut Turn<'_>, excess: Excess) {
+        if excess.bytes == 0 {
+            return;
+        }
+        let share = excess
+            .bytes
+            .div_ceil(u64::from(turn.endpoint.shard().count()));
+        let rest = share.saturating_sub(self.tracks.shrink_cache(turn, share));
+        let may_close = rest > 0 && excess.closes_sessions;
+        if may_close && self.greedy.begin(rest, || turn.sessions.handles()) {
+            self.close_greedy(turn);
+        }
+    }
+
+    /// Looks for sessions that hold much, some in each turn, and then closes those that hold the most, a few in each turn.
+    pub(super) fn close_greedy(&mut self, turn: &mut Turn<'_>) {
+        if self.greedy.is_searching() {
+            let next = self.greedy.next_unseen().into_iter();
+            let held: Vec<_> = next.map(|it| (self.held_by(turn, it), it)).collect();
+            self.greedy.note(held);
+        }
+        for _ in 0..CLOSED_PER_TURN {
+            let next = (!self.greedy.is_searching())
+                .then(|| self.greedy.next_to_close())
+                .flatten();
+            let Some((bytes, handle)) = next else {
+                break;
+            };
+            if turn.sessions.get(handle).is_none() {
+                continue;
+            }
+            turn.counters.sessions_closed_memory += 1;
+            tracing::info!(connection = handle.index(), bytes, "closed: out of memory");
+            let reason = "the relay is out of memory, and this session holds the most";
+            self.close_session(turn, handle, SessionError::INTERNAL_ERROR, reason);
+        }
+        if !self.greedy.is_idle() {
+            turn.timers.set(turn.now + CLOSING_PAUSE, Timer::Greedy);
+        }
+    }
+
+    /// Returns the bytes that a session keeps in memory, as far as they can be told apart: what it has not read, what it
+    /// sent out of order or left incomplete, its requests, and what it publishes.
+    fn held_by(&mut self, turn: &mut Turn<'_>, handle: Handle) -> u64 {
+        let Some(peer) = turn.sessions.get(handle) else {
+            return 0;
+        };
+        let published: Vec<_> = peer.published().collect();
+        let mut bytes = peer.held_bytes() + self.delivery.lag_of(handle);
+        bytes += self.tracks.part_bytes(handle) + self.catalogue.held_by(handle);
+        for track in published {
+            let track = self.tracks.get(track);
+            bytes += track.map_or(0, |track| track.properties().as_bytes().len() as u64);
+        }
+        if let Some(connection) = turn.endpoint.connection(turn.now, handle) {
+            let stats = connection.stats();
+            bytes += stats.stream_bytes_unsent + stats.stream_bytes_unread;
+            bytes += stats.datagram_bytes_waiting as u64;
+        }
+        bytes
+    }
+
+    /// Judges some sessions and requests by rules that have changed.
+    pub(super) fn on_judge(&mut self, turn: &mut Turn<'_>) {
+        let mut left = JUDGED_PER_TURN;
+        while left > 0
+            && let Some((handle, request)) = turn.next_to_judge()
+        {
+            let before = turn.tokens_verified(handle);
+            let work = if let Some(id) = request {
+                self.judge_request(turn, (handle, id))
+            } else {
+                self.judge_session(turn, handle)
+            };
+            let tokens = turn.tokens_verified(handle).saturating_sub(before);
+            left = left.saturating_sub(work + tokens * JUDGED_FOR_TOKEN);
+            self.carry_effects(turn);
+        }
+        turn.judge_later();
+    }
+
+    fn judge_session(&mut self, turn: &mut Turn<'_>, handle: Handle) -> usize {
+        if let Err(denial) = turn.judge_session(handle) {
+            turn.counters.sessions_revoked += 1;
+            let (code, reason) = (denial.session_error(), denial.to_string());
+            turn.log_ended_session(handle, code, &reason);
+            self.close_session(turn, handle, code, &reason);
+            JUDGED_PER_TURN
+        } else {
+            turn.judge_requests_of(handle);
+            JUDGED_FOR_SESSION
+        }
+    }
+
+    /// Judges a request, and ends it if it is not permitted any longer. Returns how much work that was.
+    fn judge_request(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) -> usize {
+        let Some(subject) = self.subject(turn, (handle, id)) else {
+            return 1;
+        };
+        let is_asked = turn.sessions.get(handle).is_some_and(|peer| {
+            let is_source = matches!(peer.purpose(id), Some(Purpose::Source(_)));
+            is_source && !peer.session().is_of_peer(id)
+        });
+        let is_over = if is_asked {
+            turn.sessions.judging.is_lost(&subject.namespace)
+        } else {
+            !turn.is_still_permitted((handle, id), &subject)
+        };
+        let purpose = turn.purpose((handle, id)).filter(|_| is_over);
+        let Some(purpose) = purpose else {
+            return 1;
+        };
+        let work = self.work_to_end((handle, id), &purpose);
+        if let Purpose::Namespace(namespace) = purpose {
+            turn.sessions.judging.note_lost(namespace);
+        }
+        turn.counters.requests_revoked += 1;
+        self.revoke(turn, (handle, id));
+        work
+    }
 }
 
+/// Sessions that hold much that are closed in one turn. Each may have thousands of requests.
+const CLOSED_PER_TURN: usize = 2;
 /// Requests of sessions that are gone that are ended in one turn.
 const ENDED_PER_TURN: usize = 512;
 /// Requests that a withdrawn namespace counts as, beside those who subscribe to its prefix and are notified.
@@ -273,3 +399,9 @@ const STREAMS_ENDED_FOR_ONE: usize = 8;
 const EXPIRED_PER_TURN: usize = 128;
 /// The time between two turns that close sessions or end requests.
 const CLOSING_PAUSE: Duration = Duration::from_millis(1);
+/// Requests that are judged in one turn.
+const JUDGED_PER_TURN: usize = 256;
+/// Requests that a session counts as, of which the requests are listed.
+const JUDGED_FOR_SESSION: usize = 32;
+/// Requests that the verification of a token counts as.
+const JUDGED_FOR_TOKEN: usize = 32;

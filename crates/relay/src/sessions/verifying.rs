@@ -138,6 +138,6 @@ const SHARE: Duration = Duration::from_millis(1);
 const AHEAD_MAX: Duration = Duration::from_millis(100);
 /// Tokens of a session that are verified in a minute whatever the others have verified.
 const UNDISTURBED: usize = 16;
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(10);

@@ -10,11 +10,11 @@ use weir_moqt::{
 
 use crate::stage::{Asked, Setting, Stage, millis, rendezvous, secs, story};
 
-const LOAD: RequestErrorCode = RequestErrorCode::EXCESSIVE_LOAD;
+pub(crate) const LOAD: RequestErrorCode = RequestErrorCode::EXCESSIVE_LOAD;
 
 /// Checks that all requests were accepted except the last, and that only the counter `refused` counts it. Also checks
 /// that there is room again once the first request has ended.
-fn expect_one_past(
+pub(crate) fn expect_one_past(
     stage: &mut Stage,
     asked: &[Asked],
     refused: &str,
@@ -38,7 +38,7 @@ fn expect_one_past(
 }
 
 /// Counters of refusals that are not zero.
-fn refusals(stage: &Stage) -> Vec<(&'static str, u64)> {
+pub(crate) fn refusals(stage: &Stage) -> Vec<(&'static str, u64)> {
     let counters = stage.counters();
     let refusals = counters
         .iter()
@@ -121,52 +121,6 @@ fn namespaces_in_all() {
             stage.announce(nodes[1], "c")
         });
         assert_eq!(stage.gauges().namespaces, 3);
-    });
-}
-
-#[test]
-fn namespaces_of_an_address() {
-    let mut setting = Setting::default();
-    setting.relay.namespaces_per_address_max = 3;
-    story(&setting, |stage| {
-        let [greedy, other] = [stage.client(), stage.client()];
-        let asked = ["a", "b", "c", "d"].map(|space| stage.announce(greedy, space));
-        let refused = "refused_limit_announcements_address";
-        expect_one_past(stage, &asked, refused, |stage| stage.announce(greedy, "e"));
-        let announced = stage.announce(other, "f");
-        stage.step("another address", millis(100));
-        assert!(stage.is_accepted(announced));
-    });
-}
-
-#[test]
-fn tracks_of_an_address() {
-    let mut setting = Setting::default();
-    setting.relay.tracks_per_address_max = 3;
-    story(&setting, |stage| {
-        let [greedy, other] = [stage.client(), stage.client()];
-        stage.publish(other, "b--1");
-        stage.wait(millis(100));
-        // What others publish does not count.
-        stage.subscribe(greedy, "b--1");
-        let asked = ["a--1", "a--2", "a--3", "a--4"].map(|track| stage.publish(greedy, track));
-        let refused = "refused_limit_tracks_address";
-        expect_one_past(stage, &asked, refused, |stage| {
-            stage.publish(greedy, "a--5")
-        });
-        let wait = |stage: &mut Stage, node, track| {
-            let asked = stage.subscribe_with(node, track, rendezvous(secs(20)));
-            stage.wait(millis(100));
-            asked
-        };
-        let waiting = wait(stage, greedy, "w--1");
-        assert_eq!(stage.refusal(waiting), Some(LOAD));
-        let waiting = wait(stage, other, "w--1");
-        assert_eq!(stage.refusal(waiting), None);
-        let fetch = stage.fetch(greedy, "f--1", (0, 0), (1, 0));
-        stage.wait(millis(100));
-        assert_eq!(stage.refusal(fetch), Some(LOAD));
-        assert_eq!(refusals(stage), [(refused, 3)]);
     });
 }
 

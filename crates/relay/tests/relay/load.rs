@@ -283,7 +283,7 @@ fn who_does_not_read_holds_memory_too() {
     });
 }
 
-/// Whoever subscribes to a wide prefix has the relay remember what it was told of.
+/// The relay remembers of what it has notified a session with a wide prefix.
 #[test]
 fn who_watches_much_holds_memory_too() {
     let mut setting = Setting::default();

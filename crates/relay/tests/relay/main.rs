@@ -12,6 +12,7 @@ mod stage;
 mod vandal;
 mod words;
 
+mod addresses;
 mod authorising;
 mod caching;
 mod chain;

@@ -22,7 +22,7 @@ use weir_quic::{Counted, Origin, OriginCounts};
 pub(crate) struct HttpLimits {
     /// Connections at once. Further ones get status 503.
     pub(crate) connections_max: usize,
-    /// Connections at once from one address, except this machine's own. Further ones are closed.
+    /// Connections at once from one address, except this machine's own. Further ones get status 503.
     pub(crate) connections_per_address_max: usize,
     /// Bytes of a request. A longer one gets status 431.
     pub(crate) header_bytes_max: usize,
@@ -94,17 +94,14 @@ fn accept(listener: &TcpListener, limits: HttpLimits, hosts: &Arc<[String]>, pag
         let Ok(client) = stream.peer_addr() else {
             continue;
         };
-        let place = match places.take(client.ip(), limits) {
-            Ok(place) => place,
-            Err(_) => {
-                let mut stream = Deadline::new(stream, BUSY_TIMEOUT);
-                drop(answer(
-                    &mut stream,
-                    &Page::text(503, "too many connections"),
-                    true,
-                ));
-                continue;
-            }
+        let Some(place) = places.take(client.ip(), limits) else {
+            let mut stream = Deadline::new(stream, BUSY_TIMEOUT);
+            drop(answer(
+                &mut stream,
+                &Page::text(503, "too many connections"),
+                true,
+            ));
+            continue;
         };
         let (hosts, pages) = (Arc::clone(hosts), Arc::clone(pages));
         let started = std::thread::Builder::new()
@@ -132,23 +129,15 @@ struct Place {
     _counted: Counted,
 }
 
-/// Which limit a connection is beyond.
-#[derive(Debug, PartialEq, Eq)]
-enum NoPlace {
-    OfAddress,
-    OfAll,
-}
-
 impl Places {
-    fn take(&self, client: IpAddr, limits: HttpLimits) -> Result<Place, NoPlace> {
+    fn take(&self, client: IpAddr, limits: HttpLimits) -> Option<Place> {
         let max = limits.connections_per_address_max;
-        let counted = self.counts.enter(Origin::of(client), max);
-        let counted = counted.ok_or(NoPlace::OfAddress)?;
+        let counted = self.counts.enter(Origin::of(client), max)?;
         if self.open.load(Ordering::Relaxed) >= limits.connections_max {
-            return Err(NoPlace::OfAll);
+            return None;
         }
         self.open.fetch_add(1, Ordering::Relaxed);
-        Ok(Place {
+        Some(Place {
             open: Arc::clone(&self.open),
             _counted: counted,
         })

@@ -159,7 +159,7 @@ impl ServeArguments {
             limits: self.limits(),
             connections_per_address_max: self
                 .connections_per_address_max
-                .unwrap_or(self.connections_max.div_ceil(ADDRESS_SHARE)),
+                .unwrap_or_else(|| self.connections_max.div_ceil(ADDRESS_SHARE)),
             packets: self.packets()?,
             offload: !self.no_gso,
             rest: self.rest,

@@ -36,6 +36,7 @@ impl Server {
             cores: Vec::new(),
             tls: ServerTls::with_sessions(chain, key, &[weir_h3::ALPN], 0).unwrap(),
             limits: Limits::default(),
+            connections_per_address_max: usize::MAX,
             packets: Packets::default(),
             offload: true,
             rest: Duration::ZERO,

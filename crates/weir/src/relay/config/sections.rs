@@ -63,7 +63,7 @@ section! {
             "Host names by which the listener may be reached. IP addresses and localhost always work; requests for another host get status 421, so that web pages cannot read metrics by DNS rebinding.";
         tracks_max: usize = 0, in 0..=100_000,
             "Tracks that the page /tracks may list; with more, it answers 503. 0: no such page, since it shows names of tracks.";
-        connections_max: usize = 16, in 1..=1024, "Connections of the listener at once. Further ones get status 503. From one address 8, and further ones are closed; this machine's own are not counted.";
+        connections_max: usize = 16, in 1..=1024, "Connections of the listener at once. Further ones get status 503. From one address 8; this machine's own are not counted.";
         header_bytes_max: usize = 8 << 10, in 256..=1 << 20, "Bytes of a request. A longer one gets status 431.";
         timeout: Duration = Duration::from_secs(5), in MILLISECOND..=MINUTE, "Time that a connection may take, from its request to the end of the answer. Then it is closed.";
     }
