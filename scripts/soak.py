@@ -21,6 +21,13 @@ def growth(rows, column):
     return sum((time - middle) * (value - mean) for time, value in zip(times, values)) / spread if spread else 0.0
 
 
+def verdict(path):
+    """Returns what a report says before it names its profile, on one line. An error of the program is all it says."""
+    lines = open(path).read().split("\n")
+    end = next((place for place, line in enumerate(lines) if line.startswith("profiles/")), len(lines))
+    return " ".join(line.strip() for line in lines[:end]) or "error: no report"
+
+
 rows = [[float(field) for field in line.split()] for line in open(f"{folder}/samples") if len(line.split()) == 7]
 if len(rows) < 8:
     sys.exit(f"only {len(rows)} samples")
@@ -28,10 +35,9 @@ later = [row for row in rows if row[0] >= rows[0][0] + (rows[-1][0] - rows[0][0]
 slo = json.load(open(f"{folder}/bench.json"))["slo"]
 visits = len(open(f"{folder}/visits").readlines()) if os.path.exists(f"{folder}/visits") else 0
 failures = sorted(glob.glob(f"{folder}/failed.*.txt"), key=os.path.getmtime)
-# The report begins with the verdict; an error of the program has none.
-verdicts = [next((line for line in open(path) if line.split(":")[0] in ("broken", "invalid", "partial", "empty")), "error: no verdict\n") for path in failures]
-for path, verdict in zip(failures, verdicts):
-    print(f"{os.path.basename(path)}: {verdict}", end="", file=sys.stderr)
+verdicts = [verdict(path) for path in failures]
+for path, text in zip(failures, verdicts):
+    print(f"{os.path.basename(path)}: {text}", file=sys.stderr)
 failed_visits = ", ".join(f"{count} {word}" for word, count in collections.Counter(line.split(":")[0] for line in verdicts).items()) or "0"
 memory, descriptors, timers, heap = (growth(later, column) for column in (1, 2, 3, 6))
 megabytes, heap_megabytes = ([row[column] / 1e6 for row in later] for column in (1, 6))
@@ -55,5 +61,9 @@ if not is_long:
 has_grown = memory > 1e6 or descriptors > 1 or timers > subscribers
 # In an invalid run, the client was late: that says nothing about the relay, unless it happens often.
 invalid = sum(line.startswith("invalid") for line in verdicts)
-has_failed = len(failures) > invalid or invalid > max(1, visits / 100)
+took = int(open(f"{folder}/seconds").read())
+has_ended_early = took < minutes * 60 - 5
+if has_ended_early or slo["lost_objects"]:
+    print(f"those who stay, after {took} s: {verdict(folder + '/bench.txt')}", file=sys.stderr)
+has_failed = has_ended_early or len(failures) > invalid or invalid > max(1, visits / 100)
 sys.exit(bool(slo["lost_objects"] or has_failed or is_long and has_grown))

@@ -8,8 +8,9 @@
 # --subscribers  those that stay: 300 of them receive 10^8 objects in two hours
 # --results      write the section `soak` of this page
 #
-# Fails if an object is lost. In a run of an hour or longer, also if resident memory grows by more than 1 MB an hour after
-# the first quarter, or if file descriptors or timers grow. Needs python3 and curl.
+# Fails if an object is lost, if those who stay do not stay to the end, or if a run of those who come and go fails; one in a
+# hundred may be invalid, because the client was late. In a run of an hour or longer, it also fails if resident memory grows
+# by more than 1 MB an hour after the first quarter, or if file descriptors or timers grow. Needs python3 and curl.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -77,8 +78,10 @@ come_and_go &
 started+=("$!")
 sample >"$folder/samples" &
 started+=("$!")
+began=$SECONDS
 "$weir" bench profiles/audio.ini --relay "moqt://$LISTEN" --relay-pid "$relay" --insecure --subscribers "$subscribers" \
     --seconds $((minutes * 60)) --slo loss=0,failed=0 --json "$folder/bench.json" >"$folder/bench.txt" 2>&1 || true
+echo $((SECONDS - began)) >"$folder/seconds"
 [ -e "$folder/bench.json" ] || { cat "$folder/bench.txt" >&2 && echo "error: nothing was measured" >&2 && exit 1; }
 kill -0 "$relay" 2>/dev/null || { tail -n 3 "$folder/relay.log" >&2 && echo "FAIL: the relay ended" >&2 && exit 1; }
 python3 scripts/soak.py "$folder" "$minutes" "$subscribers" >"$folder/section.md" || code=$?

@@ -101,7 +101,6 @@ pub(crate) fn of_rules_that_change() -> Scene {
     }
     stage.pass(SECOND);
     assert_eq!(stage.gauges().waiting, asked);
-    stage.observe(Load::default());
     verifier.revision.fetch_add(1, Ordering::Relaxed);
     let struck = stage.observe(Load::default());
     note("keys-that-change-for-480-requests", 1, struck)?;
