@@ -103,7 +103,13 @@ fn check_grant(grant: &Grant, claims: &Value) {
     let expires = grant.expires.expect("every grant of a token ends");
     assert!(expires.saturating_duration_since(clock::now()) <= left);
     let subject = claims.get("sub").and_then(Value::as_str);
-    assert_eq!(grant.bearer.as_deref(), subject);
+    let bearer = match (subject, claims.get("jti").and_then(Value::as_str)) {
+        (Some(subject), Some(id)) => Some(format!("{subject} (jti {id})")),
+        (Some(subject), None) => Some(subject.to_owned()),
+        (None, Some(id)) => Some(format!("jti {id}")),
+        (None, None) => None,
+    };
+    assert_eq!(grant.bearer, bearer);
     let owns = claims.get("own").and_then(Value::as_bool) == Some(true);
     assert_eq!(grant.owner.as_deref(), subject.filter(|_| owns));
     assert!(!owns || subject.is_some(), "an owner has a name");

@@ -62,6 +62,14 @@ impl Linking<'_> {
         let delivery = &self.delivery;
         let demand = |publisher| delivery.demand(track, publisher);
         self.tracks.on_demand(turn, track, demand);
+        // The last publisher may have been one that had not answered, and that nobody wants any longer.
+        let has_none = self
+            .tracks
+            .get(track)
+            .is_some_and(|it| it.publishers().is_empty());
+        if has_none && self.delivery.has_subscriptions(track) {
+            self.tracks.orphan(turn, track);
+        }
     }
 
     /// Handles a namespace that a session announced: passes it on, and asks the session for what subscribers wait for.
