@@ -108,6 +108,12 @@ impl Namespace {
         self.encoded.starts_with(&prefix.encoded)
     }
 
+    /// Returns the namespace and all its prefixes, the longest first and the empty one last.
+    pub fn prefixes(&self) -> impl Iterator<Item = Self> {
+        let fields = (0..=self.fields_len()).rev();
+        fields.filter_map(|fields| Self::new(self.fields().take(fields)).ok())
+    }
+
     /// Returns the suffix after `prefix`; `None` if the namespace does not start with it.
     pub fn suffix(&self, prefix: &Self) -> Option<Self> {
         self.starts_with(prefix).then(|| Self {

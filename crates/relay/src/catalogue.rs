@@ -14,9 +14,7 @@ use self::{
     namespaces::Announcements, prefix_subscriptions::PrefixSubscriptions,
     track_status::TrackStatusRequest, walks::Walks,
 };
-pub(crate) use self::{
-    namespaces::prefixes, prefix_subscriptions::PrefixSubscription, track_status::TrackStatusEvent,
-};
+pub(crate) use self::{prefix_subscriptions::PrefixSubscription, track_status::TrackStatusEvent};
 use crate::{delivery::Delivery, ids::RequestKey, registry::RelayId, track::Tracks};
 
 /// The open requests of clients and links about namespaces, prefixes and track status.

@@ -88,8 +88,7 @@ impl Ownership {
         if reserved.is_empty() {
             return true;
         }
-        let prefixes = (0..=namespace.fields_len())
-            .filter_map(|fields| Namespace::new(namespace.fields().take(fields)).ok());
+        let prefixes = namespace.prefixes();
         let mut owners = prefixes.filter_map(|prefix| Some(&reserved.get(&prefix)?.owner));
         owners.all(|other| owner == Some(other))
     }

@@ -184,19 +184,24 @@ fn what_the_layer_has_not_read_when_the_connection_ends_stays_unread() {
     assert_eq!(pair.server.counters().http3_violations, 0);
 }
 
-#[test]
-fn an_object_for_many_is_passed_on_alone() {
-    let mut pair = Pair::new();
-    let (publisher, _) = pair.connect();
-    let audience: Vec<_> = (0..AUDIENCE).map(|_| pair.connect().1).collect();
-    pair.settle();
+/// Has five datagrams arrive at once.
+fn send_five(pair: &mut Pair, publisher: Handle) {
     for number in 0..5_u16 {
         let datagram = Bytes::copy_from_slice(&number.to_be_bytes());
         pair.at_client(publisher)
             .send_datagram(datagram, None)
             .unwrap();
     }
-    deliver(&mut pair);
+    deliver(pair);
+}
+
+#[test]
+fn an_object_for_many_is_passed_on_alone() {
+    let mut pair = Pair::new();
+    let (publisher, _) = pair.connect();
+    let audience: Vec<_> = (0..AUDIENCE).map(|_| pair.connect().1).collect();
+    pair.settle();
+    send_five(&mut pair, publisher);
     let mut role = FanOut::default();
     let now = pair.now;
     role.audience = audience;
@@ -207,13 +212,7 @@ fn an_object_for_many_is_passed_on_alone() {
         pair.server.outbox().clear();
     }
     role.audience.clear();
-    for number in 0..5_u16 {
-        let datagram = Bytes::copy_from_slice(&number.to_be_bytes());
-        pair.at_client(publisher)
-            .send_datagram(datagram, None)
-            .unwrap();
-    }
-    deliver(&mut pair);
+    send_five(&mut pair, publisher);
     pair.server.pass_events(now, &mut role);
     assert_eq!(
         role.received, 10,
@@ -232,13 +231,7 @@ fn a_message_for_many_is_passed_on_alone() {
         role.streams.push((handle, stream.unwrap()));
     }
     pair.settle();
-    for number in 0..5_u16 {
-        let datagram = Bytes::copy_from_slice(&number.to_be_bytes());
-        pair.at_client(publisher)
-            .send_datagram(datagram, None)
-            .unwrap();
-    }
-    deliver(&mut pair);
+    send_five(&mut pair, publisher);
     let now = pair.now;
     for number in 1..=5 {
         let has_more = pair.server.pass_events(now, &mut role);

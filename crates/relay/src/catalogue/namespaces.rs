@@ -121,9 +121,12 @@ impl Announcements {
     /// `max` clients at each prefix of the namespace.
     fn matching(&self, namespace: &Namespace, max: usize) -> Matching {
         let (mut sessions, mut links) = (Vec::new(), Vec::new());
-        // Sessions of longer prefixes. One prefix has each session once.
+        // Sessions of longer prefixes, which are asked before others [moqt-18 §6.2]. One prefix has each session once.
         let (mut seen, mut is_cut) = (Vec::new(), false);
-        for announcers in prefixes(namespace).filter_map(|prefix| self.announcers.get(&prefix)) {
+        for announcers in namespace
+            .prefixes()
+            .filter_map(|prefix| self.announcers.get(&prefix))
+        {
             for announcer in announcers {
                 let Some(handle) = announcer.session() else {
                     continue;
@@ -151,7 +154,10 @@ impl Announcements {
     /// Returns the relays that registered `namespace` or a prefix of it, those with the longest prefix first.
     fn relays(&self, namespace: &Namespace) -> Vec<RelayId> {
         let mut relays = Vec::new();
-        for announcers in prefixes(namespace).filter_map(|prefix| self.announcers.get(&prefix)) {
+        for announcers in namespace
+            .prefixes()
+            .filter_map(|prefix| self.announcers.get(&prefix))
+        {
             let mut registered: Vec<_> = announcers.iter().filter_map(Announcer::relay).collect();
             registered.sort_unstable();
             registered.retain(|relay| !relays.contains(relay));
@@ -328,13 +334,6 @@ impl Catalogue {
         turn.counters.announcers_cut += u64::from(found.is_cut);
         found.sessions
     }
-}
-
-/// Returns a namespace and its prefixes, the longest first: the sessions that announced exactly a track's namespace are
-/// asked before others [moqt-18 §6.2].
-pub(crate) fn prefixes(namespace: &Namespace) -> impl Iterator<Item = Namespace> {
-    let fields = (0..=namespace.fields_len()).rev();
-    fields.filter_map(|fields| Namespace::new(namespace.fields().take(fields)).ok())
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use weir_quic::Handle;
 use crate::{
     catalogue::{
         Catalogue, Offering,
-        namespaces::prefixes,
         walks::{self, Steps, Walk},
     },
     effect::Effect,
@@ -445,7 +444,9 @@ impl Catalogue {
     /// Returns how many requests are notified of a namespace.
     pub(crate) fn watchers_of(&self, namespace: &Namespace) -> usize {
         let index = &self.subscriptions.to_namespaces;
-        let requests = prefixes(namespace).filter_map(|prefix| index.requests.get(&prefix));
+        let requests = namespace
+            .prefixes()
+            .filter_map(|prefix| index.requests.get(&prefix));
         requests.map(Vec::len).sum()
     }
 
@@ -480,7 +481,8 @@ impl PrefixIndex {
 
     /// Returns the requests for `namespace` or a prefix of it, those with the longest prefix first.
     fn covering(&self, namespace: &Namespace) -> impl Iterator<Item = RequestKey> {
-        prefixes(namespace)
+        namespace
+            .prefixes()
             .filter_map(|prefix| self.requests.get(&prefix))
             .flatten()
             .copied()

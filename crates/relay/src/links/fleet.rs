@@ -26,7 +26,7 @@ use super::{
     upstreams::Upstreams,
 };
 use crate::{
-    catalogue::{Catalogue, prefixes},
+    catalogue::Catalogue,
     effect::Effect,
     ids::TrackId,
     registry::{Member, Registry, RegistryEvent, RelayId},
@@ -123,7 +123,11 @@ impl Fleet {
     /// Returns whether a relay has registered a namespace or a prefix of it.
     pub(super) fn has_registered(&self, relay: RelayId, namespace: &Namespace) -> bool {
         let known = self.relays.get(&relay);
-        known.is_some_and(|known| prefixes(namespace).any(|it| known.namespaces.contains(&it)))
+        known.is_some_and(|known| {
+            namespace
+                .prefixes()
+                .any(|it| known.namespaces.contains(&it))
+        })
     }
 
     /// Returns the URL of a relay, without secrets.

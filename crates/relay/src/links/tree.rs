@@ -22,7 +22,6 @@ use weir_quic::Handle;
 
 use super::{Linking, Links};
 use crate::{
-    catalogue::prefixes,
     ids::{RequestKey, TrackId},
     registry::RelayId,
     sessions::peer::PeerKind,
@@ -156,7 +155,7 @@ impl Links {
     /// Returns whether the relay has registered the namespace or a prefix of it.
     fn has_registered(&self, namespace: &Namespace) -> bool {
         let announced = |prefix| self.announced.contains_key(&(PeerKind::Upstream, prefix));
-        prefixes(namespace).any(announced)
+        namespace.prefixes().any(announced)
     }
 
     /// Returns the hop list of a track that comes from the fleet; an empty one if it does not.

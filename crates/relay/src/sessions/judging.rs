@@ -56,8 +56,7 @@ impl Judging {
 
     /// Returns whether that session has lost a namespace or a prefix of it.
     pub(crate) fn is_lost(&self, namespace: &Namespace) -> bool {
-        let mut prefixes = (0..=namespace.fields_len())
-            .filter_map(|fields| Namespace::new(namespace.fields().take(fields)).ok());
+        let mut prefixes = namespace.prefixes();
         !self.lost.is_empty() && prefixes.any(|prefix| self.lost.contains(&prefix))
     }
 }

@@ -461,8 +461,9 @@ impl Subscriptions {
 
     /// Returns whether a shorter prefix of the same kind is wanted, and not refused.
     fn is_covered(&self, (link, kind, prefix): &Target) -> bool {
-        (0..prefix.fields_len())
-            .filter_map(|fields| Namespace::new(prefix.fields().take(fields)).ok())
+        prefix
+            .prefixes()
+            .skip(1)
             .filter(|shorter| self.wanted.contains_key(&(*kind, shorter.clone())))
             .any(|shorter| self.refusals.hold(&(*link, *kind, shorter)) != Some(Hold::Barred))
     }
