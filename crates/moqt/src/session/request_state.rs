@@ -85,7 +85,7 @@ pub(super) enum UpdateSent {
 pub(super) enum EndedBy {
     /// The peer sent its last message; only the end of the stream may follow.
     Peer {
-        /// Whether the role was notified of the end.
+        /// Whether the role was notified of the end, or has forgotten the request.
         is_reported: bool,
     },
     /// This endpoint; the peer may not know yet.

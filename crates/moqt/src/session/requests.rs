@@ -147,6 +147,11 @@ impl Entry {
         self.state.live().is_some()
     }
 
+    /// Returns whether either side has ended the request, and this endpoint owes no answer.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, State::Ended(_))
+    }
+
     /// Returns whether both directions of the stream are over.
     pub(super) fn is_gone(&self) -> bool {
         self.reader.is_none() && self.sending.is_closed()
@@ -225,6 +230,15 @@ impl Requests {
     /// Ends a request, and keeps it until its stream is over.
     pub(super) fn end(&mut self, id: RequestId, by: EndedBy) {
         self.end_in(id, State::Ended(by));
+    }
+
+    /// Records that the role wants no notice of the end of a request that the peer has ended.
+    pub(super) fn note_reported(&mut self, id: RequestId) {
+        if let Some(request) = self.table.get_mut(&id)
+            && let State::Ended(EndedBy::Peer { is_reported }) = &mut request.state
+        {
+            *is_reported = true;
+        }
     }
 
     /// Puts a request into a state in which it is not live, and counts it as draining.

@@ -261,12 +261,18 @@ impl Session {
         self.abort(transport, id, code);
     }
 
-    /// Drops the late objects of a subscription or fetch that has ended; a live one is cancelled.
+    /// Drops the late objects of a subscription or fetch that has ended; a request that is live or not answered is
+    /// cancelled. No event names it from now on.
     pub fn forget(&mut self, transport: &mut dyn Transport, id: RequestId) {
-        if self.requests.get(id).is_some_and(Entry::is_live) {
+        if self
+            .requests
+            .get(id)
+            .is_some_and(|request| !request.is_over())
+        {
             return self.cancel(transport, id, ResetCode::CANCELLED);
         }
         self.forget_with(transport, id, ResetCode::CANCELLED);
+        self.requests.note_reported(id);
     }
 
     /// Opens streams for the requests that wait for one, in order.

@@ -439,7 +439,7 @@ impl Session {
                 let is_unheard = self
                     .requests
                     .get(id)
-                    .is_some_and(|request| !matches!(request.state, State::Ended(_)));
+                    .is_some_and(|request| !request.is_over());
                 self.end_here(transport, id);
                 if is_unheard {
                     let reason = CloseReason::Fin;

@@ -1,6 +1,6 @@
 //! Requests of each kind from the first message to the last answer, and their updates.
 
-use weir_transport::Direction;
+use weir_transport::{Direction, StreamId};
 
 use super::pair::{
     Pair, config, config_with, done, each_seed, fetch_ok, namespace, ok, request_error,
@@ -151,6 +151,25 @@ fn a_publication_may_end_before_it_is_answered() {
 }
 
 #[test]
+fn a_publication_that_ends_before_it_is_answered_may_be_forgotten() {
+    each_seed(|seed| {
+        let mut pair = Pair::ready(seed);
+        let id = pair
+            .server(|session, view| {
+                let (none, properties) = (Parameters::default(), Properties::EMPTY);
+                session.publish(view, track("t"), 4, none, properties)
+            })
+            .unwrap();
+        pair.server(|session, view| session.publish_done(view, id, done()));
+        pair.run_events(Side::Client);
+        pair.client(|session, view| session.forget(view, id));
+        assert_eq!(pair.run_events(Side::Server), []);
+        assert_eq!(pair.events(Side::Client), []);
+        pair.assert_no_requests();
+    });
+}
+
+#[test]
 fn a_refused_request_is_over_on_both_sides() {
     each_seed(|seed| {
         let mut pair = Pair::ready(seed);
@@ -195,6 +214,22 @@ fn a_track_status_is_one_question_and_one_answer() {
         assert_eq!(events, [accepted, Event::Closed { id, reason }]);
         pair.assert_no_requests();
     });
+}
+
+#[test]
+fn what_a_role_has_forgotten_closes_untold() {
+    let (mut pair, _) = Pair::alone_ready(config(Side::Client));
+    let id = pair
+        .client(|session, view| session.track_status(view, track("t"), Parameters::default()))
+        .unwrap();
+    pair.run();
+    let stream = StreamId(0);
+    pair.peer_sends(Side::Client, stream, &[Message::RequestOk(ok())]);
+    assert_eq!(pair.events(Side::Client).len(), 1);
+    pair.client(|session, view| session.forget(view, id));
+    pair.peer_finishes(Side::Client, stream);
+    assert_eq!(pair.events(Side::Client), []);
+    assert_eq!(pair.session(Side::Client).requests_len(), 0);
 }
 
 #[test]
