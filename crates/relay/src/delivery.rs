@@ -113,11 +113,11 @@ impl Delivery {
         subscription.map_or(0, Subscription::streams_len)
     }
 
-    /// Returns whether a track has established subscriptions.
-    pub(crate) fn has_subscriptions(&self, id: TrackId) -> bool {
-        self.tracks
-            .get(id)
-            .is_some_and(|it| !it.established.is_empty())
+    /// Returns whether a track has established subscriptions that can go on: those that are ending need no publisher.
+    pub(crate) fn has_lasting(&self, id: TrackId) -> bool {
+        let lasts = |it: &Subscription| !it.is_ending();
+        let subscriptions = self.tracks.get(id);
+        subscriptions.is_some_and(|it| it.established.iter().any(lasts))
     }
 
     /// Returns whether a session has a subscription to a track, or a waiting request for it.

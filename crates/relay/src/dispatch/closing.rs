@@ -155,7 +155,7 @@ impl Owners {
             self.linking().ask_publishers(turn, id, None);
         } else if last.was_established() {
             self.tracks.restart(id);
-            if self.delivery.has_subscriptions(id) {
+            if self.delivery.has_lasting(id) {
                 self.tracks.orphan(turn, id);
             }
             self.linking()

@@ -67,7 +67,7 @@ impl Linking<'_> {
             .tracks
             .get(track)
             .is_some_and(|it| it.publishers().is_empty());
-        if has_none && self.delivery.has_subscriptions(track) {
+        if has_none && self.delivery.has_lasting(track) {
             self.tracks.orphan(turn, track);
         }
     }

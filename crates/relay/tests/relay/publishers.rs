@@ -8,6 +8,7 @@ use weir_moqt::{
 
 use crate::{
     actor::Manner,
+    slow::slow_down,
     stage::{Asked, Setting, Stage, millis, object, payload, secs, story},
 };
 
@@ -497,4 +498,28 @@ fn late_bytes_of_a_fallen_publisher_do_not_silence_the_one_that_begins_anew() {
             assert_eq!((found, counters.publishers_anew), ((0, 0), 1));
         });
     }
+}
+
+#[test]
+fn who_reads_the_rest_of_an_ended_track_waits_for_nobody() {
+    let mut setting = Setting::default();
+    setting.relay.publisher_linger = secs(1);
+    setting.quic.send_bytes_max = 30_000;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.step("subscribe", millis(100));
+        slow_down(stage, subscription, 10_000);
+        stage.group(publication, 0, 10, 12_500);
+        stage.publish_done(publication, 1);
+        stage.step("the end, which a slow subscriber reads for 10 s", secs(6));
+        assert_eq!(stage.outcome(subscription).done, None);
+        assert_eq!(stage.gauges().subscriptions, 1);
+        assert_eq!(stage.counters().tracks_abandoned, 0);
+        stage.step("until it has read all", secs(10));
+        assert!(stage.outcome(subscription).done.is_some());
+        assert_eq!(stage.gauges().tracks, 0);
+    });
 }
