@@ -261,18 +261,22 @@ impl Session {
         self.abort(transport, id, code);
     }
 
-    /// Drops the late objects of a subscription or fetch that has ended; a request that is live or not answered is
-    /// cancelled. No event names it from now on.
+    /// Drops the late objects of a subscription or fetch that has ended. An own fetch that is answered and whose data
+    /// stream has ended is over with it; another request that is live or not answered is cancelled. The session queues no
+    /// further event that names the request.
     pub fn forget(&mut self, transport: &mut dyn Transport, id: RequestId) {
-        if self
-            .requests
-            .get(id)
-            .is_some_and(|request| !request.is_over())
-        {
-            return self.cancel(transport, id, ResetCode::CANCELLED);
+        let Some(request) = self.requests.get(id) else {
+            return self.forget_with(transport, id, ResetCode::CANCELLED);
+        };
+        let is_fetch = request.opener == Opener::Here && request.kind == RequestKind::Fetch;
+        if request.is_over() {
+            self.forget_with(transport, id, ResetCode::CANCELLED);
+            self.requests.note_reported(id);
+        } else if is_fetch && request.state.is_established() && !self.fetches.contains(id) {
+            self.drain(transport, id, EndedBy::Here);
+        } else {
+            self.cancel(transport, id, ResetCode::CANCELLED);
         }
-        self.forget_with(transport, id, ResetCode::CANCELLED);
-        self.requests.note_reported(id);
     }
 
     /// Opens streams for the requests that wait for one, in order.

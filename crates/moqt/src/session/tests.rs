@@ -4,6 +4,7 @@ mod bursts;
 mod data;
 mod drafts;
 mod ends;
+mod fetching;
 mod filled_tracks;
 mod incomplete;
 mod limits;

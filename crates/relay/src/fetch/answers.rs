@@ -196,6 +196,7 @@ impl Serving<'_> {
             upstream.exclude_rest(cache, keeper);
         });
         if let Some(upstream) = self.remove_upstream(turn, id) {
+            turn.with_session(id.0, |session, connection| session.forget(connection, id.1));
             self.on_cached(turn, upstream.track());
             turn.push(Effect::Released(upstream.track()));
         }
