@@ -25,7 +25,7 @@ use weir_quic::{App, ClientConfig, Connection, Endpoint, Event, Handle, Lost};
 use weir_sim::{SERVER_NAME, Sim};
 use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
-use crate::archive::{Archive, Fetched, Reply};
+use crate::archive::{Archive, Fetched, Reply, Serving};
 
 /// How a client answers a SUBSCRIBE.
 #[derive(Clone, Copy, Debug)]
@@ -357,7 +357,7 @@ impl Actor {
         let stream = stream.expect("the relay allows enough streams");
         self.exchange(id).fetched.stream = Some(stream);
         self.write(now, endpoint, stream, data, is_last);
-        if is_last {
+        if is_last && self.archive.serving != Serving::ServeAndStay {
             // The end of the request may overtake the data.
             self.with(now, endpoint, |session, connection| {
                 session.finish(connection, id);

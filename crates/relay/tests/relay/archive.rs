@@ -27,7 +27,9 @@ pub(crate) enum Serving {
     Decline(RequestErrorCode),
     /// Sends the objects that it has of the range.
     Serve,
-    /// Does the same, and marks the last object as the end of the track.
+    /// Does the same, and never ends the stream of the request.
+    ServeAndStay,
+    /// Sends the objects, and marks the last one as the end of the track.
     ServeWhole,
     /// Accepts the FETCH, sends this many bytes of the answer, and no more.
     Stall(usize),
@@ -102,9 +104,11 @@ impl Archive {
         match self.serving {
             Serving::Ignore => None,
             Serving::Decline(code) => Some(Reply::refusal(code)),
-            Serving::Serve | Serving::ServeWhole | Serving::Stall(_) | Serving::Reverse => {
-                Some(self.serve(answer_in, (start, end), order))
-            }
+            Serving::Serve
+            | Serving::ServeAndStay
+            | Serving::ServeWhole
+            | Serving::Stall(_)
+            | Serving::Reverse => Some(self.serve(answer_in, (start, end), order)),
             Serving::GrantNothing => Some(Reply::of_nothing(answer_in, start)),
         }
     }

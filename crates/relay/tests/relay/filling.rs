@@ -451,6 +451,22 @@ fn what_follows_an_object_that_is_dropped_is_awaited() {
 }
 
 #[test]
+fn a_publisher_that_never_ends_its_answers_is_still_asked() {
+    let mut setting = Setting::default();
+    setting.session.requests_local_max = 1;
+    story(&setting, |stage| {
+        let archive = archivist(stage, 3, 9);
+        serving(stage, archive, Serving::ServeAndStay);
+        let client = stage.client();
+        for track in ["a--x", "a--y", "a--z"] {
+            let fetch = stage.fetch(client, track, (3, 0), (9, ALL));
+            stage.step("a fetch of everything", millis(300));
+            assert_eq!(stage.expect_complete(fetch), Location::new(9, 2));
+        }
+    });
+}
+
+#[test]
 fn fetches_upstream_are_bounded() {
     let mut setting = Setting::default();
     setting.relay.fetches_upstream_per_session_max = 2;
