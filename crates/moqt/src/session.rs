@@ -371,10 +371,18 @@ impl Session {
     /// Returns the next event. The role calls this until `None` after each call that takes the transport.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
+        if let Some(Event::Violated(_)) = event {
+            self.events.clear();
+        }
         if event.is_none() && self.events.capacity() > EVENTS_KEPT {
             self.events = VecDeque::new();
         }
         event
+    }
+
+    /// Returns whether [`poll_event`](Self::poll_event) has one.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Closes the session and its transport. No event follows except those not yet taken.

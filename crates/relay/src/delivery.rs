@@ -207,9 +207,6 @@ impl Delivery {
         subscription.kind = kind;
         subscription.is_offer = kind.is_link();
         self.tracks.entry(id).established.insert(subscription);
-        if wanted.fill.is_some() {
-            turn.sessions.process_later(handle);
-        }
         Ok(request)
     }
 }

@@ -66,7 +66,8 @@ impl Turn<'_> {
         self.sessions.get(handle)?.purpose(id).cloned()
     }
 
-    /// Calls a function with a session and its connection, if both exist.
+    /// Calls a function with a session and its connection, if both exist. Events that it causes are handled later in the
+    /// turn, whichever session the turn is about.
     pub(crate) fn with_session<T>(
         &mut self,
         handle: Handle,
@@ -74,8 +75,10 @@ impl Turn<'_> {
     ) -> Option<T> {
         let peer = self.sessions.get(handle)?;
         let mut connection = self.endpoint.connection(self.now, handle)?;
+        let had_events = peer.session().has_events();
         let result = act(peer.session_mut(), &mut connection);
-        if peer.session().is_closed() {
+        let session = peer.session();
+        if session.is_closed() || (session.has_events() && !had_events) {
             self.sessions.process_later(handle);
         }
         Some(result)

@@ -87,7 +87,8 @@ impl Session {
     /// objects.
     pub(super) fn expect_fill(&mut self, id: RequestId, publish: &Publish) {
         let (of_track, parameters) = (&publish.track.namespace, &publish.parameters);
-        if parameters.largest_object.is_some()
+        if self.fills_tracks
+            && parameters.largest_object.is_some()
             && parameters.forward != Some(false)
             && let Some(order) = self.requests.fill_of_tracks(of_track)
         {

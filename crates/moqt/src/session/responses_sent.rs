@@ -89,6 +89,7 @@ impl Session {
             (State::Pending { .. }, Opener::Peer) | (State::DoneUnanswered { .. }, _) => {
                 self.refuse_fill(transport, id, error.code);
                 self.send(transport, id, &Message::RequestError(error));
+                self.end_fills(transport, id, (Opener::Here, CloseReason::Fin));
                 self.end_here(transport, id);
             }
             (State::Pending { .. }, Opener::Here) | (State::Established(_), _) => {

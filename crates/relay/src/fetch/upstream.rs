@@ -50,7 +50,6 @@ impl Serving<'_> {
             turn.with_session(id.0, |session, connection| {
                 session.resume_data(now, connection, stream);
             });
-            turn.sessions.process_later(id.0);
         }
         true
     }

@@ -4,6 +4,7 @@ use weir_moqt::{
     error::RequestErrorCode,
     location::Location,
     message::SubscribeOk,
+    property::Properties,
     session::{RequestId, Session},
 };
 use weir_quic::Connection;
@@ -185,7 +186,7 @@ fn answer(session: &mut Session, connection: &mut Connection<'_>, id: RequestId)
     let ok = SubscribeOk {
         track_alias: 42,
         parameters: weir_moqt::parameter::Parameters::default(),
-        properties: weir_moqt::property::Properties::EMPTY,
+        properties: Properties::EMPTY,
     };
     session.subscribe_ok(connection, id, ok);
 }
@@ -281,5 +282,41 @@ fn subscribers_of_an_announcer_that_sends_nothing_wait_at_no_cost() {
             assert!(stage.outcome(subscription).done.is_some());
         }
         assert_eq!(stage.gauges().subscriptions, 0);
+    });
+}
+
+#[test]
+fn an_answer_that_is_too_long_to_be_passed_on_is_no_subscription() {
+    story(&Setting::default(), |stage| {
+        let publisher = honest(stage);
+        // The relay's alias takes one byte more than that of the publisher.
+        let other = stage.client();
+        for number in 0..200 {
+            stage.publish(other, &format!("b--{number}"));
+        }
+        let subscriber = stage.client();
+        stage.step("other tracks", millis(500));
+        let mut refused = 0;
+        for alias in 15..30 {
+            let bytes = 65_500 + alias;
+            let properties = Properties::builder()
+                .bytes(0x3ff1, vec![0; bytes as usize])
+                .build();
+            stage.direct(publisher, |actor| {
+                actor.manner = Manner::Accept(alias);
+                actor.archive.properties = properties;
+            });
+            let before = stage.gauges().subscriptions;
+            let subscription = stage.subscribe(subscriber, &format!("a--{bytes}"));
+            while stage.outcome(subscription).answered_at.is_none() {
+                stage.wait(millis(1));
+            }
+            let is_accepted = stage.is_accepted(subscription);
+            let added = stage.gauges().subscriptions - before;
+            assert_eq!(added, u64::from(is_accepted), "with {bytes} bytes");
+            refused += u64::from(!is_accepted);
+            stage.step("the answer", millis(100));
+        }
+        assert!(0 < refused && refused < 15, "{refused} are refused");
     });
 }

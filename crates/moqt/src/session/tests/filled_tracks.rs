@@ -66,6 +66,37 @@ fn a_fill_of_subscribe_tracks_joins_the_publish_and_may_be_refused_before_its_an
 }
 
 #[test]
+fn the_fill_of_an_offer_that_is_refused_is_over() {
+    each_draft(|| {
+        if !has_fills() {
+            return;
+        }
+        let mut pair = Pair::ready(1);
+        pair.client(|session, view| {
+            session.subscribe_tracks(view, namespace("a"), filled_tracks())
+        })
+        .expect("there is room");
+        pair.run_events(Side::Server);
+        let offer = Parameters {
+            largest_object: Some(Location::new(3, 1)),
+            ..filled_tracks()
+        };
+        let id = pair
+            .server(|session, view| {
+                session.publish_now(view, track("t"), 7, offer, Properties::EMPTY)
+            })
+            .expect("there is room");
+        pair.run_events(Side::Client);
+        let before = pair.session(Side::Client).requests_len();
+        let error = RequestError::new(RequestErrorCode::UNINTERESTED, "no");
+        pair.client(|session, view| session.request_error(view, id, error));
+        pair.run();
+        let left = pair.session(Side::Client).requests_len();
+        assert_eq!(left, before - 2, "the offer and its fill");
+    });
+}
+
+#[test]
 fn a_fill_stream_of_a_publish_is_a_violation_unless_it_was_asked_for() {
     each_draft(|| {
         for asked in [false, has_fills()] {

@@ -4,13 +4,14 @@ use bytes::BytesMut;
 use weir_transport::{Direction, Read, Transport};
 
 use super::pair::{
-    Pair, config_with, datagram, done, draft, each_seed, namespace, ok, publish, subgroup,
-    subscribe, subscribe_ok, track, update,
+    Pair, config_with, datagram, done, draft, each_seed, namespace, ok, publish, set_draft,
+    subgroup, subscribe, subscribe_ok, track, update,
 };
 use crate::data::ObjectHeader;
+use crate::draft::Draft;
 use crate::error::{RequestErrorCode, ResetCode, SessionError};
 use crate::message::Message;
-use crate::parameter::Parameters;
+use crate::parameter::{Parameters, RangeCondition, RangeFilter, RangeFilterKind};
 use crate::property::Properties;
 use crate::session::{CloseReason, Event, Refused, RequestId, Side};
 
@@ -286,6 +287,32 @@ fn announcements_the_peer_does_not_read() {
     let reason = CloseReason::Reset(ResetCode::EXCESSIVE_LOAD);
     assert_eq!(pair.events(Side::Server), [Event::Closed { id, reason }]);
     assert_eq!(pair.closed(Side::Server), None, "it costs the request");
+}
+
+#[test]
+fn nothing_follows_the_end_of_a_session() {
+    set_draft(Draft::Draft22);
+    let server = config_with(Side::Server, |limits| limits.outgoing_bytes_max = 10);
+    let mut pair = Pair::ready_with(1, super::pair::config(Side::Client), server);
+    let id = pair.client_subscribes();
+    pair.run_events(Side::Server);
+    pair.server(|session, view| session.subscribe_ok(view, id, subscribe_ok(1)));
+    pair.run();
+    let condition = RangeCondition {
+        set: 0,
+        property: None,
+        ranges: vec![(128, 300)],
+    };
+    let update = Parameters {
+        range_filters: vec![RangeFilter::new(RangeFilterKind::Subgroup, &condition)],
+        ..Parameters::none()
+    };
+    pair.client(|session, view| session.update(view, id, update))
+        .unwrap();
+    pair.link.window_bytes = 0;
+    // The refusal of the update, which ends the request, does not fit, and ends the session.
+    pair.run();
+    pair.assert_violated(Side::Server, SessionError::INTERNAL_ERROR);
 }
 
 #[test]
