@@ -317,7 +317,7 @@ impl Owners {
         bytes += self.tracks.part_bytes(handle) + self.catalogue.held_by(handle);
         for track in published {
             let track = self.tracks.get(track);
-            bytes += track.map_or(0, |track| track.properties().as_bytes().len() as u64);
+            bytes += track.map_or(0, |track| track.told_bytes() as u64);
         }
         if let Some(connection) = turn.endpoint.connection(turn.now, handle) {
             let stats = connection.stats();

@@ -317,7 +317,14 @@ impl Peer {
         let requests = self.requests.len() as u64 * REQUEST_BYTES;
         let tokens = self.own_tokens.values().flatten();
         let tokens: usize = tokens.map(|token| token.value.len()).sum();
-        let known = self.memo.held_bytes() + self.reserved.held_bytes();
+        let names = self.requests.values().map(|purpose| {
+            if let Purpose::Namespace(name) | Purpose::Prefix(name) = purpose {
+                name.bytes_len()
+            } else {
+                0
+            }
+        });
+        let known = names.sum::<usize>() + self.memo.held_bytes() + self.reserved.held_bytes();
         requests + (tokens + known + self.session.waiting_bytes()) as u64
     }
 

@@ -1,5 +1,6 @@
 use std::{
     io::{BufRead as _, BufReader, Write as _},
+    iter,
     net::TcpListener,
     path::PathBuf,
     sync::{
@@ -383,12 +384,11 @@ fn wait_until(is_there: impl Fn() -> bool) {
     }
 }
 
-/// Answers so many requests over TLS with `body`, in a thread of its own.
+/// Answers a request over TLS with each of `bodies`, in a thread of its own.
 fn serve_tls(
     listener: TcpListener,
     made: &rcgen::CertifiedKey<rcgen::KeyPair>,
-    body: String,
-    requests: usize,
+    bodies: impl Iterator<Item = String> + Send + 'static,
 ) {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -400,7 +400,7 @@ fn serve_tls(
         .unwrap();
     let config = Arc::new(config);
     let serve = move || {
-        for socket in listener.incoming().take(requests) {
+        for (body, socket) in bodies.zip(listener.incoming()) {
             let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
             let mut stream = StreamOwned::new(connection, socket.unwrap());
             let mut request = BufReader::new(&mut stream).lines();
@@ -430,7 +430,7 @@ fn tokens_of_keys_that_are_fetched_are_good() {
     let stranger = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let stranger = file(&stranger.cert.pem());
     let body = format!("{{\"keys\": [{}]}}", good.jwk());
-    serve_tls(listener, &made, body, usize::MAX);
+    serve_tls(listener, &made, iter::repeat(body));
     let token = |issuer: &Issuer| issuer.sign(&json!({ "put": "live", "exp": seconds() + 100 }));
     for (trusted, is_fetched) in [(&ca, true), (&stranger, false)] {
         let rest = format!(
@@ -449,6 +449,45 @@ fn tokens_of_keys_that_are_fetched_are_good() {
 }
 
 #[test]
+fn keys_that_are_fetched_no_more_are_revoked() {
+    let (first, second) = (Issuer::new(Some("a")), Issuer::new(Some("b")));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let ca = file(&made.cert.pem());
+    let (sets, bodies) = std::sync::mpsc::channel();
+    let set = |keys: &[String]| {
+        sets.send(format!("{{\"keys\": [{}]}}", keys.join(", ")))
+            .unwrap()
+    };
+    serve_tls(listener, &made, bodies.into_iter());
+    let rest = format!(
+        "jwt.jwks_url = \"https://localhost:{port}/keys\"\njwt.jwks_ca = {ca:?}\njwt.jwks_timeout = \"1min\"\n\
+         jwt.jwks_refresh = \"1s\""
+    );
+    let gate = Gate::load(&configured(&[], &rest)).unwrap();
+    gate.start().unwrap();
+    let claims = json!({ "put": "live", "exp": seconds() + 1000 });
+    let tokens = [&first, &second].map(|issuer| issuer.sign(&claims));
+    let permitted = || [0, 1].map(|place: usize| judge(&gate, &tokens[place]).is_ok());
+    let mut revision = gate.revision();
+    let both = [first.jwk(), second.jwk()];
+    for (keys, expected) in [
+        (&both[..], [true; 2]),
+        (&both[1..], [false, true]),
+        (&[], [false; 2]),
+    ] {
+        set(keys);
+        wait_until(|| permitted() == expected);
+        assert_eq!(permitted(), expected);
+        assert!(gate.revision() > revision, "live sessions are judged again");
+        revision = gate.revision();
+    }
+    assert_eq!((gate.keys().held, gate.keys().failed), (0, 0));
+    std::fs::remove_file(ca).unwrap();
+}
+
+#[test]
 fn keys_that_cannot_be_fetched_any_more_are_dropped_at_their_age() {
     let issuer = Issuer::new(None);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -457,7 +496,7 @@ fn keys_that_cannot_be_fetched_any_more_are_dropped_at_their_age() {
     let ca = file(&made.cert.pem());
     // After the first answer, requests wait until this half of the listener is dropped, and then fail.
     let silent = listener.try_clone().unwrap();
-    serve_tls(listener, &made, issuer.jwk(), 1);
+    serve_tls(listener, &made, iter::once(issuer.jwk()));
     let rest = format!(
         "jwt.jwks_url = \"https://localhost:{port}/keys\"\njwt.jwks_ca = {ca:?}\njwt.jwks_timeout = \"1min\"\n\
          jwt.jwks_refresh = \"1h\"\njwt.jwks_age_max = \"2s\""
