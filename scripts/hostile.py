@@ -2,14 +2,14 @@
 """Prints what scripts/hostile.sh measured, as Markdown. Exits with 1 if an honest subscriber lost an object, if the heap
 exceeded the relay's memory limit, or if the relay closed no session when its memory was scarce.
 
-usage: hostile.py FOLDER SECONDS SUBSCRIBERS HOSTILE_CORE MEMORY_MIB SCARCE_MEMORY_MIB
+usage: hostile.py FOLDER SECONDS SUBSCRIBERS HOSTILE_CORE MEMORY_MIB SCARCE_MEMORY_MIB PROBES
 """
 import datetime, glob, json, os, platform, sys
 from statistics import median
 
 folder, seconds, subscribers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 are_apart = sys.argv[4] != "1"
-memory, scarce_memory = int(sys.argv[5]), int(sys.argv[6])
+memory, scarce_memory, probes = (int(argument) for argument in sys.argv[5:8])
 MEBIBYTE = 2**20
 
 
@@ -53,14 +53,16 @@ for kind, found in rounds.items():
             }
         )
 
-# The sessions of the bench and of the bystanders of the probes are honest.
+# The sessions of the bench are honest, and the two of the bystander of each probe.
 own = subscribers + 1
+bystanders = 2 * probes
 
 
 def show(number, kind, words):
     one = rounds[kind][number]
+    honest = own + (bystanders if kind in ("hostile", "scarce") else 0)
     print(
-        f"| {number + 1}, {words} | {max(0, one['sessions'] - own):.0f} | {one['packets']:,.0f} | {one['lost']} | {one['failed']:.0f} "
+        f"| {number + 1}, {words} | {max(0, one['sessions'] - honest):.0f} | {one['packets']:,.0f} | {one['lost']} | {one['failed']:.0f} "
         f"| {one['p99']:.2f} ms | {one['lateness']:.2f} ms | {one['cpu']:.0f} % "
         f"| {one['heap'] / MEBIBYTE:.0f} MiB | {one['cgroup'] / MEBIBYTE:.0f} MiB |"
     )
@@ -75,7 +77,8 @@ print(
 print(f"The relay is on a core of its own, in a cgroup of 512 MiB with `limits.load.memory_bytes_max = \"{memory}MiB\"`;")
 print(f"in the last {len(rounds['scarce'])} rounds, \"{scarce_memory}MiB\".")
 cores = "have a core each" if are_apart else "share another core, where the former go first"
-print(f"The {subscribers} and the other clients {cores}.\n")
+print(f"The {subscribers} and the other clients {cores}. Each of {probes} hostile processes has two honest sessions of its own, which")
+print("do not count as others.\n")
 print("| Round | Other sessions | Packets a second | Lost | Failed | p99 | Publisher late, p99 | CPU of the relay | Heap at most | Cgroup at most |")
 print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 for number in range(len(rounds["hostile"])):

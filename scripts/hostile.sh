@@ -113,13 +113,16 @@ stop_relay() {
     wait "$relay" || true
 }
 
-# Runs hostile cases of the kinds $2, from the seed $1 on, until it is ended.
+# Runs hostile cases of the kinds $2, from the seed $1 on, until it is ended; a quarter of all in each of two drafts over each
+# of two transports.
 attack() {
-    local seed=$1 kinds=$2 probe=''
+    local seed=$1 kinds=$2 probe='' relay_url=moqt://$LISTEN draft=18
+    [ $((seed % 2)) = 0 ] || relay_url=https://$LISTEN/
+    [ $((seed / 2 % 2)) = 0 ] || draft=22
     echo "$BASHPID" >"$hostile_cgroup/cgroup.procs"
     trap 'kill "$probe" 2>/dev/null; exit' TERM
     while true; do
-        taskset -c "$hostile_core" "$weir" probe "moqt://$LISTEN" --draft 18 --insecure --only "$kinds" --patience 2s --settle 0s \
+        taskset -c "$hostile_core" "$weir" probe "$relay_url" --draft "$draft" --insecure --only "$kinds" --patience 2s --settle 0s \
             --seed "$seed" >"$folder/probe.$1.txt" 2>&1 &
         probe=$!
         wait "$probe" || true
@@ -228,7 +231,7 @@ for ((round = 1; round <= rounds; round++)); do
     measure "$round" scarce
 done
 stop_relay scarce
-python3 scripts/hostile.py "$folder" "$seconds" "$subscribers" "$hostile_core" "$MEMORY" "$SCARCE_MEMORY" >"$folder/section.md" || code=$?
+python3 scripts/hostile.py "$folder" "$seconds" "$subscribers" "$hostile_core" "$MEMORY" "$SCARCE_MEMORY" "$probes" >"$folder/section.md" || code=$?
 cat "$folder/section.md"
 [ -z "$results" ] || scripts/write-section.sh "$results" hostile <"$folder/section.md"
 exit "${code:-0}"
