@@ -205,6 +205,7 @@ impl Owners {
 
     /// Handles all events of a session, delivers what arrived with them, and sets the session's timer.
     fn process_session(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        turn.sessions.note_processed(handle);
         while let Some(event) = turn.poll_event(handle) {
             self.on_session_event(turn, handle, event);
             self.carry_effects(turn);

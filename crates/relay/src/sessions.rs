@@ -144,6 +144,11 @@ impl Sessions {
         self.unprocessed.push(handle);
     }
 
+    /// Notes that a session is processed: the last one that was to be is not processed twice.
+    pub(crate) fn note_processed(&mut self, handle: Handle) {
+        self.unprocessed.pop_if(|last| *last == handle);
+    }
+
     /// Takes the next session to process.
     pub(crate) fn next_unprocessed(&mut self) -> Option<Handle> {
         self.unprocessed.pop()

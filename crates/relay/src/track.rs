@@ -125,10 +125,9 @@ impl Track {
         &self.properties
     }
 
-    /// Returns the bytes that its publisher tells of it: the name and the Track Properties.
-    pub(crate) fn told_bytes(&self) -> usize {
-        let (namespace, name) = (&self.name.namespace, &self.name.name);
-        namespace.bytes_len() + name.as_bytes().len() + self.properties.as_bytes().len()
+    /// Returns the bytes of its full name.
+    pub(crate) fn name_bytes(&self) -> usize {
+        self.name.namespace.bytes_len() + self.name.name.as_bytes().len()
     }
 
     /// Returns whether a publisher has sent the Track Properties.

@@ -273,6 +273,7 @@ impl Session {
             self.forget_with(transport, id, ResetCode::CANCELLED);
             self.requests.note_reported(id);
         } else if is_fetch && request.state.is_established() && !self.fetches.contains(id) {
+            self.finish_request(transport, id);
             self.drain(transport, id, EndedBy::Here);
         } else {
             self.cancel(transport, id, ResetCode::CANCELLED);

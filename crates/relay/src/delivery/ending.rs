@@ -76,8 +76,12 @@ impl Delivery {
             return;
         };
         subscriptions.established.remove(handle, request);
+        let is_last = subscriptions.established.is_empty();
         turn.remove_request((handle, request));
         turn.publish_done((handle, request), done);
+        if is_last {
+            turn.push(Effect::DemandChanged(id));
+        }
         turn.push(Effect::Released(id));
     }
 

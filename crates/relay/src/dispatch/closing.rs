@@ -312,12 +312,17 @@ impl Owners {
         let Some(peer) = turn.sessions.get(handle) else {
             return 0;
         };
-        let published: Vec<_> = peer.published().collect();
+        let (published, named): (Vec<_>, Vec<_>) =
+            (peer.published().collect(), peer.named().collect());
         let mut bytes = peer.held_bytes() + self.delivery.lag_of(handle);
         bytes += self.tracks.part_bytes(handle) + self.catalogue.held_by(handle);
         for track in published {
             let track = self.tracks.get(track);
-            bytes += track.map_or(0, |track| track.told_bytes() as u64);
+            bytes += track.map_or(0, |track| track.properties().as_bytes().len() as u64);
+        }
+        for track in named {
+            let track = self.tracks.get(track);
+            bytes += track.map_or(0, |track| track.name_bytes() as u64);
         }
         if let Some(connection) = turn.endpoint.connection(turn.now, handle) {
             let stats = connection.stats();

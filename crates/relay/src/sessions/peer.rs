@@ -312,6 +312,15 @@ impl Peer {
         self.sources.iter().map(|&(_, track)| track)
     }
 
+    /// Returns the tracks that it has named in a request of its own, once for each: those that it offers, and those that
+    /// it subscribes to or waits for.
+    pub(crate) fn named(&self) -> impl Iterator<Item = TrackId> {
+        let offered = self.sources.iter();
+        let offered = offered.filter(|&&(request, _)| self.session.is_of_peer(request));
+        let subscribed = self.subscriptions().map(|(_, track)| track);
+        offered.map(|&(_, track)| track).chain(subscribed)
+    }
+
     /// Returns the bytes in memory for its requests and for control messages that it does not read. Visits every request.
     pub(crate) fn held_bytes(&self) -> u64 {
         let requests = self.requests.len() as u64 * REQUEST_BYTES;

@@ -523,3 +523,26 @@ fn who_reads_the_rest_of_an_ended_track_waits_for_nobody() {
         assert_eq!(stage.gauges().tracks, 0);
     });
 }
+
+#[test]
+fn a_publisher_whose_last_subscriber_was_too_slow_is_let_go() {
+    let mut setting = Setting::default();
+    setting.relay.lag_bytes_max = 40_000;
+    setting.quic.send_bytes_max = 30_000;
+    story(&setting, |stage| {
+        let [publisher, subscriber] = [stage.client(), stage.client()];
+        stage.direct(publisher, |actor| actor.manner = Manner::Accept(7));
+        stage.announce(publisher, "a");
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.step("subscribe", millis(100));
+        let source = stage.source(publisher, 0, 7);
+        slow_down(stage, subscription, 10_000);
+        stage.group(source, 0, 100, 1_500);
+        stage.step("a group that is too large", secs(20));
+        let done = stage.outcome(subscription).done.as_ref();
+        let code = done.map(|done| done.code);
+        assert_eq!(code, Some(PublishDoneCode::TOO_FAR_BEHIND));
+        assert!(stage.outcome(source).closed.is_some());
+        assert_eq!(stage.gauges().tracks, 0);
+    });
+}

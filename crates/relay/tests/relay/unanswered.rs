@@ -297,13 +297,10 @@ fn an_answer_that_is_too_long_to_be_passed_on_is_no_subscription() {
         let subscriber = stage.client();
         stage.step("other tracks", millis(500));
         let mut refused = 0;
-        for alias in 15..30 {
-            let bytes = 65_500 + alias;
-            let properties = Properties::builder()
-                .bytes(0x3ff1, vec![0; bytes as usize])
-                .build();
+        for (alias, bytes) in (65_515..65_530).enumerate() {
+            let properties = Properties::builder().bytes(0x3ff1, vec![0; bytes]).build();
             stage.direct(publisher, |actor| {
-                actor.manner = Manner::Accept(alias);
+                actor.manner = Manner::Accept(alias as u64);
                 actor.archive.properties = properties;
             });
             let before = stage.gauges().subscriptions;

@@ -458,7 +458,7 @@ fn keys_that_are_fetched_no_more_are_revoked() {
     let (sets, bodies) = std::sync::mpsc::channel();
     let set = |keys: &[String]| {
         sets.send(format!("{{\"keys\": [{}]}}", keys.join(", ")))
-            .unwrap()
+            .unwrap();
     };
     serve_tls(listener, &made, bodies.into_iter());
     let rest = format!(
