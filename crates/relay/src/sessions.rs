@@ -133,6 +133,12 @@ impl Sessions {
         peer.map_or(0, |peer| peer.counts().sources)
     }
 
+    /// Returns the number of requests of a session.
+    pub(crate) fn requests_of(&self, handle: Handle) -> usize {
+        let peer = self.places.get(handle.index()).and_then(Option::as_deref);
+        peer.map_or(0, Peer::requests_len)
+    }
+
     /// Returns the number of objects received over a link to an upstream relay.
     pub(crate) fn objects_of(&self, handle: Handle) -> u64 {
         let peer = self.places.get(handle.index()).and_then(Option::as_deref);

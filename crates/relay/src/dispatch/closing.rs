@@ -282,8 +282,12 @@ impl Owners {
     /// Looks for sessions that hold much, some in each turn, and then closes those that hold the most, a few in each turn.
     pub(super) fn close_greedy(&mut self, turn: &mut Turn<'_>) {
         if self.greedy.is_searching() {
-            let next = self.greedy.next_unseen().into_iter();
-            let held: Vec<_> = next.map(|it| (self.held_by(turn, it), it)).collect();
+            let sessions = &mut turn.sessions;
+            let next = self.greedy.next_unseen(|it| sessions.requests_of(it));
+            let held: Vec<_> = next
+                .into_iter()
+                .map(|it| (self.held_by(turn, it), it))
+                .collect();
             self.greedy.note(held);
         }
         for _ in 0..CLOSED_PER_TURN {

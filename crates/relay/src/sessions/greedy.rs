@@ -40,10 +40,17 @@ impl Greedy {
         self.unseen.is_empty() && self.closing.is_empty()
     }
 
-    /// Takes the next sessions to look at.
-    pub(crate) fn next_unseen(&mut self) -> Vec<Handle> {
-        let count = self.unseen.len().min(LOOKED_AT_PER_TURN);
-        self.unseen.drain(..count).collect()
+    /// Takes the next sessions to look at: as many as one turn has time for, by the number of requests that each has.
+    pub(crate) fn next_unseen(&mut self, mut requests: impl FnMut(Handle) -> usize) -> Vec<Handle> {
+        let (mut taken, mut work) = (Vec::new(), 0);
+        while taken.len() < LOOKED_AT_PER_TURN
+            && work < REQUESTS_PER_TURN
+            && let Some(handle) = self.unseen.pop_front()
+        {
+            work += requests(handle);
+            taken.push(handle);
+        }
+        taken
     }
 
     /// Notes how many bytes some sessions hold. At the end of the search, as many are chosen as it takes.
@@ -77,8 +84,9 @@ impl Greedy {
 
 /// Bytes from which a session may be closed to free memory. A session that only watches holds a few KiB.
 const HELD_BYTES_MIN: u64 = 64 << 10;
-/// Sessions that are looked at in one turn.
+/// Sessions that are looked at in one turn, and requests of theirs: the last session may have more.
 const LOOKED_AT_PER_TURN: usize = 512;
+const REQUESTS_PER_TURN: usize = 4096;
 /// Sessions that are closed before memory is measured again.
 const CLOSED_AT_ONCE_MAX: usize = 64;
 
@@ -93,7 +101,7 @@ mod tests {
         let mut greedy = Greedy::default();
         assert!(greedy.begin(500 << 10, || all.to_vec()));
         assert!(!greedy.begin(600 << 10, || panic!("one is under way")));
-        let seen = greedy.next_unseen();
+        let seen = greedy.next_unseen(|_| 0);
         assert_eq!(seen, all);
         let held = [HELD_BYTES_MIN - 1, 400 << 10, 700 << 10];
         greedy.note(held.into_iter().zip(seen));
@@ -110,10 +118,21 @@ mod tests {
         greedy.begin(1, || vec![one; 2 * LOOKED_AT_PER_TURN + 1]);
         for looked_at in [LOOKED_AT_PER_TURN, LOOKED_AT_PER_TURN, 1] {
             assert!(greedy.is_searching());
-            assert_eq!(greedy.next_unseen().len(), looked_at);
+            assert_eq!(greedy.next_unseen(|_| 0).len(), looked_at);
             greedy.note([(1 << 20, one)]);
         }
         assert!(!greedy.is_searching());
         assert_eq!(greedy.next_to_close(), Some((1 << 20, one)));
+    }
+
+    #[test]
+    fn few_sessions_with_many_requests_are_looked_at_in_a_turn() {
+        let [one]: [Handle; 1] = handles();
+        let mut greedy = Greedy::default();
+        greedy.begin(1, || vec![one; 5]);
+        let mut look = |requests| greedy.next_unseen(|_| requests).len();
+        assert_eq!(look(REQUESTS_PER_TURN), 1);
+        assert_eq!(look(REQUESTS_PER_TURN / 2), 2);
+        assert_eq!(look(0), 2);
     }
 }

@@ -337,6 +337,11 @@ impl Peer {
         requests + (tokens + known + self.session.waiting_bytes()) as u64
     }
 
+    /// Returns the number of its requests.
+    pub(crate) fn requests_len(&self) -> usize {
+        self.requests.len()
+    }
+
     /// Returns its requests, in order of their ID.
     pub(crate) fn requests(&self) -> impl Iterator<Item = RequestId> {
         self.requests.keys().copied()
