@@ -282,7 +282,7 @@ impl Owners {
     /// Looks for sessions that hold much, some in each turn, and then closes those that hold the most, a few in each turn.
     pub(super) fn close_greedy(&mut self, turn: &mut Turn<'_>) {
         if self.greedy.is_searching() {
-            let sessions = &mut turn.sessions;
+            let sessions = &*turn.sessions;
             let next = self.greedy.next_unseen(|it| sessions.requests_of(it));
             let held: Vec<_> = next
                 .into_iter()
