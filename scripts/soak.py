@@ -3,7 +3,7 @@
 
 usage: soak.py FOLDER MINUTES SUBSCRIBERS
 """
-import collections, datetime, glob, json, os, platform, sys
+import collections, datetime, glob, json, os, platform, re, sys
 
 folder, minutes, subscribers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 
@@ -22,8 +22,9 @@ def growth(rows, column):
 
 
 def verdict(path):
-    """Returns what a report says before it names its profile, on one line. An error of the program is all it says."""
-    lines = open(path).read().split("\n")
+    """Returns what a report says between the progress and the name of its profile, on one line. An error of the program is all
+    it says."""
+    lines = [line for line in open(path).read().split("\n") if not re.match(r"\s*\d+ s  ", line)]
     end = next((place for place, line in enumerate(lines) if line.startswith("profiles/")), len(lines))
     return " ".join(line.strip() for line in lines[:end]) or "error: no report"
 
