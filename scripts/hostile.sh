@@ -113,21 +113,40 @@ stop_relay() {
     wait "$relay" || true
 }
 
-# Runs hostile cases of the kinds $2, from the seed $1 on, until it is ended; a quarter of all in each of two drafts over each
-# of two transports.
+# Runs hostile cases of the kinds $2, from the seed $1 on, until it is ended: a quarter of all in each of two drafts over each of two
+# transports. Half of them are patient, so that many sessions last.
 attack() {
-    local seed=$1 kinds=$2 probe='' relay_url=moqt://$LISTEN draft=18
+    local seed=$1 kinds=$2 probe='' relay_url=moqt://$LISTEN draft=18 patience=2s
     [ $((seed % 2)) = 0 ] || relay_url=https://$LISTEN/
     [ $((seed / 2 % 2)) = 0 ] || draft=22
+    [ $((seed / 4 % 2)) = 0 ] || patience=20s
     echo "$BASHPID" >"$hostile_cgroup/cgroup.procs"
     trap 'kill "$probe" 2>/dev/null; exit' TERM
     while true; do
-        taskset -c "$hostile_core" "$weir" probe "$relay_url" --draft "$draft" --insecure --only "$kinds" --patience 2s --settle 0s \
+        taskset -c "$hostile_core" "$weir" probe "$relay_url" --draft "$draft" --insecure --only "$kinds" --patience "$patience" --settle 0s \
             --seed "$seed" >"$folder/probe.$1.txt" 2>&1 &
         probe=$!
         wait "$probe" || true
         seed=$((seed + probes))
         sleep 0.1
+    done
+}
+
+# Runs 200 subscribers that are stopped as soon as they are subscribed, so that they read nothing more, again and again until it
+# is ended.
+fall_silent() {
+    local bench=''
+    trap 'kill -KILL "$bench" 2>/dev/null; exit' TERM
+    while true; do
+        taskset -c "$hostile_core" "$weir" bench profiles/audio.ini --relay "moqt://$LISTEN" --insecure --instance 2 \
+            --publishers-cores "$hostile_core" --subscribers-cores "$hostile_core" --subscribers 200 --seconds 60 >"$folder/silent.txt" 2>&1 &
+        bench=$!
+        sleep 5
+        kill -STOP "$bench"
+        sleep 20 &
+        wait $! || true
+        kill -KILL "$bench" 2>/dev/null || true
+        wait "$bench" 2>/dev/null || true
     done
 }
 
@@ -194,6 +213,8 @@ measure() {
             attack "$probe" "$kinds" &
             hostile+=($!)
         done
+        fall_silent &
+        hostile+=($!)
         sleep 8
         ;;
     esac
