@@ -142,7 +142,7 @@ fall_silent() {
             --publishers-cores "$hostile_core" --subscribers-cores "$hostile_core" --subscribers 200 --seconds 60 >"$folder/silent.txt" 2>&1 &
         bench=$!
         sleep 5
-        kill -STOP "$bench"
+        kill -STOP "$bench" 2>/dev/null || true
         sleep 20 &
         wait $! || true
         kill -KILL "$bench" 2>/dev/null || true

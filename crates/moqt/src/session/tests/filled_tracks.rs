@@ -11,7 +11,7 @@ use crate::location::Location;
 use crate::message::{FetchKind, RequestError};
 use crate::parameter::{GroupOrder, Parameters};
 use crate::property::Properties;
-use crate::session::{Event, Side};
+use crate::session::{Event, RequestId, Side};
 
 /// The parameters of a `SUBSCRIBE_TRACKS` with a fill.
 fn filled_tracks() -> Parameters {
@@ -25,27 +25,29 @@ fn filled_tracks() -> Parameters {
     }
 }
 
+/// A client with a filled `SUBSCRIBE_TRACKS`, and the PUBLISH that its server sends for it.
+fn offered() -> (Pair, RequestId) {
+    let mut pair = Pair::ready(1);
+    pair.client(|session, view| session.subscribe_tracks(view, namespace("a"), filled_tracks()))
+        .expect("there is room");
+    pair.run_events(Side::Server);
+    let offer = Parameters {
+        largest_object: Some(Location::new(3, 1)),
+        ..filled_tracks()
+    };
+    let id = pair
+        .server(|session, view| session.publish_now(view, track("t"), 7, offer, Properties::EMPTY))
+        .expect("there is room");
+    (pair, id)
+}
+
 #[test]
 fn a_fill_of_subscribe_tracks_joins_the_publish_and_may_be_refused_before_its_answer() {
     each_draft(|| {
         if !has_fills() {
             return;
         }
-        let mut pair = Pair::ready(1);
-        pair.client(|session, view| {
-            session.subscribe_tracks(view, namespace("a"), filled_tracks())
-        })
-        .expect("there is room");
-        pair.run_events(Side::Server);
-        let offer = Parameters {
-            largest_object: Some(Location::new(3, 1)),
-            ..filled_tracks()
-        };
-        let id = pair
-            .server(|session, view| {
-                session.publish_now(view, track("t"), 7, offer, Properties::EMPTY)
-            })
-            .expect("there is room");
+        let (mut pair, id) = offered();
         let (fill, fetch) = fetch_in(&pair.run_events(Side::Server));
         let kind = FetchKind::AbsoluteJoining {
             request_id: id.0,
@@ -71,21 +73,7 @@ fn the_fill_of_an_offer_that_is_refused_is_over() {
         if !has_fills() {
             return;
         }
-        let mut pair = Pair::ready(1);
-        pair.client(|session, view| {
-            session.subscribe_tracks(view, namespace("a"), filled_tracks())
-        })
-        .expect("there is room");
-        pair.run_events(Side::Server);
-        let offer = Parameters {
-            largest_object: Some(Location::new(3, 1)),
-            ..filled_tracks()
-        };
-        let id = pair
-            .server(|session, view| {
-                session.publish_now(view, track("t"), 7, offer, Properties::EMPTY)
-            })
-            .expect("there is room");
+        let (mut pair, id) = offered();
         pair.run_events(Side::Client);
         let before = pair.session(Side::Client).requests_len();
         let error = RequestError::new(RequestErrorCode::UNINTERESTED, "no");
